@@ -41,20 +41,20 @@ def with_late(topology: Topology, plans: Iterable[QueryPlan]) -> tuple[QueryPlan
 
 def unmarked(topology: Topology, plan: QueryPlan) -> list[str]:
     """The steps of a query whose rows may be late and whose watermark delay is zero."""
-    roots = [node for node in map(topology.__getitem__, plan.roots) if isinstance(node, TimedState)]
+    roots = [node for node in map(topology.__getitem__, plan.watermark_steps) if isinstance(node, TimedState)]
     return [node.name for node in roots if not node.own_delay]
 
 
 def closing(topology: Topology, plan: QueryPlan) -> bool:
     """Whether the end of input empties the state of a query."""
     states = map(topology.__getitem__, plan.states)
-    return bool(plan.entries) and not any(isinstance(node, TimedState) and node.endless for node in states)
+    return bool(plan.watermark_inputs) and not any(isinstance(node, TimedState) and node.endless for node in states)
 
 
 def _place(sink: Sink, plans: list[QueryPlan]) -> int:
     """The number of the query that decides which rows are late for the step before `sink`."""
     (step,) = sink.inputs
-    places = [number for number, plan in enumerate(plans) if step in plan.roots]
+    places = [number for number, plan in enumerate(plans) if step in plan.watermark_steps]
     if len(places) == 1:
         return places[0]
     if places:

@@ -71,7 +71,7 @@ def explained(spark: SparkSession, topology: Topology) -> Iterator[str]:
             wiring = replace(reading_nothing(spark, topology, plan, Path(folder), flows), read=unread)
             for name in plan.nodes:
                 if name not in flows:
-                    flows[name] = wire_node(wiring, topology, plan.trunk, name, flows)
+                    flows[name] = wire_node(wiring, topology, plan.streaming_output, name, flows)
             for sink in plan.sinks:
                 frame = flows[topology[sink].inputs[0]].df
                 yield spark._jvm.PythonSQLUtils.explainString(frame._jdf.queryExecution(), "simple")

@@ -141,7 +141,7 @@ def test_should_equal_the_model_under_any_cut_with_late_rows_and_restarts(driver
 @pytest.mark.parametrize("chain", CHAINS, ids=str)
 def test_should_be_one_query(chain):
     (plan,) = plan_queries(chain.stream().to_print().build().topology)
-    assert (plan.name, plan.states, plan.roots) == ("second", ("first", "second"), ("first",))
+    assert (plan.name, plan.states, plan.watermark_steps) == ("second", ("first", "second"), ("first",))
 
 
 def test_should_judge_by_the_watermark_of_the_batch_before(options, tmp_path):

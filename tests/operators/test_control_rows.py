@@ -75,7 +75,7 @@ def below_watermarks(session, spark):
     """For each watermark of the optimized plan the conditions of filters between it and control rows."""
     wire_all(session, spark)
     (query,) = session.queries.values()
-    written = query.flows[query.plan.trunk].df._jdf.queryExecution().analyzed()
+    written = query.flows[query.plan.streaming_output].df._jdf.queryExecution().analyzed()
     plan = spark._jsparkSession.sessionState().optimizer().execute(written)
     marks = [node for node in walk(plan) if node.nodeName() == "EventTimeWatermark"]
     return [list(on_the_way(mark.child())) for mark in marks]

@@ -183,7 +183,7 @@ class TestRun:
         with opened(made.topology, options) as session:
             options.driver.call(lambda spark: wire_all(session, spark))
             (query,) = session.queries.values()
-            frame = query.flows[query.plan.trunk].df
+            frame = query.flows[query.plan.streaming_output].df
             wired = options.driver.call(lambda _: frame._jdf.queryExecution().analyzed().toString())
         # Neither a counter nor a column for refused text stands between the filter and the file.
         assert "CollectMetrics" not in wired

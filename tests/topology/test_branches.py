@@ -26,23 +26,23 @@ def windows(stream, name="w"):
     return stream.window(TEN, name=name).group_by("page").count("n").to_data_stream()
 
 
-def trunks(stream):
-    return [(plan.name, plan.trunk) for plan in plan_queries(stream.to_print().build().topology)]
+def outputs(stream):
+    return [(plan.name, plan.streaming_output) for plan in plan_queries(stream.to_print().build().topology)]
 
 
 def test_the_trunk_ends_where_branches_part():
-    assert trunks(parted(begin().filter("true", name="last"))) == [("file", "last")]
-    assert trunks(parted(begin())) == [("file", "file")]
+    assert outputs(parted(begin().filter("true", name="last"))) == [("file", "last")]
+    assert outputs(parted(begin())) == [("file", "file")]
     same = begin()
-    assert trunks(same.union(same)) == [("file", "file")]
-    assert trunks(parted(windows(begin()).map("page", name="behind"))) == [("w", "behind")]
-    assert trunks(parted(begin().shuffle(2, strategy="delta", name="far"))) == [("file", "file"), ("far", "far")]
+    assert outputs(same.union(same)) == [("file", "file")]
+    assert outputs(parted(windows(begin()).map("page", name="behind"))) == [("w", "behind")]
+    assert outputs(parted(begin().shuffle(2, strategy="delta", name="far"))) == [("file", "file"), ("far", "far")]
 
 
 def test_branches_of_united_sources_may_meet():
     both = StreamBuilder.data_stream("shop", "job")
     united = begin("a", both).union(begin("b", both), name="united")
-    assert trunks(parted(united)) == [("a_b", "united")]
+    assert outputs(parted(united)) == [("a_b", "united")]
 
 
 def test_branches_that_meet_above_state_are_refused_with_a_way_out():
@@ -51,9 +51,9 @@ def test_branches_that_meet_above_state_are_refused_with_a_way_out():
     assert refused.value.what.startswith("the branches of step 'last' meet in 'meet', upstream of 'w'")
     assert refused.value.facts["step"] == "meet"
     assert "unite the branches of 'last' alone, and put .shuffle(n, strategy='delta') after" in refused.value.remedy
-    assert trunks(windows(parted(begin().filter("true", name="last")))) == [("w", "w")]
+    assert outputs(windows(parted(begin().filter("true", name="last")))) == [("w", "w")]
     way_out = windows(parted_in_python(begin().filter("true", name="last")).shuffle(2, strategy="delta", name="far"))
-    assert trunks(way_out) == [("file", "last"), ("w", "w")]
+    assert outputs(way_out) == [("file", "last"), ("w", "w")]
 
 
 def test_branches_that_meet_beside_another_source_are_refused_with_a_way_out():
@@ -63,11 +63,11 @@ def test_branches_that_meet_beside_another_source_are_refused_with_a_way_out():
         parted_in_python(a).union(b).to_print().build()
     both = StreamBuilder.data_stream("shop", "job")
     a, b = begin("a", both), begin("b", both)
-    assert trunks(parted(a).union(b)) == [("a_b", "union_1")]
+    assert outputs(parted(a).union(b)) == [("a_b", "union_1")]
     both = StreamBuilder.data_stream("shop", "job")
     a, b = begin("a", both), begin("b", both)
     way_out = parted_in_python(a).shuffle(2, strategy="delta", name="far").union(b)
-    assert trunks(way_out) == [("a", "a"), ("b_far", "union_1")]
+    assert outputs(way_out) == [("a", "a"), ("b_far", "union_1")]
 
 
 def test_windows_that_meet_with_other_rows_are_refused_with_a_way_out():
@@ -76,7 +76,7 @@ def test_windows_that_meet_with_other_rows_are_refused_with_a_way_out():
         windows(source).select_fields("page").union(source.select_fields("page")).to_print().build()
     source = begin()
     far = windows(source).select_fields("page").shuffle(2, strategy="delta", name="far")
-    assert [name for name, _ in trunks(far.union(source.select_fields("page")))] == ["w", "file_far"]
+    assert [name for name, _ in outputs(far.union(source.select_fields("page")))] == ["w", "file_far"]
 
 
 def test_branches_in_a_row_are_as_many_reads_of_the_batch_as_there_are_paths():
@@ -85,8 +85,8 @@ def test_branches_in_a_row_are_as_many_reads_of_the_batch_as_there_are_paths():
             stream = stream.filter("true").union(stream.filter("true"))
         return stream
 
-    assert trunks(row_of(begin(), 6)) == [("file", "file")]
+    assert outputs(row_of(begin(), 6)) == [("file", "file")]
     with pytest.raises(TopologyError, match="128 paths lead from step 'file' to 'union_7'"):
         row_of(begin(), 40).to_print().build()
     way_out = row_of(row_of(begin(), 6).shuffle(2, strategy="delta", name="far"), 6)
-    assert [name for name, _ in trunks(way_out)] == ["file", "far"]
+    assert [name for name, _ in outputs(way_out)] == ["file", "far"]

@@ -89,7 +89,7 @@ def test_windows_over_several_sources_may_feed_one():
     one, two = (job.from_file(f"{name}.jsonl", schema=SCHEMA, name=f"{name}_source") for name in "ab")
     tens = counts(one, name="a", mark=2).union(counts(two, name="b", mark=9))
     (plan,) = plan_queries(built(again(tens, TumblingWindow.of(Time.minutes(1), "start_time"), name="c")))
-    assert (plan.states, plan.roots) == (("a", "b", "c"), ("a", "b"))
+    assert (plan.states, plan.watermark_steps) == (("a", "b", "c"), ("a", "b"))
     assert plan.controls == {"a": "rs_control_a", "b": "rs_control_b"}
 
 

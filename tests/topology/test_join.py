@@ -120,7 +120,7 @@ def test_a_stream_is_joined_with_itself_in_one_reading_if_the_steps_between_are_
     [a] = streams("a")
     topology = built(joined(a, a.filter("ms > 1")))
     (plan,) = plan_queries(topology)
-    assert (plan.sources, plan.roots, plan.entries) == (("a",), ("join",), ("join",))
+    assert (plan.sources, plan.watermark_steps, plan.watermark_inputs) == (("a",), ("join",), ("join",))
     assert plan.feeding(topology) == {"join": {"a"}}
     [a] = streams("a")
     assert built(joined(a, a))["join"].inputs == ("a", "a")
@@ -153,10 +153,14 @@ def test_a_join_says_that_a_processor_does_it_and_why():
 
 def test_each_side_has_a_watermark_and_control_rows_of_its_own():
     (plan,) = plan_queries(built(joined(*streams("a", "b"))))
-    assert (plan.states, plan.roots, plan.entries) == (("join",), ("join",), ("join.left", "join.right"))
+    assert (plan.states, plan.watermark_steps, plan.watermark_inputs) == (
+        ("join",),
+        ("join",),
+        ("join.left", "join.right"),
+    )
     assert plan.controls == {"join.left": "rs_control_join__left", "join.right": "rs_control_join__right"}
     (plan,) = plan_queries(built(joined(*streams("a", "b"), within=None, time_field=None)))
-    assert (plan.roots, plan.entries) == (("join",), ())
+    assert (plan.watermark_steps, plan.watermark_inputs) == (("join",), ())
 
 
 @pytest.mark.parametrize(
@@ -207,7 +211,11 @@ def test_windows_of_two_sources_are_joined_by_their_times():
     topology = built(stream)
     assert topology.links["join"] == Link(10 * SECOND, timedelta(0))
     (plan,) = plan_queries(topology)
-    assert (plan.states, plan.roots, plan.entries) == (("one", "two", "join"), ("one", "two"), ("one", "two"))
+    assert (plan.states, plan.watermark_steps, plan.watermark_inputs) == (
+        ("one", "two", "join"),
+        ("one", "two"),
+        ("one", "two"),
+    )
 
 
 def test_a_third_stream_comes_to_a_join_with_a_watermark_of_its_own():
@@ -216,8 +224,8 @@ def test_a_third_stream_comes_to_a_join_with_a_watermark_of_its_own():
     held = timedelta(seconds=5.001)
     assert topology.links["again"] == Link(timedelta(0), 7 * SECOND, held)
     (plan,) = plan_queries(topology)
-    assert plan.entries == ("join.left", "join.right", "again.right")
-    assert plan.roots == ("join", "again")
+    assert plan.watermark_inputs == ("join.left", "join.right", "again.right")
+    assert plan.watermark_steps == ("join", "again")
     assert plan.feeding(topology) == {"join.left": {"a"}, "join.right": {"b"}, "again.right": {"c"}}
 
 

@@ -71,7 +71,7 @@ def test_should_share_one_query_between_sinks_of_one_state_and_part_other_states
     windowed(stream, "b")
     stream.to_memory(MemoryChannel())
     plans = {plan.name: plan for plan in plan_queries(first.build().topology)}
-    assert {name: (plan.trunk, plan.sinks, plan.owns) for name, plan in plans.items()} == {
+    assert {name: (plan.streaming_output, plan.sinks, plan.counted_sources) for name, plan in plans.items()} == {
         "a": ("a", ("a_rows_table", "print"), ("file",)),
         "b": ("b", ("b_rows_table",), ()),
         "file": ("filter_1", ("collect",), ()),

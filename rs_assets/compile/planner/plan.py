@@ -100,15 +100,15 @@ def _splittable(topology: Topology, groups: Iterable[list[Sink]]) -> list[list[S
     """Groups of sinks, with one group per sink where they share no last streaming step."""
     parts = []
     for group in groups:
-        whole = _trunk(topology, group, _states(topology, group[0])) is not None
+        whole = _streaming_output(topology, group, _states(topology, group[0])) is not None
         parts += [group] if whole else [[sink] for sink in group]
     return parts
 
 
 def _plan(topology: Topology, sinks: list[Sink], known: set[str], *, taken: set[str]) -> QueryPlan:
     states = _states(topology, sinks[0])
-    trunk = _trunk(topology, sinks, states)
-    assert trunk is not None  # noqa: S101  a single sink always has one
+    output = _streaming_output(topology, sinks, states)
+    assert output is not None  # noqa: S101  a single sink always has one
     used = {s.name for s in sinks}.union(*(topology.ancestors(s.name) for s in sinks))
     sources = tuple(n.name for n in topology.sources if n.name in used)
     _check_splits(topology, states, sources)
@@ -118,14 +118,16 @@ def _plan(topology: Topology, sinks: list[Sink], known: set[str], *, taken: set[
     return QueryPlan(
         name=name if name not in taken else f"{name}_{sinks[0].name}",
         nodes=tuple(n.name for n in topology if n.name in used),
-        trunk=trunk,
+        streaming_output=output,
         sinks=tuple(s.name for s in sinks),
         sources=sources,
-        owns=tuple(s for s in sources if s not in known),
-        again=frozenset(used & known),
+        counted_sources=tuple(s for s in sources if s not in known),
+        shared_nodes=frozenset(used & known),
         states=states,
-        roots=tuple(node.name for node in nodes if any(_fresh(topology, each, states) for each in node.inputs)),
-        entries=tuple(side.gate for node in nodes for side in entries(node, set(states), topology.ancestors)),
+        watermark_steps=tuple(
+            node.name for node in nodes if any(_fresh(topology, each, states) for each in node.inputs)
+        ),
+        watermark_inputs=tuple(side.gate for node in nodes for side in entries(node, set(states), topology.ancestors)),
         output_mode=mode,
     )
 
@@ -190,7 +192,7 @@ def _sources(topology: Topology, name: str) -> set[str]:
     return {s.name for s in topology.sources} & topology.ancestors(name)
 
 
-def _trunk(topology: Topology, sinks: list[Sink], states: tuple[str, ...]) -> str | None:
+def _streaming_output(topology: Topology, sinks: list[Sink], states: tuple[str, ...]) -> str | None:
     """The last node that every row of every sink passes, on one path, and downstream of all state.
 
     Branches are computed in one frame only if there is no such node otherwise.

@@ -19,25 +19,25 @@ CONTROL_SOURCE = "rs_control"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryPlan:
-    """One Spark query: everything up to `trunk` is streaming, the steps after it are applied to each batch.
+    """One Spark query: everything up to `streaming_output` is streaming, later steps are applied to each batch.
 
     `name` keys the query's checkpoint: its last stateful step, or its sources. `states` are its stateful steps, inputs
-    first; the last is `stateful`. `roots` are those with an input without stateful steps upstream. There a watermark
-    begins, at the inputs `entries`. `owns` are the sources whose rows count for the pipeline as this query counts them:
-    a source that several queries read is counted by the first. `again` are the nodes that an earlier query has too.
-    `late` are those of its sinks that get the late rows of one of its `roots`.
+    first; the last is `stateful`. `watermark_steps` are those with an input without stateful steps upstream. There a
+    watermark begins, at `watermark_inputs`. `counted_sources` are the sources whose rows count for the pipeline as this
+    query counts them: a source that several queries read is counted by the first. `shared_nodes` are the nodes that an
+    earlier query has too. `late` are those of its sinks that get the late rows of one of its `watermark_steps`.
     """
 
     name: str
     nodes: tuple[str, ...]
-    trunk: str
+    streaming_output: str
     sinks: tuple[str, ...]
     sources: tuple[str, ...]
-    owns: tuple[str, ...]
-    again: frozenset[str] = frozenset()
+    counted_sources: tuple[str, ...]
+    shared_nodes: frozenset[str] = frozenset()
     states: tuple[str, ...] = ()
-    roots: tuple[str, ...] = ()
-    entries: tuple[str, ...] = ()
+    watermark_steps: tuple[str, ...] = ()
+    watermark_inputs: tuple[str, ...] = ()
     output_mode: OutputMode = "append"
     late: tuple[str, ...] = ()
 
@@ -59,36 +59,38 @@ class QueryPlan:
     @property
     def controls(self) -> Mapping[str, str]:
         """The name of the source of control rows, for each input at which a watermark begins."""
-        if len(self.entries) == 1:
-            return dict.fromkeys(self.entries, CONTROL_SOURCE)
-        return {gate: f"{CONTROL_SOURCE}_{gate.replace('.', '__')}" for gate in self.entries}
+        if len(self.watermark_inputs) == 1:
+            return dict.fromkeys(self.watermark_inputs, CONTROL_SOURCE)
+        return {gate: f"{CONTROL_SOURCE}_{gate.replace('.', '__')}" for gate in self.watermark_inputs}
 
     def feeding(self, topology: Topology) -> Mapping[str, frozenset[str]]:
         """The sources whose rows reach each input at which a watermark begins."""
         found = {side.gate: topology.ancestors(name) | {name} for side, name in self._inputs(topology)}
-        return {gate: found[gate] & frozenset(self.sources) for gate in self.entries}
+        return {gate: found[gate] & frozenset(self.sources) for gate in self.watermark_inputs}
 
     def sides(self, topology: Topology) -> tuple[Side, ...]:
         """The inputs at which a watermark begins."""
-        return tuple(side for side, _ in self._inputs(topology) if side.gate in self.entries)
+        return tuple(side for side, _ in self._inputs(topology) if side.gate in self.watermark_inputs)
 
     def _inputs(self, topology: Topology) -> Iterator[tuple[Side, str]]:
-        for node in map(topology.__getitem__, self.roots):
+        for node in map(topology.__getitem__, self.watermark_steps):
             if isinstance(node, TimedState):
                 yield from inputs_of(node)
 
-    def behind_state(self, topology: Topology, name: str) -> bool:
+    def follows_state(self, topology: Topology, name: str) -> bool:
         """Whether the rows of step `name` have passed a stateful step in this query."""
-        return not topology.ancestors(name).isdisjoint(self.roots)
+        return not topology.ancestors(name).isdisjoint(self.watermark_steps)
 
     def shared(self, topology: Topology) -> frozenset[str]:
         """The steps that reject the same records in an earlier query, which counts them and writes their dead letters.
 
         Steps in SQL do not count: Spark computes only what a query needs, so a record may fail in one query alone.
         """
-        nodes = (topology[name] for name in self.again)
+        nodes = (topology[name] for name in self.shared_nodes)
         return frozenset(node.name for node in nodes if node.family != "step" or calls_python(node))
 
-    def below_trunk(self, topology: Topology) -> tuple[Node, ...]:
+    def batch_nodes(self, topology: Topology) -> tuple[Node, ...]:
         """The nodes that are applied to each batch, inputs first."""
-        return tuple(topology[n] for n in self.nodes if self.trunk in topology.ancestors(n) and n not in self.late)
+        return tuple(
+            topology[n] for n in self.nodes if self.streaming_output in topology.ancestors(n) and n not in self.late
+        )

@@ -95,10 +95,10 @@ def compile_node(wiring: Wiring, node: Node, inputs: tuple[Flow, ...]) -> Flow:
     return _analysed(node, inputs, lambda: COMPILE[type(node)](wiring, node, inputs))
 
 
-def wire_node(wiring: Wiring, topology: Topology, trunk: str, name: str, flows: Mapping[str, Flow]) -> Flow:
-    """The flow after the node `name` of a query whose streaming part ends at `trunk`; `flows` has its inputs'."""
+def wire_node(wiring: Wiring, topology: Topology, output: str, name: str, flows: Mapping[str, Flow]) -> Flow:
+    """The flow after the node `name` of a query whose streaming part ends at `output`; `flows` has its inputs'."""
     node, rejoin = topology[name], topology.rejoins.get(name)
-    if rejoin is not None and name in topology.ancestors(trunk) | {trunk}:
+    if rejoin is not None and name in topology.ancestors(output) | {output}:
         return compile_branches(wiring, topology, node, rejoin, flows)
     return compile_node(wiring, node, tuple(flows[i] for i in node.inputs))
 

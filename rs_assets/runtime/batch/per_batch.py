@@ -1,4 +1,4 @@
-"""The steps downstream of the trunk of a query: they run on each micro-batch, inside foreachBatch."""
+"""The steps downstream of the streaming output of a query: they run on each micro-batch, inside foreachBatch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rs_assets.topology.user_code.expression import calls_python
 
 @dataclass(frozen=True, slots=True)
 class PerBatchSteps:
-    """The steps downstream of the trunk of one query. `letters` makes rows of the dead-letter table."""
+    """The steps downstream of the streaming output of one query. `letters` makes rows of the dead-letter table."""
 
     topology: Topology
     plan: QueryPlan
@@ -36,13 +36,13 @@ class PerBatchSteps:
     def stage(
         self, batch: DataFrame, sinks: Mapping[str, tuple[SinkWriter, BatchMark]]
     ) -> tuple[dict[str, Staged], pa.Table]:
-        """Compute `batch`, the rows of the trunk, once and stage it for `sinks`.
+        """Compute `batch`, the rows of the streaming output, once and stage it for `sinks`.
 
         In quarantine, rows of windows on which a Python step raises are left out and returned as dead letters. Other
         rows on which a step fails end the batch: they can be traced to the record of a source.
         """
         guarded = self._guards
-        paths = paths_from(self.topology, self.plan.trunk)
+        paths = paths_from(self.topology, self.plan.streaming_output)
         several = sum(paths[name] for name in sinks) > 1 or guarded
         shared = batch.persist() if several else batch
 
@@ -68,15 +68,15 @@ class PerBatchSteps:
     @property
     def _guards(self) -> bool:
         """Whether rows of windows may have to be kept from the sinks."""
-        below = self.plan.below_trunk(self.topology)
+        below = self.plan.batch_nodes(self.topology)
         return self.wiring.quarantines and self.plan.stateful is not None and any(map(calls_python, below))
 
     def _frames(self, wiring: Wiring, batch: DataFrame) -> dict[str, DataFrame]:
         """The rows of `batch` for each sink."""
-        below = self.plan.below_trunk(self.topology)
+        below = self.plan.batch_nodes(self.topology)
         if all(isinstance(node, Sink) for node in below):
             return {node.name: shown(batch, node) for node in below}
-        flows = {self.plan.trunk: Flow(batch)}
+        flows = {self.plan.streaming_output: Flow(batch)}
         for node in below:
             flows[node.name] = compile_node(wiring, node, tuple(flows[i] for i in node.inputs))
         return {name: flows[name].df for name in self.plan.outputs}
@@ -104,7 +104,7 @@ def _once(letters: pa.Table) -> pa.Table:
 
 
 def before_python(topology: Topology, plan: QueryPlan) -> QueryPlan:
-    """`plan` with a trunk that ends before the first Python step after its window.
+    """`plan` with a streaming output before the first Python step after its window.
 
     Inside the streaming query, rows that such a step rejects could be counted, but not read again. Spark passes all
     columns to a Python step, so the columns in state are the same either way.
@@ -112,6 +112,6 @@ def before_python(topology: Topology, plan: QueryPlan) -> QueryPlan:
     if plan.stateful is None:
         return plan
     python = {n for n in plan.nodes if plan.stateful in topology.ancestors(n) and calls_python(topology[n])}
-    passed = dominators(topology)[plan.trunk] | {plan.trunk}
+    passed = dominators(topology)[plan.streaming_output] | {plan.streaming_output}
     free = [n for n in plan.nodes if n in passed and not python & (topology.ancestors(n) | {n})]
-    return replace(plan, trunk=free[-1])
+    return replace(plan, streaming_output=free[-1])

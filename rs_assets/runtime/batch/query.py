@@ -89,7 +89,7 @@ class QueryRun:
 
     def wire(self, name: str) -> Flow:
         """Compile the node `name`, after its inputs. A worker may be asked for the schema of a source."""
-        flow = trying_again()(wire_node, self.work.wiring, self.topology, self.plan.trunk, name, self.flows)
+        flow = trying_again()(wire_node, self.work.wiring, self.topology, self.plan.streaming_output, name, self.flows)
         self.flows[name] = flow
         return flow
 
@@ -105,7 +105,7 @@ class QueryRun:
         self.log.pin_partitions(self.partitions)
         self.work.begin()
         self._go_by_watermark()
-        frame = self.flows[self.plan.trunk].df
+        frame = self.flows[self.plan.streaming_output].df
         writer = (
             frame.writeStream.queryName(f"{self.topology.namespace}.{self.topology.job}.{self.plan.name}")
             .outputMode(self.plan.output_mode)

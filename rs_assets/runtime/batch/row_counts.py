@@ -52,7 +52,7 @@ def counts_of(
             shuffled += rows
         else:
             rows_in += rows
-            in_again += 0 if source in plan.owns else rows
+            in_again += 0 if source in plan.counted_sources else rows
         if watch:
             watch.computed()
     gates = {name: gate for name, gate in found.items() if gate is not None}
@@ -88,7 +88,7 @@ def plain_rows(wiring: Wiring, watches: Mapping[str, Watch]) -> Mapping[str, int
 
 def _gates(topology: Topology, plan: QueryPlan, wiring: Wiring) -> list[str]:
     """The names of all possible gates of the query."""
-    gates = [*plan.sources, *plan.entries]
+    gates = [*plan.sources, *plan.watermark_inputs]
     if wiring.quarantines:
         gates += [name for name in plan.nodes if topology[name].family == "step"]
     if wiring.poisons:

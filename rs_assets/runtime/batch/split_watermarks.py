@@ -78,8 +78,8 @@ class SplitWatermarks:
 
 def by_split_of(topology: Topology, plan: QueryPlan) -> BySplit | None:
     """The settings by which the watermark of the query `plan` follows splits; None if it does not."""
-    roots = (topology[name] for name in plan.roots)
-    return next((node.by_split for node in roots if isinstance(node, TimedState) and node.by_split), None)
+    steps = (topology[name] for name in plan.watermark_steps)
+    return next((node.by_split for node in steps if isinstance(node, TimedState) and node.by_split), None)
 
 
 def split_watermarks_of(
@@ -89,7 +89,7 @@ def split_watermarks_of(
     by_split = by_split_of(topology, plan)
     if by_split is None:
         return None
-    (gate,) = plan.entries
+    (gate,) = plan.watermark_inputs
     sources = [node for node in topology.sources if node.name in plan.feeding(topology)[gate]]
 
     def there(batch_id: int) -> Iterator[str]:

@@ -184,14 +184,16 @@ class BatchWork:
 
     def _reach(self, execution: BatchExecution) -> None:
         """Update the greatest event time of each gate, if there are several."""
-        if len(self.plan.entries) > 1:
+        if len(self.plan.watermark_inputs) > 1:
             came, watermarks = execution.event_times(), self.wiring.watermarks
-            found = {gate: came[watermarks[gate]] for gate in self.plan.entries if watermarks.get(gate) in came}
+            found = {
+                gate: came[watermarks[gate]] for gate in self.plan.watermark_inputs if watermarks.get(gate) in came
+            }
             self.reached |= {gate: max(at, self.reached.get(gate, at)) for gate, at in found.items()}
 
     def _came_late(self, execution: BatchExecution) -> bool:
         """Whether rows were late by the records before them."""
-        return self._by_record and any(execution.late(gate) for gate in self.plan.entries)
+        return self._by_record and any(execution.late(gate) for gate in self.plan.watermark_inputs)
 
     @property
     def _by_record(self) -> bool:

@@ -44,7 +44,7 @@ def _analysed(spark: SparkSession, topology: Topology) -> Mapping[str, str]:
             wiring = reading_nothing(spark, topology, plan, folder, flows)
             for name in plan.nodes:
                 if name not in flows:
-                    flows[name] = wire_node(wiring, topology, plan.trunk, name, flows)
+                    flows[name] = wire_node(wiring, topology, plan.streaming_output, name, flows)
         schemas = {node.name: flows[node.name].df.schema for node in topology if node.name in flows}
     return MappingProxyType({name: _text(schema) for name, schema in schemas.items()})
 

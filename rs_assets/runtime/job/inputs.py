@@ -30,7 +30,7 @@ def check_inputs(
     for name, reader in readers.items():
         found = [(plan, log) for plan, log in logs if name in plan.sources]
         # A source of several queries belongs to one of them.
-        found.sort(key=lambda each: name not in each[0].owns)
+        found.sort(key=lambda each: name not in each[0].counted_sources)
         known = reader.check(
             Start(
                 # A renamed source is stored under its former name.

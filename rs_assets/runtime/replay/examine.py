@@ -169,13 +169,13 @@ class Examination:
                 yield name, error
 
     def _targets(self, part: Stretch) -> Mapping[str, DataFrame]:
-        """The frames that the stream computes: the windows, or the trunk and the steps after it."""
+        """The frames that the stream computes: the windows, or the streaming output and the steps after it."""
         flows = self._flows(part)
-        if self.plan.roots:
-            nodes = [self.topology[name] for name in self.plan.roots]
+        if self.plan.watermark_steps:
+            nodes = [self.topology[name] for name in self.plan.watermark_steps]
             return {node.name: PROBE[type(node)](node, flows[node.name].df) for node in nodes}
         inputs = [name for sink in self.plan.sinks for name in self.topology[sink].inputs]
-        return {name: flows[name].df for name in dict.fromkeys([self.plan.trunk, *inputs])}
+        return {name: flows[name].df for name in dict.fromkeys([self.plan.streaming_output, *inputs])}
 
     def _flows(self, part: Stretch) -> dict[str, Flow]:
         def read(wiring: Wiring, node: Source) -> DataFrame:  # noqa: ARG001  the reader's form
@@ -186,16 +186,18 @@ class Examination:
             return rows.drop(SPLIT, LINE, DIGEST).withColumn(REASON, F.lit(None).cast("string"))
 
         above = self._wired(self.wiring, read, poisons={})
-        # After the trunk the stream does not isolate a step that raises: such steps are searched here.
+        # After the streaming output the stream does not isolate a step that raises: such steps are searched here.
         behind = replace(above, quarantines=False)
         flows: dict[str, Flow] = {}
         for name in self.plan.nodes:
             node = self.topology[name]
-            if isinstance(node, Sink) or (self.plan.behind_state(self.topology, name) and name not in self.plan.roots):
+            if isinstance(node, Sink) or (
+                self.plan.follows_state(self.topology, name) and name not in self.plan.watermark_steps
+            ):
                 continue
-            wiring = behind if self.plan.trunk in self.topology.ancestors(name) else above
+            wiring = behind if self.plan.streaming_output in self.topology.ancestors(name) else above
             flow = COMPILE[type(node)](wiring, node, tuple(flows[i] for i in node.inputs if i in flows))
-            flows[name] = Flow(flow.df) if name == self.plan.trunk else flow
+            flows[name] = Flow(flow.df) if name == self.plan.streaming_output else flow
         return flows
 
     def _blamed(self, part: Stretch, error: BaseException) -> Iterator[Poison]:
@@ -228,7 +230,10 @@ class Examination:
         if "step" in ours.facts:
             return str(ours.facts["step"])
         steps = {name: flow.df for name, flow in self._flows(part).items() if name not in self.plan.sources}
-        return next((name for name, _ in self._failures(steps)), next(iter(self.plan.roots), self.plan.trunk))
+        return next(
+            (name for name, _ in self._failures(steps)),
+            next(iter(self.plan.watermark_steps), self.plan.streaming_output),
+        )
 
 
 def _extents(rows: DataFrame) -> tuple[Extent, ...]:

@@ -131,8 +131,8 @@ class Replay:
         came_late = dict[str, DataFrame]()
         for name in self.plan.nodes:
             node = self.topology[name]
-            root = name in self.plan.roots
-            if self.plan.behind_state(self.topology, name) and not root:
+            root = name in self.plan.watermark_steps
+            if self.plan.follows_state(self.topology, name) and not root:
                 continue
             if not self.plan.stateful and name in self.plan.sinks:
                 # Python steps are compiled when their frame is first used; only then their gate is reached.

@@ -62,7 +62,11 @@ class IdleClock:
 
 
 def _arrival_window(query: QueryRun) -> WindowAggregate | None:
-    windows = [node for node in map(query.topology.__getitem__, query.plan.roots) if isinstance(node, WindowAggregate)]
+    windows = [
+        node
+        for node in map(query.topology.__getitem__, query.plan.watermark_steps)
+        if isinstance(node, WindowAggregate)
+    ]
     timed = [node for node in windows if node.goes_by_time and not node.in_order]
     return next((node for node in timed if node.event_time is None), None)
 

@@ -56,6 +56,6 @@ class IdleTime:
 
     def _sides(self, query: QueryRun) -> list[Side]:
         """The inputs with event times; arrival time advances by itself."""
-        roots = (query.topology[name] for name in query.plan.roots)
-        timed = [node for node in roots if isinstance(node, TimedState) and node.goes_by_time]
+        steps = (query.topology[name] for name in query.plan.watermark_steps)
+        timed = [node for node in steps if isinstance(node, TimedState) and node.goes_by_time]
         return [side for node in timed for side in node.sides if side.time_field]

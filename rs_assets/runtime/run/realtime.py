@@ -164,7 +164,7 @@ class RealTimePipeline:
         for progress in self.spark_query.recentProgress:
             made = orjson.loads(progress.json)
             gates: Mapping[str, Mapping[str, int]] = made.get("observedMetrics", {})
-            counted = [gates[source] for source in self.query.plan.owns if source in gates]
+            counted = [gates[source] for source in self.query.plan.counted_sources if source in gates]
             self._seen[made["batchId"]] = {
                 "rows": sum(gate["rows"] for gate in counted),
                 "dead": sum(gate["dead"] for gate in counted),

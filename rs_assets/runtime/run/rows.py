@@ -58,7 +58,7 @@ def _computed(spark: SparkSession, topology: Topology, given: Given) -> list[Rec
             )
             for name in plan.nodes:
                 if name not in flows and name != sink.name:
-                    flows[name] = wire_node(wiring, topology, plan.trunk, name, flows)
+                    flows[name] = wire_node(wiring, topology, plan.streaming_output, name, flows)
         frame = flows[last].df
         shown = frame.select(*(F.col(quoted(name)) for name in visible(frame.columns)))
         try:
