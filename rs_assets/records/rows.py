@@ -89,7 +89,7 @@ def infer_schema(rows: Rows, *, step: str) -> pa.Schema:
 
 
 def as_dicts(table: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
-    """The rows of `table`; maps are dicts, except that maps whose keys a dict cannot hold are lists of pairs."""
+    """The rows of `table`; maps are dicts. If one map has keys that a dict cannot hold, all are lists of pairs."""
     try:
         rows: list[dict[str, Any]] = table.to_pylist(maps_as_pydicts="strict")
     except (TypeError, KeyError):

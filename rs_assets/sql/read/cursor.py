@@ -74,7 +74,7 @@ class Cursor:
         token = self.peek()
         plain = word(token).replace("_", "a").isalnum() and not word(token)[:1].isdigit()
         if token is None or not (plain or token.token_type.name == "IDENTIFIER"):
-            raise self.error(f"expected the name of {what}, found {self.shown()}".replace("name of a", "name of a"))
+            raise self.error(f"expected the name of {what}, found {self.shown()}")
         self.place += 1
         return Word(token.text, token.start)
 
