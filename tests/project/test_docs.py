@@ -57,7 +57,7 @@ def test_every_file_that_a_page_of_the_design_names_is_there(page):
     assert named - {file.name for file in (ROOT / "rs_assets").rglob("*")} == set()
 
 
-# Such as `CheckpointLog.pin_partitions` and `_write_letters`.
+# Such as `CheckpointLog.pin_partitions` and `_write_dead_letters`.
 MEMBER = re.compile(r"\b[A-Z]\w*[a-z]\w*\.(?!scala\b)([a-z_]\w+)|(?<![\w/])(_[a-z]\w+)")
 
 

@@ -105,7 +105,7 @@ class BatchWork:
             staged |= stage_late(self.topology, self._waiting(self.plan.late, batch_id), replay)
         self._check(batch_id)
         if counts.dead > counts.dead_again or late or refused.num_rows:
-            self._write_letters(replay, batch_id, refused, clean=counts.clean, late=late > 0)
+            self._write_dead_letters(replay, batch_id, refused, clean=counts.clean, late=late > 0)
         for name, part in staged.items():
             self.lease.check()
             out[name] = part.commit()
@@ -236,7 +236,7 @@ class BatchWork:
         marked = {name: (self.writers[name], self._mark(name, batch_id)) for name in sinks}
         return {name: (writer, mark) for name, (writer, mark) in marked.items() if not writer.committed(mark)}
 
-    def _write_letters(
+    def _write_dead_letters(
         self, replay: Replay, batch_id: int, refused: pa.Table, *, clean: frozenset[str], late: bool
     ) -> None:
         mark = self._mark("dead_letters", batch_id)

@@ -27,7 +27,7 @@ from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.places import placed
 from rs_assets.runtime.upkeep.claims import Trust, claim_sinks, lost_pipeline
 from rs_assets.runtime.upkeep.ownership import known_of, newest_of, not_lost, savepoints_of
-from rs_assets.runtime.upkeep.returns import return_letters, undo_letters
+from rs_assets.runtime.upkeep.returns import roll_back_dead_letters, undo_dead_letters
 from rs_assets.runtime.upkeep.savepoints import bring_back
 from rs_assets.topology.describe import as_text
 from rs_assets.topology.nodes.shuffle import ShuffleWrite
@@ -81,7 +81,7 @@ def _open(session: JobSession) -> None:
     session.save()
     # Not earlier: a pipeline that is in the catalog without a manifest counts as one that has lost it.
     _register(session, known)
-    _undo_letters(session)
+    _undo_dead_letters(session)
     returning.finish(session.folder)
 
 
@@ -200,7 +200,7 @@ def _register(session: JobSession, known: Row | None) -> None:
     session.catalog.append("pipelines", [{**row, "reason": reason}])
 
 
-def _undo_letters(session: JobSession) -> None:
+def _undo_dead_letters(session: JobSession) -> None:
     """Mark the dead letters of queries that start over: they read their records again.
 
     If all queries do, the pipeline does, and dead letters under unused query names no longer count either.
@@ -208,11 +208,11 @@ def _undo_letters(session: JobSession) -> None:
     home, generation = session.options.home, session.manifest.generation
     anew = [plan for plan in session.plans if session.facts(plan).generation > 1 and not session.log(plan).begun]
     if len(anew) == len(session.plans) and all(session.facts(plan).generation == generation for plan in anew):
-        undo_letters(session.topology, home, session.folders.values(), _begun(session, generation))
+        undo_dead_letters(session.topology, home, session.folders.values(), _begun(session, generation))
         return
     for plan in anew:
         begun = _begun(session, session.facts(plan).generation)
-        return_letters(session.topology, home, plan, session.folders[plan.name], path={}, begun=begun)
+        roll_back_dead_letters(session.topology, home, plan, session.folders[plan.name], path={}, begun=begun)
 
 
 def _begun(session: JobSession, generation: int) -> BatchMark:

@@ -83,7 +83,7 @@ class Return:
         home = self.options.home
         begun = BatchMark(self.manifest.pipeline_id, self.claimed.generation, "", -1, self.claimed.token)
         for query in self.queries:
-            return_letters(self.topology, home, query.plan, query.folder, path=query.path, begun=begun)
+            roll_back_dead_letters(self.topology, home, query.plan, query.folder, path=query.path, begun=begun)
         return done
 
     def _sinks(self, stack: ExitStack) -> Iterator[SinkReturn]:
@@ -122,13 +122,13 @@ class Return:
                 )
 
 
-def undo_letters(topology: Topology, home: Home, folders: Iterable[str], begun: BatchMark) -> None:
+def undo_dead_letters(topology: Topology, home: Home, folders: Iterable[str], begun: BatchMark) -> None:
     """Invalidate all dead letters of the job, of any query name: all queries start over in `begun`'s generation."""
     for folder in folders:
-        _lead_letters(topology, home, folder, path={}, begun=begun, names=None)
+        _route_dead_letters(topology, home, folder, path={}, begun=begun, names=None)
 
 
-def return_letters(
+def roll_back_dead_letters(
     topology: Topology, home: Home, plan: QueryPlan, folder: str, *, path: Mapping[int, int], begun: BatchMark
 ) -> None:
     """Validate only dead letters of a query along `path`; none if it starts over, in `begun`'s generation.
@@ -139,10 +139,10 @@ def return_letters(
     names = [plan.name]
     while old.get(names[-1], names[0]) not in names:
         names.append(old[names[-1]])
-    _lead_letters(topology, home, folder, path=path, begun=begun, names=tuple(dict.fromkeys((*names, folder))))
+    _route_dead_letters(topology, home, folder, path=path, begun=begun, names=tuple(dict.fromkeys((*names, folder))))
 
 
-def _lead_letters(
+def _route_dead_letters(
     topology: Topology,
     home: Home,
     folder: str,
