@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, IntegralType, StructType
 
-from rs_assets.compile.planner.wiring import Flow, Wiring
+from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.step import as_column
 from rs_assets.errors import TopologyError, UnknownFieldError
 from rs_assets.operators.dimension.fitting import FITS, POSITION, keep_fitting
@@ -28,18 +28,18 @@ KEY_TYPES = frozenset(
 ) | {"timestamp_ntz"}
 
 
-def compile_dim_join(wiring: Wiring, node: DimJoin, inputs: tuple[Flow, ...]) -> Flow:
+def compile_dim_join(context: CompileContext, node: DimJoin, inputs: tuple[Flow, ...]) -> Flow:
     """Look the keys up and join the rows found."""
     frame = inputs[0].df
     check_fields(frame, [left for left, _ in node.on], step=node.name)
-    held = wiring.dimension(node)
+    held = context.dimension(node)
     _check(frame, held.schema, node)
     lookup = Lookup(
         step=node.name,
         root=held.root,
         keys=tuple(right for _, right in node.on),
         fields=tuple(held.schema.names),
-        version=wiring.versions.get(node.name) if wiring.versions is not None else None,
+        version=context.versions.get(node.name) if context.versions is not None else None,
     )
     keys = [_key(frame, left) for left, _ in node.on]
     found = frame.withColumn(FOUND, lookup.column(keys, held.schema))

@@ -5,20 +5,20 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from rs_assets.compile.planner.wiring import Flow, Wiring
+from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.timed import timed
 from rs_assets.errors import TopologyError
 from rs_assets.records.columns import EVENT_TIME, check_fields, visible
 from rs_assets.topology.nodes.distinct import Distinct
 
 
-def compile_distinct(wiring: Wiring, node: Distinct, inputs: tuple[Flow, ...]) -> Flow:
+def compile_distinct(context: CompileContext, node: Distinct, inputs: tuple[Flow, ...]) -> Flow:
     """Keep the first row of each key. A replay ends at the event-time check."""
     df = inputs[0].df
     check_fields(df, node.fields, step=node.name)
     _check_comparable(df, node)
-    rows = timed(wiring, node, df, visible(df.columns), kept=node.within)
-    if not wiring.streaming:
+    rows = timed(context, node, df, visible(df.columns), kept=node.within)
+    if not context.streaming:
         return Flow(rows)
     return Flow(rows.dropDuplicatesWithinWatermark(list(node.fields)).drop(EVENT_TIME))
 

@@ -8,8 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rs_assets.compile.join_spec import spec_of
+from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.planner.self_join import replayed_self_join
-from rs_assets.compile.planner.wiring import Flow, Wiring
 from rs_assets.compile.timed import timed
 from rs_assets.operators.join.processed import both_sides, processed_join
 from rs_assets.operators.join.spec import AsOf, Interval
@@ -19,16 +19,16 @@ from rs_assets.records.columns import ADDRESS, EVENT_TIME, PREFIX, hidden, visib
 from rs_assets.topology.nodes.join import StreamJoin
 
 
-def compile_join(wiring: Wiring, node: StreamJoin, inputs: tuple[Flow, ...]) -> Flow:
+def compile_join(context: CompileContext, node: StreamJoin, inputs: tuple[Flow, ...]) -> Flow:
     """Join the two inputs. A replay ends at the event-time checks of the sides without stateful steps upstream."""
     frames = [flow.df for flow in inputs]
-    if not wiring.streaming:
-        return Flow(replayed_self_join(wiring, node, frames) if node.shared else _replayed(wiring, node, frames))
+    if not context.streaming:
+        return Flow(replayed_self_join(context, node, frames) if node.shared else _replayed(context, node, frames))
     left, right = frames
-    spec = spec_of(wiring, node, left, right)
+    spec = spec_of(context, node, left, right)
     if node.bound is not None:
         left, right = (
-            timed(wiring, node, frame, visible(frame.columns), kept=side.water_mark, side=side)
+            timed(context, node, frame, visible(frame.columns), kept=side.water_mark, side=side)
             for frame, side in zip(frames, node.sides, strict=True)
         )
     if node.variable is not None:
@@ -36,12 +36,12 @@ def compile_join(wiring: Wiring, node: StreamJoin, inputs: tuple[Flow, ...]) -> 
     return Flow(stream_join(left, right, spec))
 
 
-def _replayed(wiring: Wiring, node: StreamJoin, frames: list[DataFrame]) -> DataFrame:
+def _replayed(context: CompileContext, node: StreamJoin, frames: list[DataFrame]) -> DataFrame:
     """The rows of both sides after their event-time checks, each with its fields in a struct of its own."""
-    sides = [side for side in node.sides if side.gate in wiring.controls]
+    sides = [side for side in node.sides if side.gate in context.controls]
     if node.bound is not None:
         frames = [
-            timed(wiring, node, frame, visible(frame.columns), kept=side.water_mark, side=side)
+            timed(context, node, frame, visible(frame.columns), kept=side.water_mark, side=side)
             for frame, side in zip(frames, sides, strict=True)
         ]
     packed = [_packed(frame, number) for number, frame in enumerate(frames)]

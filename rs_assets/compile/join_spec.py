@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from rs_assets.compile.planner.wiring import Wiring
+from rs_assets.compile.planner.context import CompileContext
 from rs_assets.compile.step import as_column
 from rs_assets.operators.join.stream_join import JoinSpec, check_join
 from rs_assets.records.columns import check_fields
@@ -12,11 +12,11 @@ from rs_assets.topology.chain import link_of
 from rs_assets.topology.nodes.join import StreamJoin
 
 
-def spec_of(wiring: Wiring, node: StreamJoin, left: DataFrame, right: DataFrame) -> JoinSpec:
+def spec_of(context: CompileContext, node: StreamJoin, left: DataFrame, right: DataFrame) -> JoinSpec:
     """The specification of a join, checked against the fields of both sides."""
     for frame, keys in zip((left, right), zip(*node.on, strict=True), strict=True):
         check_fields(frame, keys, step=node.name)
-    link = link_of(wiring.links, node)
+    link = link_of(context.links, node)
     spec = JoinSpec(
         on=node.on,
         how=node.how,

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.checkpoint.source_log import SourceLog
 from rs_assets.common.home import Home
-from rs_assets.compile.planner.wiring import Wiring
+from rs_assets.compile.planner.context import CompileContext
 from rs_assets.compile.shuffle import place_of
 from rs_assets.connectors.delta.reader import DeltaReader
 from rs_assets.connectors.files.lines.reader import LinesReader
@@ -99,12 +99,12 @@ def reader_of(node: nodes.Source, home: Home | None = None) -> SourceReader:
     return READERS[type(node)](node, home)
 
 
-def stream(wiring: Wiring, node: nodes.Source) -> DataFrame:
+def stream(context: CompileContext, node: nodes.Source) -> DataFrame:
     """The rows of `node` as a stream: its fields and, unless it is pruned, REASON."""
-    reader = reader_of(node, wiring.home)
-    rows = reader.stream(reading_of(wiring, node))
-    rows = rows.withColumns(_order(reader)) if wiring.ordered else rows
-    return rows.withColumns(_origin(wiring, node, reader)).drop(*ADDRESS) if wiring.by_split else rows
+    reader = reader_of(node, context.home)
+    rows = reader.stream(reading_of(context, node))
+    rows = rows.withColumns(_order(reader)) if context.ordered else rows
+    return rows.withColumns(_origin(context, node, reader)).drop(*ADDRESS) if context.by_split else rows
 
 
 def positioned(node: nodes.Source) -> bool:
@@ -112,36 +112,36 @@ def positioned(node: nodes.Source) -> bool:
     return isinstance(reader_of(node), Positioned)
 
 
-def batch_reader(log: CheckpointLog, batch_id: int) -> Callable[[Wiring, nodes.Source], DataFrame]:
+def batch_reader(log: CheckpointLog, batch_id: int) -> Callable[[CompileContext, nodes.Source], DataFrame]:
     """A reader that reads the rows of one planned batch again, with REASON and ADDRESS."""
 
-    def read(wiring: Wiring, node: nodes.Source) -> DataFrame:
+    def read(context: CompileContext, node: nodes.Source) -> DataFrame:
         batch = SourceLog(log, node.name).batch(batch_id)
-        reader = reader_of(node, wiring.home)
-        rows = reader.batch(reading_of(wiring, node), batch)
-        return rows.withColumns(_origin(wiring, node, reader)) if wiring.by_record else rows
+        reader = reader_of(node, context.home)
+        rows = reader.batch(reading_of(context, node), batch)
+        return rows.withColumns(_origin(context, node, reader)) if context.by_record else rows
 
     return read
 
 
-def _origin(wiring: Wiring, node: nodes.Source, reader: SourceReader) -> dict[str, Column]:
+def _origin(context: CompileContext, node: nodes.Source, reader: SourceReader) -> dict[str, Column]:
     """The split of a row, and its position in the split if that counts."""
     split = F.col(SPLIT) if isinstance(reader, Positioned) else F.lit("")
     origin = F.concat(F.lit(origin_of(node.name)), split)
-    return {ORIGIN: origin, PLACE: F.col(LINE)} if wiring.by_record else {ORIGIN: origin}
+    return {ORIGIN: origin, PLACE: F.col(LINE)} if context.by_record else {ORIGIN: origin}
 
 
-def reading_of(wiring: Wiring, node: nodes.Source) -> Reading:
+def reading_of(context: CompileContext, node: nodes.Source) -> Reading:
     """The settings of the query for the reader of `node`."""
     return Reading(
-        spark=wiring.spark,
-        name=wiring.stored_name(node.name),
-        folder=wiring.folder,
-        schema_of=partial(wiring.schema_of, node),
-        written_by=wiring.behind,
-        max_line_bytes=wiring.max_line_bytes,
-        pruned=node.name in wiring.pruned,
-        positioned=wiring.by_split,
+        spark=context.spark,
+        name=context.stored_name(node.name),
+        folder=context.folder,
+        schema_of=partial(context.schema_of, node),
+        written_by=context.behind,
+        max_line_bytes=context.max_line_bytes,
+        pruned=node.name in context.pruned,
+        positioned=context.by_split,
     )
 
 

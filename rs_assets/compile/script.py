@@ -7,7 +7,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from rs_assets.compile.planner.wiring import Flow, Wiring
+from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.python.udf import know_functions
 from rs_assets.compile.step import Inputs, field_types
 from rs_assets.expressions.script.bind import bound_script
@@ -16,11 +16,11 @@ from rs_assets.records.columns import hidden
 from rs_assets.topology.nodes import step as nodes
 
 
-def compile_script(wiring: Wiring, node: nodes.Script, inputs: Inputs) -> Flow:
+def compile_script(context: CompileContext, node: nodes.Script, inputs: Inputs) -> Flow:
     """The steps of a script, one after the other."""
     df = inputs[0].df
     bound = bound_script(node.text, field_types(df), step=node.name, zone=node.zone, strict=node.strict)
-    know_functions(wiring.spark)
+    know_functions(context.spark)
     return Flow(reduce(applied, bound.steps, df))
 
 

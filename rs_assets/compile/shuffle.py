@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.common.home import Home
-from rs_assets.compile.planner.wiring import Flow, Wiring
+from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.operators.shuffle.base import ShufflePlace
 from rs_assets.operators.shuffle.memory import shuffle
 from rs_assets.operators.shuffle.table import TableShuffle
@@ -21,30 +21,32 @@ DurableShuffle = ShuffleWrite | ShuffleRead
 TOPICS = ".topics"
 
 
-def compile_shuffle(wiring: Wiring, node: Shuffle, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001  the table's form
+def compile_shuffle(context: CompileContext, node: Shuffle, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001  the table's form
     """Spark's exchange inside the query."""
     df = inputs[0].df
     check_fields(df, node.keys, step=node.name)
     return Flow(shuffle(df, node.partitions, node.keys))
 
 
-def compile_shuffle_write(wiring: Wiring, node: ShuffleWrite, inputs: tuple[Flow, ...]) -> Flow:
+def compile_shuffle_write(context: CompileContext, node: ShuffleWrite, inputs: tuple[Flow, ...]) -> Flow:
     """The rows without hidden columns; the table or topic is created when the query begins."""
     df = inputs[0].df
     check_fields(df, node.keys, step=node.name)
     rows = df.drop(*hidden(df.columns))
-    place = place_of(node, wiring.home)
+    place = place_of(node, context.home)
     place.check(rows.schema, step=node.name)
-    if wiring.streaming:
+    if context.streaming:
         # Drop a cached schema: the table may have been read before anything was written.
-        begun = CheckpointLog(wiring.folder / "checkpoint").begun or place.untouched(rows.schema)
+        begun = CheckpointLog(context.folder / "checkpoint").begun or place.untouched(rows.schema)
         place.resume() if begun else place.begin(rows.schema)
     return Flow(rows)
 
 
-def compile_shuffle_read(wiring: Wiring, node: ShuffleRead, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001
+def compile_shuffle_read(context: CompileContext, node: ShuffleRead, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001
     """The rows of the table or topic, distributed as configured; a topic is distributed already."""
-    frame = wiring.gates.admit(wiring.read(wiring, node), step=node.name, policy=node.bad_records, counted=True)
+    frame = context.record_filter.filter_bad_records(
+        context.read(context, node), step=node.name, policy=node.bad_records, counted=True
+    )
     return Flow(frame if node.strategy == "kafka" else shuffle(frame, node.partitions, node.keys))
 
 

@@ -11,7 +11,7 @@ from pyspark.sql.types import ArrayType, BooleanType, MapType, StructType
 
 from rs_assets.common.home import Home
 from rs_assets.common.project import anchored
-from rs_assets.compile.planner.wiring import Flow, Wiring
+from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.shuffle import place_of
 from rs_assets.connectors.console import ConsoleWriter
 from rs_assets.connectors.delta.partitions import may_partition
@@ -35,7 +35,7 @@ from rs_assets.topology.nodes.sqlite import SqliteSink
 NESTED = (ArrayType, MapType, StructType)
 
 
-def compile_sink(wiring: Wiring, node: nodes.Sink, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001  the table's form
+def compile_sink(context: CompileContext, node: nodes.Sink, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001  the table's form
     """The rows without hidden columns."""
     df = inputs[0].df
     if isinstance(node, nodes.DeltaSink):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from rs_assets.compile.planner.wiring import Flow, Wiring
+from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.records.columns import REASON
 from rs_assets.records.poison import reason_of
 from rs_assets.records.policy import BadRecords
@@ -14,23 +14,25 @@ from rs_assets.topology.nodes.source import Source
 POISON = "/poison"
 
 
-def compile_source(wiring: Wiring, node: Source, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001  the table's form
+def compile_source(context: CompileContext, node: Source, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001  the table's form
     """Read `node` and filter bad records; of a pruned stream every row passes."""
-    good = wiring.read(wiring, node)
-    if not (wiring.streaming and node.name in wiring.pruned):
-        good = wiring.gates.admit(good, step=node.name, policy=node.bad_records, counted=True)
-    return Flow(_without_poison(wiring, node, good))
+    good = context.read(context, node)
+    if not (context.streaming and node.name in context.pruned):
+        good = context.record_filter.filter_bad_records(good, step=node.name, policy=node.bad_records, counted=True)
+    return Flow(_without_poison(context, node, good))
 
 
-def _without_poison(wiring: Wiring, node: Source, good: DataFrame) -> DataFrame:
+def _without_poison(context: CompileContext, node: Source, good: DataFrame) -> DataFrame:
     """`good` without the records that made a batch fail, and without all equal records.
 
     A step that computes a record from its fields alone fails on equal fields wherever they are, so the address, which
     Spark's own readers do not provide in a stream, is not needed. Non-deterministic steps may lose good records this
     way.
     """
-    poisons = wiring.poisons.get(wiring.stored_name(node.name))
+    poisons = context.poisons.get(context.stored_name(node.name))
     if not poisons:
         return good
     judged = good.withColumn(REASON, reason_of(good, poisons))
-    return wiring.gates.admit(judged, step=f"{node.name}{POISON}", policy=BadRecords.QUARANTINE, counted=True)
+    return context.record_filter.filter_bad_records(
+        judged, step=f"{node.name}{POISON}", policy=BadRecords.QUARANTINE, counted=True
+    )

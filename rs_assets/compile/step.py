@@ -7,7 +7,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from rs_assets.compile.planner.wiring import Flow, Wiring, parse_ddl
+from rs_assets.compile.planner.context import CompileContext, Flow, parse_ddl
 from rs_assets.compile.python.python_step import python_step
 from rs_assets.compile.python.traced_step import traced_label, traced_map, without_dropped
 from rs_assets.compile.python.tracing.traced import trace_filter, trace_flat_map
@@ -22,31 +22,31 @@ from rs_assets.topology.user_code.expression import ColumnBuilder, ConditionText
 Inputs = tuple[Flow, ...]
 
 
-def compile_map(wiring: Wiring, node: nodes.Map, inputs: Inputs) -> Flow:
+def compile_map(context: CompileContext, node: nodes.Map, inputs: Inputs) -> Flow:
     """A select list, or a Python function."""
     if node.function is not None:
-        schema = parse_ddl(wiring.spark, node.function.schema or "", step=node.name)
+        schema = parse_ddl(context.spark, node.function.schema or "", step=node.name)
         step = python_step("map", node.name, node.function.call, schema)
-        return traced_map(wiring, node.function, step, inputs[0]) or inputs[0].then(step, wiring)
+        return traced_map(context, node.function, step, inputs[0]) or inputs[0].then(step, context)
     df = inputs[0].df
     return Flow(df.select(*(as_column(e) for e in node.select), *_hidden(df)))
 
 
-def compile_flat_map(wiring: Wiring, node: nodes.FlatMap, inputs: Inputs) -> Flow:
+def compile_flat_map(context: CompileContext, node: nodes.FlatMap, inputs: Inputs) -> Flow:
     """A generator, or a Python function."""
     if isinstance(node.expression, PythonFunction):
-        schema = parse_ddl(wiring.spark, node.expression.schema or "", step=node.name)
-        left, _ = without_dropped(wiring, node.expression, inputs[0], trace_flat_map)
-        return left.then(python_step("flat_map", node.name, node.expression.call, schema), wiring)
+        schema = parse_ddl(context.spark, node.expression.schema or "", step=node.name)
+        left, _ = without_dropped(context, node.expression, inputs[0], trace_flat_map)
+        return left.then(python_step("flat_map", node.name, node.expression.call, schema), context)
     df = inputs[0].df
     return Flow(df.select(as_column(node.expression), *_hidden(df)))
 
 
-def compile_filter(wiring: Wiring, node: nodes.Filter, inputs: Inputs) -> Flow:
+def compile_filter(context: CompileContext, node: nodes.Filter, inputs: Inputs) -> Flow:
     """A condition in the JVM, or a Python function."""
     if isinstance(node.condition, PythonFunction):
-        left, whole = without_dropped(wiring, node.condition, inputs[0], trace_filter)
-        return left if whole else left.then(python_step("filter", node.name, node.condition.call), wiring)
+        left, whole = without_dropped(context, node.condition, inputs[0], trace_filter)
+        return left if whole else left.then(python_step("filter", node.name, node.condition.call), context)
     return Flow(inputs[0].df.filter(condition_column(node, inputs[0].df)))
 
 
@@ -65,24 +65,24 @@ def field_types(df: DataFrame) -> dict[str, str | None]:
     return {each.name: each.dataType.simpleString() for each in df.schema.fields if each.name in shown}
 
 
-def compile_for_each(wiring: Wiring, node: nodes.ForEach, inputs: Inputs) -> Flow:
+def compile_for_each(context: CompileContext, node: nodes.ForEach, inputs: Inputs) -> Flow:
     """A side effect in a Python worker."""
-    return inputs[0].then(python_step("for_each", node.name, node.function.call), wiring)
+    return inputs[0].then(python_step("for_each", node.name, node.function.call), context)
 
 
-def compile_select_fields(wiring: Wiring, node: nodes.SelectFields, inputs: Inputs) -> Flow:  # noqa: ARG001
+def compile_select_fields(context: CompileContext, node: nodes.SelectFields, inputs: Inputs) -> Flow:  # noqa: ARG001
     """Some of the fields."""
     df = inputs[0].df
     check_fields(df, node.fields, step=node.name)
     return Flow(df.select(*(F.col(f"`{name}`") for name in node.fields), *_hidden(df)))
 
 
-def compile_with_fields(wiring: Wiring, node: nodes.WithFields, inputs: Inputs) -> Flow:  # noqa: ARG001
+def compile_with_fields(context: CompileContext, node: nodes.WithFields, inputs: Inputs) -> Flow:  # noqa: ARG001
     """New fields in addition to the old ones."""
     return Flow(inputs[0].df.withColumns({name: as_column(e) for name, e in node.columns}))
 
 
-def compile_union(wiring: Wiring, node: nodes.Union, inputs: Inputs) -> Flow:  # noqa: ARG001  the table's form
+def compile_union(context: CompileContext, node: nodes.Union, inputs: Inputs) -> Flow:  # noqa: ARG001  the table's form
     """Several streams of the same fields, matched by name."""
     check_united(node, inputs)
     return Flow(reduce(DataFrame.unionByName, [flow.df for flow in inputs]))
@@ -95,15 +95,15 @@ def check_united(node: Node, inputs: Inputs) -> None:
     check_kinds(node.name, list(zip(node.inputs, shown, strict=True)))
 
 
-def compile_split(wiring: Wiring, node: nodes.Split, inputs: Inputs) -> Flow:
+def compile_split(context: CompileContext, node: nodes.Split, inputs: Inputs) -> Flow:
     """A hidden label on each row."""
     if isinstance(node.label, PythonFunction):
-        made = traced_label(wiring, node.label, inputs[0])
-        return made or inputs[0].then(python_step("label", node.name, node.label.call), wiring)
+        made = traced_label(context, node.label, inputs[0])
+        return made or inputs[0].then(python_step("label", node.name, node.label.call), context)
     return Flow(inputs[0].df.withColumn(LABEL, as_column(node.label).cast("string")))
 
 
-def compile_select(wiring: Wiring, node: nodes.Select, inputs: Inputs) -> Flow:  # noqa: ARG001  the table's form
+def compile_select(context: CompileContext, node: nodes.Select, inputs: Inputs) -> Flow:  # noqa: ARG001  the table's form
     """The rows of one label."""
     return Flow(inputs[0].df.filter(F.col(LABEL) == node.label).drop(LABEL))
 

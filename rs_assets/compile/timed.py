@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rs_assets.compile.late_rows import check_late
-from rs_assets.compile.planner.wiring import Wiring
+from rs_assets.compile.planner.context import CompileContext
 from rs_assets.operators.window.aggregate import duration_text, earlier, later
 from rs_assets.operators.window.by_record import with_marks
 from rs_assets.operators.window.event_time import (
@@ -39,7 +39,7 @@ from rs_assets.topology.nodes.timed import NONE, Side, TimedState
 
 
 def timed(
-    wiring: Wiring,
+    context: CompileContext,
     node: TimedState,
     df: DataFrame,
     fields: Sequence[str],
@@ -58,25 +58,25 @@ def timed(
     """
     check_fields(df, fields, step=node.name)
     side = side or node.sides[0]
-    if node.name in wiring.late:
+    if node.name in context.late:
         check_late(df, step=node.name)
-        fields = fields if wiring.streaming else visible(df.columns)
-    link = wiring.links.get(node.name)
+        fields = fields if context.streaming else visible(df.columns)
+    link = context.links.get(node.name)
     lag = link.lag if link is not None else NONE
-    if link is not None and side.gate not in wiring.controls:
+    if link is not None and side.gate not in context.controls:
         # Rows of a chained step: their times need no check, and wait for the lag.
-        return marked(_with_time(wiring, node, side, df, fields, lag=lag), kept)
-    judged = _judged(wiring, node, side, df, fields)
+        return marked(_with_time(context, node, side, df, fields, lag=lag), kept)
+    judged = _judged(context, node, side, df, fields)
     if late is not None and node.by_split is not None and node.by_split.by_record:
-        judged = _judged_by_record(wiring, node, judged, late)
-    if not wiring.streaming:
+        judged = _judged_by_record(context, node, judged, late)
+    if not context.streaming:
         return judged
-    name = wiring.controls[side.gate]
-    controlled = with_control(wiring.spark, judged, control_folder(wiring.folder, name), name=name)
+    name = context.controls[side.gate]
+    controlled = with_control(context.spark, judged, control_folder(context.folder, name), name=name)
     if node.by_split is not None:
         controlled = observed_splits(controlled, gate=side.gate)
     by_watermark = controlled.withWatermark(EVENT_TIME, duration_text(side.water_mark))
-    wiring.watermarks[side.gate] = watermark_id(by_watermark)
+    context.watermarks[side.gate] = watermark_id(by_watermark)
     watched = drop_control(by_watermark).drop(ORIGIN)
     if LATE in watched.columns:
         # Control rows, over which Spark may pull the filter, have none.
@@ -86,26 +86,30 @@ def timed(
     return marked(watched, kept) if lag or kept != side.water_mark else watched
 
 
-def _judged(wiring: Wiring, node: TimedState, side: Side, df: DataFrame, fields: Sequence[str]) -> DataFrame:
+def _judged(context: CompileContext, node: TimedState, side: Side, df: DataFrame, fields: Sequence[str]) -> DataFrame:
     """The rows with an accepted event time."""
-    rows = _with_time(wiring, node, side, df, fields, lag=NONE)
-    judged = rows.withColumn(REASON, time_reason(F.col(EVENT_TIME), node.believed, now=wiring.now()))
-    policy = node.bounds.policy or wiring.policy
+    rows = _with_time(context, node, side, df, fields, lag=NONE)
+    judged = rows.withColumn(REASON, time_reason(F.col(EVENT_TIME), node.believed, now=context.now()))
+    policy = node.bounds.policy or context.policy
     # Under FAIL there is nothing to count here, and counting would separate the parser from the aggregation.
-    return wiring.gates.admit(judged, step=side.gate, policy=policy, counted=policy is not BadRecords.FAIL)
+    return context.record_filter.filter_bad_records(
+        judged, step=side.gate, policy=policy, counted=policy is not BadRecords.FAIL
+    )
 
 
-def _judged_by_record(wiring: Wiring, node: TimedState, rows: DataFrame, late: Callable[[Column], Column]) -> DataFrame:
+def _judged_by_record(
+    context: CompileContext, node: TimedState, rows: DataFrame, late: Callable[[Column], Column]
+) -> DataFrame:
     """`rows` with PASSED, and LATE by that."""
-    noted = None if wiring.streaming else wiring.latest
+    noted = None if context.streaming else context.latest
     passed = with_marks(rows, noted).withColumn(PASSED, earlier(F.col(MARK), node.delay)).drop(MARK, PLACE)
     return passed.withColumn(LATE, F.coalesce(late(F.col(PASSED)), F.lit(False)))  # noqa: FBT003
 
 
 def _with_time(
-    wiring: Wiring, node: TimedState, side: Side, df: DataFrame, fields: Sequence[str], *, lag: timedelta
+    context: CompileContext, node: TimedState, side: Side, df: DataFrame, fields: Sequence[str], *, lag: timedelta
 ) -> DataFrame:
     """`fields` and hidden columns of `df`, and as EVENT_TIME a time `lag` after its own."""
-    at = event_time(df, side.time_field, step=node.name, now=wiring.now())
+    at = event_time(df, side.time_field, step=node.name, now=context.now())
     columns = [F.col(f"`{name}`") for name in fields] + [F.col(name) for name in hidden(df.columns)]
     return df.select(*columns, later(at, lag).alias(EVENT_TIME))

@@ -9,7 +9,7 @@ from functools import partial
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from rs_assets.compile.planner.wiring import Flow, Wiring
+from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.python.udaf import fields_of_own
 from rs_assets.compile.step import as_column
 from rs_assets.compile.timed import timed
@@ -34,19 +34,19 @@ from rs_assets.topology.nodes.timed import NONE
 from rs_assets.topology.nodes.window import WindowAggregate
 
 
-def compile_window(wiring: Wiring, node: WindowAggregate, inputs: tuple[Flow, ...]) -> Flow:
+def compile_window(context: CompileContext, node: WindowAggregate, inputs: tuple[Flow, ...]) -> Flow:
     """Aggregate into windows. A replay ends at the event-time check: it looks for bad and late rows only."""
     df = inputs[0].df
     ranked = node.ranking.shown if node.ranking else ()
     kept = _rows(node, df) or ()
     fields = needed_fields(node.group_by, node.aggregates, [*fields_of_own(df, node), *ranked, *kept, *node.kept])
-    rows = timed(wiring, node, df, fields, kept=node.delay, late=partial(late_by_record, node))
+    rows = timed(context, node, df, fields, kept=node.delay, late=partial(late_by_record, node))
     check_numbers(rows, node.aggregates, step=node.name)
     check_ordered(rows, [*ranked, *kept, *node.kept], step=node.name)
-    if not wiring.streaming:
+    if not context.streaming:
         return Flow(rows)
-    link = link_of(wiring.links, node)
-    fire_time = at_clock(wiring.now()) if node.often else at_close(link.lag + link.water_mark)
+    link = link_of(context.links, node)
+    fire_time = at_clock(context.now()) if node.often else at_close(link.lag + link.water_mark)
     return Flow(_parted(node, _windows(node, rows, fire_time, link.lag, _fired(node)), kept))
 
 

@@ -11,7 +11,7 @@ from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
 from rs_assets.catalog.catalog import compact_table
 from rs_assets.catalog.lease import Lease
 from rs_assets.common.home import Home
-from rs_assets.compile.planner.wiring import Flow
+from rs_assets.compile.planner.context import Flow
 from rs_assets.dagster.assets.checks import SOURCE_CHECKS, STATE_CHECKS
 from rs_assets.dagster.assets.output_checks import OUTPUT_CHECKS
 from rs_assets.dagster.assets.positions import as_records

@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 from pipelines.nexmark.in_sql import QUERIES, nexmark_in_sql
 from pipelines.nexmark.queries import nexmark
 from pipelines.nexmark.sources import Files
+from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.table import wire_node
-from rs_assets.compile.planner.wiring import Flow, Wiring
 from rs_assets.records.columns import REASON
 from rs_assets.runtime.job.analysis import declared_schema, reading_nothing
 from rs_assets.spark.driver import SparkDriver
@@ -68,20 +68,20 @@ def explained(spark: SparkSession, topology: Topology) -> Iterator[str]:
     flows: dict[str, Flow] = {}
     with tempfile.TemporaryDirectory() as folder:
         for plan in plan_queries(topology):
-            wiring = replace(reading_nothing(spark, topology, plan, Path(folder), flows), read=unread)
+            context = replace(reading_nothing(spark, topology, plan, Path(folder), flows), read=unread)
             for name in plan.nodes:
                 if name not in flows:
-                    flows[name] = wire_node(wiring, topology, plan.streaming_output, name, flows)
+                    flows[name] = wire_node(context, topology, plan.streaming_output, name, flows)
             for sink in plan.sinks:
                 frame = flows[topology[sink].inputs[0]].df
                 yield spark._jvm.PythonSQLUtils.explainString(frame._jdf.queryExecution(), "simple")
 
 
-def unread(wiring: Wiring, source: Source) -> DataFrame:
+def unread(context: CompileContext, source: Source) -> DataFrame:
     """A source of which Spark knows the schema alone."""
-    wiring.folder.mkdir(parents=True, exist_ok=True)
-    stream = wiring.spark.readStream.schema(declared_schema(wiring, source)).name(source.name)
-    return stream.json(str(wiring.folder)).withColumn(REASON, F.lit(None).cast("string"))
+    context.folder.mkdir(parents=True, exist_ok=True)
+    stream = context.spark.readStream.schema(declared_schema(context, source)).name(source.name)
+    return stream.json(str(context.folder)).withColumn(REASON, F.lit(None).cast("string"))
 
 
 def computed(line: str) -> frozenset[str]:

@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from rs_assets.compile.planner.wiring import parse_ddl
+from rs_assets.compile.planner.context import parse_ddl
 from rs_assets.errors import RsError, SchemaError
 from rs_assets.records.types import DdlError, fields_in
 from rs_assets.topology.check.fields import Fields

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import create_engine
 
 from rs_assets import Dimension, StreamBuilder
-from rs_assets.compile.planner.wiring import ddl_type
+from rs_assets.compile.planner.context import ddl_type
 from rs_assets.errors import RsError, SourceReadError, TopologyError
 from rs_assets.operators.dimension.database import DatabaseLoader
 from rs_assets.operators.dimension.loading import FileLoader, loaded, loader_of

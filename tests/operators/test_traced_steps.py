@@ -7,7 +7,7 @@ import pytest
 from deltalake import DeltaTable
 
 from rs_assets import StreamBuilder, Time, TumblingWindow
-from rs_assets.compile.planner.wiring import Flow
+from rs_assets.compile.planner.context import Flow
 from rs_assets.compile.step import compile_filter
 from rs_assets.errors import EngineError, StepError
 from rs_assets.testing import PipelineDriver
@@ -59,7 +59,7 @@ def test_the_rows_are_the_same(source, compute, step):
 
 
 def test_the_switch_of_a_run_and_of_a_step(spark):
-    def plan(function, wiring):
+    def plan(function, context):
         pipeline = (
             StreamBuilder.data_stream("test", "plans")
             .from_file("in.jsonl", schema=SCHEMA)
@@ -67,7 +67,7 @@ def test_the_switch_of_a_run_and_of_a_step(spark):
         )
         node = pipeline.to_print().build().topology["filter_1"]
         frame = compile_filter(
-            SimpleNamespace(trace=wiring, quarantines=False), node, (Flow(spark.createDataFrame([], SCHEMA)),)
+            SimpleNamespace(trace=context, quarantines=False), node, (Flow(spark.createDataFrame([], SCHEMA)),)
         ).df
         return frame._jdf.queryExecution().optimizedPlan().toString()
 

@@ -9,8 +9,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rs_assets.compile.join_spec import spec_of
+from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.planner.diamond import through_branches
-from rs_assets.compile.planner.wiring import Flow, Wiring
 from rs_assets.compile.timed import timed
 from rs_assets.operators.join.processed import processed_join
 from rs_assets.operators.join.stream_join import LEFT, RIGHT
@@ -29,15 +29,15 @@ COPY = f"{PREFIX}copy"
 
 
 def compile_self_join(
-    wiring: Wiring, node: StreamJoin, rejoin: Rejoin, flows: Mapping[str, Flow], known: Mapping[str, Node]
+    context: CompileContext, node: StreamJoin, rejoin: Rejoin, flows: Mapping[str, Flow], known: Mapping[str, Node]
 ) -> Flow:
     """Join the branches of both sides, which part at one step."""
     frames = [flows[name].df for name in node.inputs]
-    spec = spec_of(wiring, node, *frames)
+    spec = spec_of(context, node, *frames)
     rows, made = through_branches(flows[rejoin.part].df, rejoin, known)
     packed = rows.select(*(_row(each, frame).alias(row) for each, frame, row in zip(made, frames, ROWS, strict=True)))
     there = packed.filter(" or ".join(f"{row} is not null" for row in ROWS))
-    watched = timed(wiring, node, _with_times(wiring, node, there, frames), (), kept=node.water_marks[0])
+    watched = timed(context, node, _with_times(context, node, there, frames), (), kept=node.water_marks[0])
     return Flow(processed_join(marked(_copies(watched), node.water_marks[0]), spec))
 
 
@@ -47,7 +47,7 @@ def _row(made: str, frame: DataFrame) -> Column:
     return F.when(F.col(made).isNotNull(), fields)
 
 
-def _with_times(wiring: Wiring, node: StreamJoin, rows: DataFrame, frames: Sequence[DataFrame]) -> DataFrame:
+def _with_times(context: CompileContext, node: StreamJoin, rows: DataFrame, frames: Sequence[DataFrame]) -> DataFrame:
     """`rows` with the time of each side and RECORD_TIME: the later one, null if a side that has the record lacks it."""
     assert node.time_fields is not None  # noqa: S101  refused when it is built
     for frame, field in zip(frames, node.time_fields, strict=True):
@@ -55,7 +55,7 @@ def _with_times(wiring: Wiring, node: StreamJoin, rows: DataFrame, frames: Seque
     told = {time: F.col(row).getField(field) for time, row, field in zip(TIMES, ROWS, node.time_fields, strict=True)}
     timed_rows = rows.withColumns(told)
     timed_rows = timed_rows.withColumns(
-        {time: event_time(timed_rows, time, step=node.name, now=wiring.now()) for time in TIMES}
+        {time: event_time(timed_rows, time, step=node.name, now=context.now()) for time in TIMES}
     )
     lacking = " or ".join(f"{row} is not null and {time} is null" for row, time in zip(ROWS, TIMES, strict=True))
     return timed_rows.withColumn(RECORD_TIME, F.when(~F.expr(lacking), F.greatest(*TIMES)))
@@ -73,17 +73,17 @@ def _copies(rows: DataFrame) -> DataFrame:
     return rows.select(F.explode(F.array_compact(F.array(*copies))).alias(COPY)).select(f"{COPY}.*")
 
 
-def replayed_self_join(wiring: Wiring, node: StreamJoin, frames: Sequence[DataFrame]) -> DataFrame:
+def replayed_self_join(context: CompileContext, node: StreamJoin, frames: Sequence[DataFrame]) -> DataFrame:
     """Each record of a batch once, after its event-time check: its read position, and EVENT_TIME."""
     assert node.time_fields is not None  # noqa: S101  refused when it is built
     sides = []
     for frame, field in zip(frames, node.time_fields, strict=True):
-        at = event_time(frame, field, step=node.name, now=wiring.now())
+        at = event_time(frame, field, step=node.name, now=context.now())
         sides.append(frame.select(*_address(frame), at.alias(RECORD_TIME)))
     both = reduce(DataFrame.unionByName, sides)
     latest = F.when(~F.bool_or(F.col(RECORD_TIME).isNull()), F.max(RECORD_TIME))
     records = both.groupBy(*_address(both)).agg(latest.alias(RECORD_TIME))
-    return timed(wiring, node, records, (), kept=node.water_marks[0])
+    return timed(context, node, records, (), kept=node.water_marks[0])
 
 
 def _address(frame: DataFrame) -> list[str]:

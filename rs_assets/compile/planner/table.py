@@ -17,9 +17,9 @@ from pyspark.sql import Column, DataFrame
 from rs_assets.compile.dim_join import compile_dim_join
 from rs_assets.compile.distinct import compile_distinct, late_for_distinct, probe_distinct
 from rs_assets.compile.join import compile_join, late_for_join, probe_join
+from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.planner.diamond import compile_rejoin
 from rs_assets.compile.planner.self_join import compile_self_join
-from rs_assets.compile.planner.wiring import Flow, Wiring
 from rs_assets.compile.python.fold import compile_fold
 from rs_assets.compile.python.udf import know_functions
 from rs_assets.compile.readers import READERS
@@ -48,7 +48,7 @@ from rs_assets.topology.nodes.timed import TimedState
 from rs_assets.topology.rejoin import Rejoin
 from rs_assets.topology.topology import Topology
 
-CompileFunction = Callable[[Wiring, Any, tuple[Flow, ...]], Flow]
+CompileFunction = Callable[[CompileContext, Any, tuple[Flow, ...]], Flow]
 
 COMPILE: Mapping[type[Node], CompileFunction] = MappingProxyType(
     {
@@ -89,26 +89,28 @@ PROBE: Final[Mapping[type[Node], Callable[[Any, DataFrame], DataFrame]]] = {
 }
 
 
-def compile_node(wiring: Wiring, node: Node, inputs: tuple[Flow, ...]) -> Flow:
+def compile_node(context: CompileContext, node: Node, inputs: tuple[Flow, ...]) -> Flow:
     """The flow after `node`; an error of Spark's analysis becomes an error that names the step."""
-    know_functions(wiring.spark)
-    return _analysed(node, inputs, lambda: COMPILE[type(node)](wiring, node, inputs))
+    know_functions(context.spark)
+    return _analysed(node, inputs, lambda: COMPILE[type(node)](context, node, inputs))
 
 
-def wire_node(wiring: Wiring, topology: Topology, output: str, name: str, flows: Mapping[str, Flow]) -> Flow:
+def wire_node(context: CompileContext, topology: Topology, output: str, name: str, flows: Mapping[str, Flow]) -> Flow:
     """The flow after the node `name` of a query whose streaming part ends at `output`; `flows` has its inputs'."""
     node, rejoin = topology[name], topology.rejoins.get(name)
     if rejoin is not None and name in topology.ancestors(output) | {output}:
-        return compile_branches(wiring, topology, node, rejoin, flows)
-    return compile_node(wiring, node, tuple(flows[i] for i in node.inputs))
+        return compile_branches(context, topology, node, rejoin, flows)
+    return compile_node(context, node, tuple(flows[i] for i in node.inputs))
 
 
-def compile_branches(wiring: Wiring, topology: Topology, node: Node, rejoin: Rejoin, flows: Mapping[str, Flow]) -> Flow:
+def compile_branches(
+    context: CompileContext, topology: Topology, node: Node, rejoin: Rejoin, flows: Mapping[str, Flow]
+) -> Flow:
     """The flow after a union or join whose branches part from one step of a streaming query, in one frame."""
     known = {each.name: each for each in topology}
     inputs = tuple(flows[name] for name in node.inputs)
     if isinstance(node, join.StreamJoin):
-        return _analysed(node, inputs, lambda: compile_self_join(wiring, node, rejoin, flows, known))
+        return _analysed(node, inputs, lambda: compile_self_join(context, node, rejoin, flows, known))
     return _analysed(node, inputs, lambda: compile_rejoin(node, rejoin, flows, known))
 
 

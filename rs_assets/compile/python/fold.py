@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql.types import StructField, StructType
 
-from rs_assets.compile.planner.wiring import Flow, Wiring, parse_ddl
+from rs_assets.compile.planner.context import CompileContext, Flow, parse_ddl
 from rs_assets.compile.python.python_step import python_step
 from rs_assets.compile.python.record import Row
 from rs_assets.compile.python.results import mapping
@@ -28,12 +28,12 @@ class Folding:
         return row | mapping(self.fold(row.pop(self.rows)), self.fields)
 
 
-def compile_fold(wiring: Wiring, node: Fold, inputs: tuple[Flow, ...]) -> Flow:
+def compile_fold(context: CompileContext, node: Fold, inputs: tuple[Flow, ...]) -> Flow:
     """Add a Python step, whose fields replace the rows."""
     flow = inputs[0]
-    made = parse_ddl(wiring.spark, node.function.schema or "", step=node.name)
+    made = parse_ddl(context.spark, node.function.schema or "", step=node.name)
     fields: list[StructField] = []
     for field in flow.schema.fields:
         fields += made.fields if field.name == node.rows else [field]
     call = Folding(node.function.call, frozenset(made.names), node.rows)
-    return flow.then(python_step("map", node.name, call, StructType(fields)), wiring)
+    return flow.then(python_step("map", node.name, call, StructType(fields)), context)

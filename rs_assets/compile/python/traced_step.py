@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from rs_assets.compile.planner.wiring import Flow, Wiring
+from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.python.fallback import ASKED, apply_to_asked
 from rs_assets.compile.python.python_step import PythonStep
 from rs_assets.compile.python.tracing.columns import Columns
@@ -24,13 +24,13 @@ NO_HASH = 0
 
 
 def without_dropped(
-    wiring: Wiring, function: PythonFunction, flow: Flow, trace: Callable[[object, Mapping[str, str]], Traced]
+    context: CompileContext, function: PythonFunction, flow: Flow, trace: Callable[[object, Mapping[str, str]], Traced]
 ) -> tuple[Flow, bool]:
     """`flow` without the records that `function` certainly drops, and whether all others certainly stay.
 
     The filter comes after the source's bad-record filter, which counts all records.
     """
-    fields = _fields(wiring, function, flow)
+    fields = _fields(context, function, flow)
     traced = trace(function.call, fields) if fields else Traced(None)
     if traced.tree is None:
         return flow, False
@@ -42,9 +42,9 @@ def without_dropped(
     return left, not traced.asked
 
 
-def traced_map(wiring: Wiring, function: PythonFunction, step: PythonStep, flow: Flow) -> Flow | None:
+def traced_map(context: CompileContext, function: PythonFunction, step: PythonStep, flow: Flow) -> Flow | None:
     """The records that `function` makes, with those that Python makes by `step`; None if Python makes all."""
-    fields, schema = _fields(wiring, function, flow), step.schema or StructType()
+    fields, schema = _fields(context, function, flow), step.schema or StructType()
     made = {field.name: field.dataType.simpleString() for field in schema.fields}
     if not fields or not all(field.nullable for field in schema.fields):
         return None
@@ -58,28 +58,28 @@ def traced_map(wiring: Wiring, function: PythonFunction, step: PythonStep, flow:
         return Flow(frame.select(*values))
     record = F.struct(*(F.col(quoted(name)) for name in fields))
     asked = frame.select(*values, F.when(Columns().of(asks), record).alias(ASKED))
-    guard = flow.then(step, wiring).guard
+    guard = flow.then(step, context).guard
     patched = apply_to_asked(asked, step, quarantines=guard is not None)
     return Flow(guard(patched) if guard is not None else patched)
 
 
-def traced_label(wiring: Wiring, function: PythonFunction, flow: Flow) -> Flow | None:
+def traced_label(context: CompileContext, function: PythonFunction, flow: Flow) -> Flow | None:
     """The records with the labels of `function`; None if they are for Python."""
-    fields = _fields(wiring, function, flow)
+    fields = _fields(context, function, flow)
     traced = trace_label(function.call, fields) if fields else Traced(None)
     if traced.tree is None or traced.asked:
         return None
     return Flow(flow.frame.withColumn(LABEL, Columns().case(traced.tree, 0, "string")))
 
 
-def _fields(wiring: Wiring, function: PythonFunction, flow: Flow) -> Mapping[str, str]:
+def _fields(context: CompileContext, function: PythonFunction, flow: Flow) -> Mapping[str, str]:
     """The types of the fields that `function` gets; none if it is not to be traced.
 
     After another Python step it is fused with that one: a record crosses from the JVM once.
     """
     schema = flow.frame.schema
     names = visible(schema.names)
-    if not (wiring.trace and function.trace) or flow.waiting or len({name.lower() for name in names}) < len(names):
+    if not (context.trace and function.trace) or flow.waiting or len({name.lower() for name in names}) < len(names):
         return {}
     return {name: schema[name].dataType.simpleString() for name in names}
 

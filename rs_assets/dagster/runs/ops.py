@@ -7,7 +7,7 @@ from typing import Any
 
 from dagster import DagsterExecutionInterruptedError, In, Nothing, OpDefinition, OpExecutionContext, Out, Output, op
 
-from rs_assets.compile.planner.wiring import Flow
+from rs_assets.compile.planner.context import Flow
 from rs_assets.dagster.assets.events import StepEvents
 from rs_assets.dagster.assets.roles import output_name, roles_of
 from rs_assets.dagster.assets.stream_assets import StreamAssets

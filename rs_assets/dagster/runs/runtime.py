@@ -13,7 +13,7 @@ from pydantic import Field, PrivateAttr
 from rs_assets.catalog.desired_state import read_desired_state
 from rs_assets.common.home import Home
 from rs_assets.common.interrupts import held_back
-from rs_assets.compile.planner.wiring import Flow
+from rs_assets.compile.planner.context import Flow
 from rs_assets.dagster.place import Place
 from rs_assets.dagster.resources.join import JoinResource
 from rs_assets.dagster.resources.shuffle import ShuffleResource

@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from rs_assets.common.background import BackgroundFailures
-from rs_assets.compile.planner.wiring import HeldDimension
+from rs_assets.compile.planner.context import HeldDimension
 from rs_assets.errors import CheckpointError, SchemaError, SourceReadError
 from rs_assets.operators.dimension.index import with_keys
 from rs_assets.operators.dimension.notes import DimensionNotes, Versions, notes_of

@@ -9,9 +9,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from rs_assets.compile.planner.context import BadRecordCollector, CompileContext, Dead, Flow
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.planner.table import compile_node
-from rs_assets.compile.planner.wiring import CollectingGates, Dead, Flow, Wiring
 from rs_assets.compile.sink import shown
 from rs_assets.connectors.sink import BatchMark, SinkWriter, Staged
 from rs_assets.errors import StepError
@@ -30,7 +30,7 @@ class PerBatchSteps:
 
     topology: Topology
     plan: QueryPlan
-    wiring: Wiring
+    context: CompileContext
     letters: Callable[[Sequence[Dead]], pa.Table]
 
     def stage(
@@ -54,7 +54,7 @@ class PerBatchSteps:
                 # State is computed here and nowhere else, whatever happens to the steps after it.
                 shared.write.format("noop").mode("overwrite").save()
             try:
-                return hand_out(self._frames(replace(self.wiring, quarantines=False), shared)), self.letters(())
+                return hand_out(self._frames(replace(self.context, quarantines=False), shared)), self.letters(())
             except Exception as error:
                 if not (guarded and isinstance(translate(error, query=self.plan.name), StepError)):
                     raise
@@ -69,16 +69,16 @@ class PerBatchSteps:
     def _guards(self) -> bool:
         """Whether rows of windows may have to be kept from the sinks."""
         below = self.plan.batch_nodes(self.topology)
-        return self.wiring.quarantines and self.plan.stateful is not None and any(map(calls_python, below))
+        return self.context.quarantines and self.plan.stateful is not None and any(map(calls_python, below))
 
-    def _frames(self, wiring: Wiring, batch: DataFrame) -> dict[str, DataFrame]:
+    def _frames(self, context: CompileContext, batch: DataFrame) -> dict[str, DataFrame]:
         """The rows of `batch` for each sink."""
         below = self.plan.batch_nodes(self.topology)
         if all(isinstance(node, Sink) for node in below):
             return {node.name: shown(batch, node) for node in below}
         flows = {self.plan.streaming_output: Flow(batch)}
         for node in below:
-            flows[node.name] = compile_node(wiring, node, tuple(flows[i] for i in node.inputs))
+            flows[node.name] = compile_node(context, node, tuple(flows[i] for i in node.inputs))
         return {name: flows[name].df for name in self.plan.outputs}
 
     def _guarded_frames(self, batch: DataFrame) -> tuple[Mapping[str, DataFrame], list[Dead]]:
@@ -91,9 +91,9 @@ class PerBatchSteps:
         nowhere = F.lit(None).cast("bigint")
         number = F.monotonically_increasing_id()
         addressed = batch.withColumns({SPLIT: F.lit(""), LINE: number, OFFSET: nowhere, RAW: row})
-        gates = CollectingGates()
-        frames = self._frames(replace(self.wiring, quarantines=True, gates=gates), addressed)
-        return frames, gates.dead
+        collector = BadRecordCollector()
+        frames = self._frames(replace(self.context, quarantines=True, record_filter=collector), addressed)
+        return frames, collector.dead
 
 
 def _once(letters: pa.Table) -> pa.Table:

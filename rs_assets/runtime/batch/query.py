@@ -15,9 +15,9 @@ from weakref import WeakMethod
 from pyspark.sql import DataFrame
 
 from rs_assets.checkpoint.log import PARTITIONS, CheckpointLog
+from rs_assets.compile.planner.context import Flow
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.planner.table import wire_node
-from rs_assets.compile.planner.wiring import Flow
 from rs_assets.errors import RsError
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.operators.window.event_time import END_OF_TIME, control_folder, send_control
@@ -89,7 +89,7 @@ class QueryRun:
 
     def wire(self, name: str) -> Flow:
         """Compile the node `name`, after its inputs. A worker may be asked for the schema of a source."""
-        flow = trying_again()(wire_node, self.work.wiring, self.topology, self.plan.streaming_output, name, self.flows)
+        flow = trying_again()(wire_node, self.work.context, self.topology, self.plan.streaming_output, name, self.flows)
         self.flows[name] = flow
         return flow
 
@@ -99,8 +99,8 @@ class QueryRun:
         self._started.clear()
         self.failure, self.failed_batch, self.given_up, self._cut_off = None, -1, False, False
         self.misread = self.planned_anew = False
-        self.work.wiring.spark.conf.set(PARTITIONS, self.partitions)
-        self.work.wiring.spark.conf.set(CHAINS, len(self.plan.states) > 1)
+        self.work.context.spark.conf.set(PARTITIONS, self.partitions)
+        self.work.context.spark.conf.set(CHAINS, len(self.plan.states) > 1)
         self.log.clear_cut_writes()
         self.log.pin_partitions(self.partitions)
         self.work.begin()
@@ -246,7 +246,7 @@ class QueryRun:
     def move_watermark(self, at: datetime, gates: Iterable[str] | None = None) -> None:
         """Make the next batch move the watermark of some `gates`, or of all, to `at`, if it is not there yet."""
         for gate in self.plan.controls if gates is None else gates:
-            send_control(control_folder(self.work.wiring.folder, self.plan.controls[gate]), at)
+            send_control(control_folder(self.work.context.folder, self.plan.controls[gate]), at)
 
     def process(self, batch: DataFrame, batch_id: int) -> None:
         """One micro-batch, called by Spark on a thread of its own."""
@@ -268,7 +268,7 @@ class QueryRun:
             if self.work.is_misread():
                 self.misread = True
                 raise BatchNotDone("the batch is read again") from None
-            self.failed_batch = batch_id if self.work.wiring.quarantines and blames_a_record(error) else -1
+            self.failed_batch = batch_id if self.work.context.quarantines and blames_a_record(error) else -1
             failure = self.work.explained(error, batch_id)
             failure.__cause__ = error if failure is not error else error.__cause__
             self.failure = failure

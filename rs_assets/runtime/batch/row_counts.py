@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rs_assets.compile.planner.context import CompileContext
 from rs_assets.compile.planner.query_plan import QueryPlan
-from rs_assets.compile.planner.wiring import Wiring
 from rs_assets.compile.source import POISON
 from rs_assets.connectors.source import Watch
 from rs_assets.runtime.batch.execution import BatchExecution
@@ -38,12 +38,12 @@ def counts_of(
     execution: BatchExecution,
     topology: Topology,
     plan: QueryPlan,
-    wiring: Wiring,
+    context: CompileContext,
     watches: Mapping[str, Watch],
 ) -> Counts:
     """The counts of the batch that `execution` has computed; waits for the counts of `watches`."""
-    found = {gate: execution.observed(gate) for gate in _gates(topology, plan, wiring)}
-    plain = plain_rows(wiring, watches)
+    found = {gate: execution.observed(gate) for gate in _gates(topology, plan, context)}
+    plain = plain_rows(context, watches)
     rows_in = in_again = shuffled = 0
     for source in plan.sources:
         watch, observed = watches.get(source), found[source]
@@ -74,23 +74,23 @@ def acts_at_once(topology: Topology, plan: QueryPlan) -> bool:
     return any(topology[name].at_once for name in plan.nodes)
 
 
-def plain_rows(wiring: Wiring, watches: Mapping[str, Watch]) -> Mapping[str, int]:
+def plain_rows(context: CompileContext, watches: Mapping[str, Watch]) -> Mapping[str, int]:
     """The number of records of each pruned source; waits for its watch.
 
     NotPlainError if a watch cannot vouch for all records.
     """
-    found = {source: watches[source].plain() for source in wiring.pruned}
+    found = {source: watches[source].plain() for source in context.pruned}
     known = {source: rows for source, rows in found.items() if rows is not None}
     if len(known) < len(found):
         raise NotPlainError(sorted(found.keys() - known.keys()))
     return known
 
 
-def _gates(topology: Topology, plan: QueryPlan, wiring: Wiring) -> list[str]:
+def _gates(topology: Topology, plan: QueryPlan, context: CompileContext) -> list[str]:
     """The names of all possible gates of the query."""
     gates = [*plan.sources, *plan.watermark_inputs]
-    if wiring.quarantines:
+    if context.quarantines:
         gates += [name for name in plan.nodes if topology[name].family == "step"]
-    if wiring.poisons:
+    if context.poisons:
         gates += [f"{name}{POISON}" for name in plan.sources]
     return gates

@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame
 from rs_assets.catalog.lease import Lease
 from rs_assets.catalog.offsets.messages import SystemMessageListener
 from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.compile.planner.context import CompileContext
 from rs_assets.compile.planner.query_plan import QueryPlan
-from rs_assets.compile.planner.wiring import Wiring
 from rs_assets.connectors.dead_letters import SCHEMA, DeadLetters
 from rs_assets.connectors.sink import BatchMark, Claim, SinkWriter, Staged
 from rs_assets.connectors.source import Watch
@@ -56,7 +56,7 @@ class BatchWork:
 
     topology: Topology
     plan: QueryPlan
-    wiring: Wiring
+    context: CompileContext
     folder: Path
     pipeline_id: str
     generation: int
@@ -95,7 +95,7 @@ class BatchWork:
         self._prepare(batch_id)
         staged, out, refused = self._stage(batch, batch_id)
         execution = BatchExecution.of(query)
-        counts = counts_of(execution, self.topology, self.plan, self.wiring, self.watches)
+        counts = counts_of(execution, self.topology, self.plan, self.context, self.watches)
         self.heard.update(dict.fromkeys(counts.sources, time.monotonic()))
         self._reach(execution)
         state = execution.state() if self.plan.stateful else StateMetrics()
@@ -144,7 +144,7 @@ class BatchWork:
     def is_misread(self) -> bool:
         """Whether a failed batch was read without parsing all fields, so that its failure is not conclusive."""
         try:
-            plain_rows(self.wiring, self.watches)
+            plain_rows(self.context, self.watches)
         except NotPlainError:
             return True
         return False
@@ -157,7 +157,7 @@ class BatchWork:
         for watch in self.watches.values():
             watch.planned(batch_id)
         if acts_at_once(self.topology, self.plan):
-            plain_rows(self.wiring, self.watches)
+            plain_rows(self.context, self.watches)
         self._pin_versions(batch_id)
         self._pass_watermarks(batch_id)
         self.book.before(batch_id)
@@ -185,7 +185,7 @@ class BatchWork:
     def _reach(self, execution: BatchExecution) -> None:
         """Update the greatest event time of each gate, if there are several."""
         if len(self.plan.watermark_inputs) > 1:
-            came, watermarks = execution.event_times(), self.wiring.watermarks
+            came, watermarks = execution.event_times(), self.context.watermarks
             found = {
                 gate: came[watermarks[gate]] for gate in self.plan.watermark_inputs if watermarks.get(gate) in came
             }
@@ -202,14 +202,14 @@ class BatchWork:
     def _pass_watermarks(self, batch_id: int) -> None:
         """Pass the event times of the splits before the batch to the tasks, if rows are judged by them."""
         if self.marks is not None and self._by_record:
-            tell_latest(self.wiring.spark, self.marks.before(batch_id))
+            tell_latest(self.context.spark, self.marks.before(batch_id))
 
     def _pin_versions(self, batch_id: int) -> None:
         """Record the dimension versions of the batch, and pass them to the tasks of this thread."""
         if self.dimensions.dimensions:
             again = batch_id == self._planned_before
             settled = self.dimensions.pin(batch_id, planned_before=again, first=lambda: self.log.planned_batches()[0])
-            tell_tasks(self.wiring.spark, settled)
+            tell_tasks(self.context.spark, settled)
 
     def _passed(self, counts: Counts, state: StateMetrics, out: Mapping[str, int]) -> frozenset[str]:
         """The steps that rows went through."""
@@ -228,7 +228,7 @@ class BatchWork:
             batch.write.format("noop").mode("overwrite").save()
             return {}, out, SCHEMA.empty_table()
         letters = partial(self._replay(batch_id).dead_letters_of, **self._job)
-        staged, refused = PerBatchSteps(self.topology, self.plan, self.wiring, letters).stage(batch, waiting)
+        staged, refused = PerBatchSteps(self.topology, self.plan, self.context, letters).stage(batch, waiting)
         return staged, out, refused
 
     def _waiting(self, sinks: Iterable[str], batch_id: int) -> dict[str, tuple[SinkWriter, BatchMark]]:
@@ -244,7 +244,7 @@ class BatchWork:
             rows = pa.concat_tables([replay.letters(clean=clean, late=late, **self._job), refused])
             if rows.num_rows:
                 # Topics first: dead letters that are in the table are not sent again.
-                send_dead_letters(self.topology, self.plan, self.wiring, self.log, batch_id, rows)
+                send_dead_letters(self.topology, self.plan, self.context, self.log, batch_id, rows)
                 self.letters.write(rows, mark)
 
     @property
@@ -252,10 +252,10 @@ class BatchWork:
         return {"namespace": self.topology.namespace, "job": self.topology.job, "generation": self.generation}
 
     def _replay(self, batch_id: int) -> Replay:
-        wiring = self.wiring
+        context = self.context
         if self.marks is not None:
-            wiring = replace(wiring, latest=self.marks.before(batch_id))
-        return Replay(self.topology, self.plan, wiring, self.log, batch_id)
+            context = replace(context, latest=self.marks.before(batch_id))
+        return Replay(self.topology, self.plan, context, self.log, batch_id)
 
     def explained(self, error: Exception, batch_id: int) -> RsError:
         """Our error for `error`; a bad record or a failing step is located by reading the batch again."""
@@ -265,7 +265,7 @@ class BatchWork:
         if isinstance(found, BadRecordError):
             return self._replay(batch_id).first_bad() or found
         # In quarantine a replay raises nothing; the records are searched after the query has ended.
-        if isinstance(found, StepError) and "line" not in found.facts and not self.wiring.quarantines:
+        if isinstance(found, StepError) and "line" not in found.facts and not self.context.quarantines:
             return self._replay(batch_id).failing(lambda e: translate(e, query=self.plan.name)) or found
         return found
 

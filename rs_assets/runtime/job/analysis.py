@@ -14,10 +14,10 @@ from pyspark.sql.types import StructType
 
 from rs_assets.common.home import Home
 from rs_assets.common.scratch import scratch_folder
+from rs_assets.compile.planner.context import CompileContext, Flow, parse_ddl
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.planner.table import wire_node
-from rs_assets.compile.planner.wiring import Flow, Wiring, parse_ddl
 from rs_assets.errors import SchemaError
 from rs_assets.records.columns import REASON, visible
 from rs_assets.records.policy import BadRecords
@@ -41,23 +41,23 @@ def _analysed(spark: SparkSession, topology: Topology) -> Mapping[str, str]:
     flows: dict[str, Flow] = {}
     with scratch_folder("rs-check-") as folder:
         for plan in plan_queries(topology):
-            wiring = reading_nothing(spark, topology, plan, folder, flows)
+            context = reading_nothing(spark, topology, plan, folder, flows)
             for name in plan.nodes:
                 if name not in flows:
-                    flows[name] = wire_node(wiring, topology, plan.streaming_output, name, flows)
+                    flows[name] = wire_node(context, topology, plan.streaming_output, name, flows)
         schemas = {node.name: flows[node.name].df.schema for node in topology if node.name in flows}
     return MappingProxyType({name: _text(schema) for name, schema in schemas.items()})
 
 
 def reading_nothing(
     spark: SparkSession, topology: Topology, plan: QueryPlan, folder: Path, flows: Mapping[str, Flow]
-) -> Wiring:
-    """A wiring with empty sources and open gates; `flows` are those wired so far."""
-    return Wiring(
+) -> CompileContext:
+    """A context with empty sources and without filters; `flows` are those wired so far."""
+    return CompileContext(
         spark=spark,
         folder=folder / plan.name,
         read=_empty,
-        gates=_Open(),
+        record_filter=_Open(),
         pinned=_unknown,
         behind=lambda step: _visible(flows[step].df),
         home=Home(folder / "home"),
@@ -70,24 +70,24 @@ def reading_nothing(
 class _Open:
     """Lets all rows pass: there are none."""
 
-    def admit(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:  # noqa: ARG002
+    def filter_bad_records(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:  # noqa: ARG002
         """The frame without the reason."""
         return frame.drop(REASON)
 
 
-def _empty(wiring: Wiring, source: Source) -> DataFrame:
+def _empty(context: CompileContext, source: Source) -> DataFrame:
     """A stream with the fields of `source`, which is never started."""
-    fields = [F.lit(None).cast(field.dataType).alias(field.name) for field in declared_schema(wiring, source)]
-    ticks = wiring.spark.readStream.name(source.name).format("rate").load()
+    fields = [F.lit(None).cast(field.dataType).alias(field.name) for field in declared_schema(context, source)]
+    ticks = context.spark.readStream.name(source.name).format("rate").load()
     return ticks.select(*fields, F.lit(None).cast("string").alias(REASON))
 
 
-def declared_schema(wiring: Wiring, source: Source) -> StructType:
+def declared_schema(context: CompileContext, source: Source) -> StructType:
     """The declared fields of a source; SchemaError if they would be inferred."""
     if isinstance(source, ShuffleRead):
-        return wiring.behind(source.after)
+        return context.behind(source.after)
     if source.row_schema is not None:
-        return parse_ddl(wiring.spark, source.row_schema, step=source.name)
+        return parse_ddl(context.spark, source.row_schema, step=source.name)
     if isinstance(source, ArraySource):
         return from_arrow_schema(infer_schema(source.rows, step=source.name))
     raise SchemaError(
@@ -97,7 +97,7 @@ def declared_schema(wiring: Wiring, source: Source) -> StructType:
     )
 
 
-def _unknown(source: Source, infer: object) -> StructType:  # noqa: ARG001  the wiring's form
+def _unknown(source: Source, infer: object) -> StructType:  # noqa: ARG001  the context's form
     raise KeyError(source.name)
 
 

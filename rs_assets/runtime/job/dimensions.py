@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from rs_assets.catalog.catalog import Row
 from rs_assets.common.background import LOOK_S, BackgroundFailures, PeriodicTask
 from rs_assets.common.home import Home
-from rs_assets.compile.planner.wiring import ddl_type
+from rs_assets.compile.planner.context import ddl_type
 from rs_assets.errors import SourceReadError
 from rs_assets.operators.dimension.loading import loader_of
 from rs_assets.operators.dimension.notes import DimensionNotes, notes_of

@@ -14,15 +14,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from rs_assets.checkpoint.manifest import Manifest
+from rs_assets.compile.planner.context import CompileContext
 from rs_assets.compile.planner.query_plan import QueryPlan
-from rs_assets.compile.planner.wiring import Wiring
 from rs_assets.compile.readers import stream
 from rs_assets.connectors.dead_letters import DeadLetters
 from rs_assets.connectors.source import Pruning, Watch
 from rs_assets.records.policy import BadRecords
-from rs_assets.runtime.batch.gates import StreamGates
 from rs_assets.runtime.batch.per_batch import before_python
 from rs_assets.runtime.batch.query import QueryRun
+from rs_assets.runtime.batch.record_filter import StreamRecordFilter
 from rs_assets.runtime.batch.sink_progress import SinkProgress
 from rs_assets.runtime.batch.split_watermarks import by_split_of, split_watermarks_of
 from rs_assets.runtime.batch.work import BatchWork
@@ -41,11 +41,11 @@ def query_of(session: JobSession, spark: SparkSession, plan: QueryPlan) -> Query
     """The query of `plan`, ready to be wired."""
     folder, facts = session.query_folder(plan), session.facts(plan)
     dimensions = session.dimensions.of_query(folder, plan.nodes)
-    wiring = replace(_wiring(session, spark, plan, folder), noted=dimensions.notes.of)
+    context = replace(_context(session, spark, plan, folder), noted=dimensions.notes.of)
     work = BatchWork(
         topology=session.topology,
-        plan=before_python(session.topology, plan) if wiring.quarantines else plan,
-        wiring=wiring,
+        plan=before_python(session.topology, plan) if context.quarantines else plan,
+        context=context,
         folder=folder,
         pipeline_id=session.manifest.pipeline_id,
         generation=facts.generation,
@@ -55,7 +55,7 @@ def query_of(session: JobSession, spark: SparkSession, plan: QueryPlan) -> Query
         book=book_of(session, plan),
         writers={name: session.writer(name) for name in plan.sinks},
         letters=DeadLetters(session.options.home.dead_letters),
-        watches=_watches(session, plan, wiring),
+        watches=_watches(session, plan, context),
         dimensions=dimensions,
         marks=split_watermarks_of(session.topology, plan, session.log(plan), folder, session.options.home),
         notes=SinkProgress({n: facts.sinks[n] for n in plan.sinks if n in session.remembering}, _noting(session, plan)),
@@ -85,7 +85,7 @@ def book_of(session: JobSession, plan: QueryPlan) -> Bookkeeper:
 
 
 def poisons_of(session: JobSession, plan: QueryPlan) -> Mapping[str, Mapping[str, str]]:
-    """The value for `Wiring.poisons` of a query: all that are in the manifest, if a batch is not committed yet.
+    """The value for `CompileContext.poisons` of a query: all that are in the manifest, if a batch is not committed yet.
 
     Its dead letters may have been written with all of them. Otherwise they are not needed: the plan stays small, and a
     poison that comes again is found again.
@@ -112,7 +112,7 @@ def _noting(session: JobSession, plan: QueryPlan) -> Callable[[Mapping[str, int]
     return save
 
 
-def _watches(session: JobSession, plan: QueryPlan, wiring: Wiring) -> dict[str, Watch]:
+def _watches(session: JobSession, plan: QueryPlan, context: CompileContext) -> dict[str, Watch]:
     """The watches of the sources of a query."""
     made = watches_of(
         {name: session.reader(name) for name in plan.sources},
@@ -121,25 +121,25 @@ def _watches(session: JobSession, plan: QueryPlan, wiring: Wiring) -> dict[str, 
         keep=session.keep_input,
         note=session.note_loss,
         max_line_bytes=session.options.max_line_bytes,
-        pruned=wiring.pruned,
+        pruned=context.pruned,
     )
     for watch in made.values():
         session.at_end(watch.close)
     return made
 
 
-def _wiring(session: JobSession, spark: SparkSession, plan: QueryPlan, folder: Path) -> Wiring:
+def _context(session: JobSession, spark: SparkSession, plan: QueryPlan, folder: Path) -> CompileContext:
     read = session.topology.origins
     # Rows of a shuffle may have come from any of them.
     own = [source for source in read if source.name in plan.sources]
     by_split = by_split_of(session.topology, plan)
     policies = {source.bad_records for source in (own if len(own) == len(plan.sources) else read)}
     policy = BadRecords.strictest(policies)
-    return Wiring(
+    return CompileContext(
         spark=spark,
         folder=folder,
         read=stream,
-        gates=StreamGates(plan.shared(session.topology)),
+        record_filter=StreamRecordFilter(plan.shared(session.topology)),
         pinned=partial(_pinned, session),
         stored_name=session.manifest.stored_name,
         policy=policy,

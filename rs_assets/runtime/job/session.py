@@ -23,9 +23,9 @@ from rs_assets.checkpoint.log import PARTITIONS, CheckpointLog
 from rs_assets.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.common.background import BackgroundFailures
 from rs_assets.compile.late import closing, unmarked
+from rs_assets.compile.planner.context import Flow
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
-from rs_assets.compile.planner.wiring import Flow
 from rs_assets.compile.readers import reader_of
 from rs_assets.compile.sink import writer_of
 from rs_assets.connectors.sink import Claim, Closing, SinkWriter
@@ -166,7 +166,7 @@ class JobSession:
         assert self.lease is not None  # noqa: S101  taken on entry
         return self.lease
 
-    # Wiring: on the Spark driver's thread.
+    # Compilation: on the Spark driver's thread.
 
     def prepare(self, spark: SparkSession) -> None:
         """Make the queries, so that nodes can be wired."""

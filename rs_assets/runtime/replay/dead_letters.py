@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.checkpoint.source_log import SourceLog
+from rs_assets.compile.planner.context import CompileContext
 from rs_assets.compile.planner.query_plan import QueryPlan
-from rs_assets.compile.planner.wiring import Wiring
 from rs_assets.compile.readers import reader_of, reading_of
 from rs_assets.connectors.sink import BatchMark, SinkWriter, Staged
 from rs_assets.connectors.source import DeadLettering
@@ -19,14 +19,14 @@ from rs_assets.topology.topology import Topology
 
 
 def send_dead_letters(
-    topology: Topology, plan: QueryPlan, wiring: Wiring, log: CheckpointLog, batch_id: int, letters: pa.Table
+    topology: Topology, plan: QueryPlan, context: CompileContext, log: CheckpointLog, batch_id: int, letters: pa.Table
 ) -> None:
     """Pass `letters` (rows of the dead-letter table) to the sources that forward their dead letters."""
     nodes = [topology[name] for name in plan.sources]
     for node in (n for n in nodes if isinstance(n, Source)):
-        reader = reader_of(node, wiring.home)
+        reader = reader_of(node, context.home)
         if isinstance(reader, DeadLettering):
-            reader.send_dead_letters(reading_of(wiring, node), SourceLog(log, node.name).batch(batch_id), letters)
+            reader.send_dead_letters(reading_of(context, node), SourceLog(log, node.name).batch(batch_id), letters)
 
 
 def stage_late(

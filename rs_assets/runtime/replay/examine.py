@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.common.errors_wire import from_wire
+from rs_assets.compile.planner.context import BadRecordCollector, CompileContext, Flow
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.planner.table import COMPILE, PROBE
-from rs_assets.compile.planner.wiring import CollectingGates, Flow, Wiring
 from rs_assets.compile.readers import batch_reader
 from rs_assets.errors import RsError, StepError
 from rs_assets.records.admit import BLAMED
@@ -118,7 +118,7 @@ class Examination:
 
     topology: Topology
     plan: QueryPlan
-    wiring: Wiring
+    context: CompileContext
     log: CheckpointLog
     batch_id: int
     found: list[Poison] = field(default_factory=list)
@@ -142,18 +142,20 @@ class Examination:
 
     def _load(self, stack: ExitStack) -> None:
         """Cache the usable records of the batch, so that they are read and parsed once."""
-        wiring = self._wired(self.wiring, batch_reader(self.log, self.batch_id), gates=CollectingGates())
+        context = self._wired(self.context, batch_reader(self.log, self.batch_id), record_filter=BadRecordCollector())
         for name in self.plan.sources:
             node = self.topology[name]
-            rows = COMPILE[type(node)](wiring, node, ()).df.drop(OFFSET, RAW)
+            rows = COMPILE[type(node)](context, node, ()).df.drop(OFFSET, RAW)
             self._rows[name] = kept = rows.withColumn(DIGEST, digest(rows)).persist()
             stack.callback(kept.unpersist)
 
-    def _wired(self, wiring: Wiring, read: Callable[[Wiring, Source], DataFrame], **changed: Any) -> Wiring:
+    def _wired(
+        self, context: CompileContext, read: Callable[[CompileContext, Source], DataFrame], **changed: Any
+    ) -> CompileContext:
         offsets = self.log.offsets(self.batch_id)
         assert offsets is not None  # noqa: S101  the batch was planned
-        noted = wiring.noted(self.batch_id)
-        return replace(wiring, read=read, streaming=False, now=batch_clock(offsets), versions=noted, **changed)
+        noted = context.noted(self.batch_id)
+        return replace(context, read=read, streaming=False, now=batch_clock(offsets), versions=noted, **changed)
 
     def _fails(self, part: Stretch) -> BaseException | None:
         """The error of computing `part`, None if it succeeds; RsError if the error is not about its records."""
@@ -178,14 +180,14 @@ class Examination:
         return {name: flows[name].df for name in dict.fromkeys([self.plan.streaming_output, *inputs])}
 
     def _flows(self, part: Stretch) -> dict[str, Flow]:
-        def read(wiring: Wiring, node: Source) -> DataFrame:  # noqa: ARG001  the reader's form
+        def read(context: CompileContext, node: Source) -> DataFrame:  # noqa: ARG001  the reader's form
             rows = self._rows[node.name]
             rows = part.of(rows) if node.name == part.source else rows.filter(F.lit(False))  # noqa: FBT003
             known = [poison.digest for poison in self.found]
             rows = rows.filter(~F.col(DIGEST).isin(known)) if known else rows
             return rows.drop(SPLIT, LINE, DIGEST).withColumn(REASON, F.lit(None).cast("string"))
 
-        above = self._wired(self.wiring, read, poisons={})
+        above = self._wired(self.context, read, poisons={})
         # After the streaming output the stream does not isolate a step that raises: such steps are searched here.
         behind = replace(above, quarantines=False)
         flows: dict[str, Flow] = {}
@@ -195,8 +197,8 @@ class Examination:
                 self.plan.follows_state(self.topology, name) and name not in self.plan.watermark_steps
             ):
                 continue
-            wiring = behind if self.plan.streaming_output in self.topology.ancestors(name) else above
-            flow = COMPILE[type(node)](wiring, node, tuple(flows[i] for i in node.inputs if i in flows))
+            context = behind if self.plan.streaming_output in self.topology.ancestors(name) else above
+            flow = COMPILE[type(node)](context, node, tuple(flows[i] for i in node.inputs if i in flows))
             flows[name] = Flow(flow.df) if name == self.plan.streaming_output else flow
         return flows
 
@@ -214,7 +216,7 @@ class Examination:
     def _poison(self, one: Stretch, row: Row, error: BaseException) -> Poison:
         step = self._failing_step(one, error)
         poison = Poison(
-            source=self.wiring.stored_name(one.source),
+            source=self.context.stored_name(one.source),
             digest=row[DIGEST],
             step=step,
             reason=_reason(step, error),

@@ -13,9 +13,9 @@ from pyspark.sql import functions as F
 
 from rs_assets.checkpoint.log import BatchOffsets, CheckpointLog
 from rs_assets.compile.late_rows import late_rows
+from rs_assets.compile.planner.context import BadRecordCollector, CompileContext, Dead, Flow
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.planner.table import COMPILE, LATE
-from rs_assets.compile.planner.wiring import CollectingGates, Dead, Flow, Wiring
 from rs_assets.compile.readers import batch_reader
 from rs_assets.compile.source import POISON
 from rs_assets.connectors.dead_letters import SCHEMA
@@ -41,7 +41,7 @@ CAME_LATE = {
 class Wired:
     """A batch that was wired again: the flows up to the first state, the bad rows of each gate, and the late rows.
 
-    `late_rows` are those of each step, with all fields that the wiring keeps.
+    `late_rows` are those of each step, with all fields that the context keeps.
     """
 
     flows: Mapping[str, Flow]
@@ -56,7 +56,7 @@ class Replay:
 
     topology: Topology
     plan: QueryPlan
-    wiring: Wiring
+    context: CompileContext
     log: CheckpointLog
     batch_id: int
 
@@ -117,14 +117,14 @@ class Replay:
     @cached_property
     def _wired(self) -> Wired:
         offsets = self._offsets()
-        gates = CollectingGates()
-        wiring = replace(
-            self.wiring,
+        collector = BadRecordCollector()
+        context = replace(
+            self.context,
             read=batch_reader(self.log, self.batch_id),
-            gates=gates,
+            record_filter=collector,
             streaming=False,
             now=batch_clock(offsets),
-            versions=self.wiring.noted(self.batch_id),
+            versions=self.context.noted(self.batch_id),
         )
         flows: dict[str, Flow] = {}
         late: list[Dead] = []
@@ -138,12 +138,12 @@ class Replay:
                 # Python steps are compiled when their frame is first used; only then their gate is reached.
                 _ = [flows[i].df for i in node.inputs]
                 continue
-            flows[name] = COMPILE[type(node)](wiring, node, tuple(flows[i] for i in node.inputs if i in flows))
+            flows[name] = COMPILE[type(node)](context, node, tuple(flows[i] for i in node.inputs if i in flows))
             if root:
                 rows = came_late[name] = self._late(name, flows[name].df)
                 reason = F.concat(F.lit(f"{CAME_LATE[node.family]} "), F.date_format(PASSED, PASSED_FORMAT))
                 late.append(Dead(name, rows.select(*ADDRESS, reason.alias(REASON)), late=True))
-        return Wired(flows, gates.dead, late, came_late)
+        return Wired(flows, collector.dead, late, came_late)
 
     def _late(self, step: str, rows: DataFrame) -> DataFrame:
         """Those of `rows` that were late for `step`, with the watermark that rejected them as PASSED."""
@@ -161,7 +161,7 @@ class Replay:
         chained = len(self.plan.states) > 1
         offsets = self.log.offsets(self.batch_id - 1) if chained else self._offsets()
         watermark = offsets.watermark if offsets is not None else EPOCH
-        link = self.wiring.links.get(step)
+        link = self.context.links.get(step)
         return watermark if link is None else watermark - link.held - link.lag
 
     def _offsets(self) -> BatchOffsets:
@@ -176,8 +176,8 @@ class Replay:
         if isinstance(node, Source):
             return node.bad_records
         if isinstance(node, TimedState):
-            return node.bounds.policy or self.wiring.policy
-        return self.wiring.policy
+            return node.bounds.policy or self.context.policy
+        return self.context.policy
 
     def _letter(self, dead: Dead, offsets: BatchOffsets, namespace: str, job: str, generation: int) -> DataFrame:
         # Fused steps share a gate; the reason names the step that raised.

@@ -70,8 +70,8 @@ def go_on(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> b
 
 def _read_whole(query: QueryRun) -> None:
     """Read whole records where the last batch was misread; other sources are unchanged."""
-    plain = (name for name in query.work.wiring.pruned if query.work.watches[name].plain() is not None)
-    query.work.wiring = replace(query.work.wiring, pruned=frozenset(plain))
+    plain = (name for name in query.work.context.pruned if query.work.watches[name].plain() is not None)
+    query.work.context = replace(query.work.context, pruned=frozenset(plain))
 
 
 def process_all(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> None:
@@ -87,7 +87,7 @@ def process_all(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]
 
 def restart(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> None:
     """Wire an ended query again, with the current manifest, and start it."""
-    query.work.wiring = replace(query.work.wiring, poisons=poisons_of(session, query.plan))
+    query.work.context = replace(query.work.context, poisons=poisons_of(session, query.plan))
     query.flows.clear()
     # Its trackers have seen the batch that comes again.
     query.work.book = book_of(session, query.plan)
@@ -98,7 +98,7 @@ def restart(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) ->
 
 def _examination(query: QueryRun, batch_id: int) -> Examination:
     return Examination(
-        topology=query.topology, plan=query.plan, wiring=query.work.wiring, log=query.log, batch_id=batch_id
+        topology=query.topology, plan=query.plan, context=query.work.context, log=query.log, batch_id=batch_id
     )
 
 

@@ -11,9 +11,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from rs_assets.common.home import Home
 from rs_assets.common.scratch import scratch_folder
+from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.table import wire_node
-from rs_assets.compile.planner.wiring import Flow, Wiring
 from rs_assets.connectors.memory import Record
 from rs_assets.records.admit import admit
 from rs_assets.records.columns import REASON, visible
@@ -45,11 +45,11 @@ def _computed(spark: SparkSession, topology: Topology, given: Given) -> list[Rec
     with scratch_folder("rs-rows-") as folder:
         for plan in plan_queries(topology):
             policy = BadRecords.strictest({source.bad_records for source in topology.sources})
-            wiring = Wiring(
+            context = CompileContext(
                 spark=spark,
                 folder=folder,
-                read=lambda wiring, source: _frame(wiring, source, given[source.name]),
-                gates=_Gates(),
+                read=lambda context, source: _frame(context, source, given[source.name]),
+                record_filter=_RecordFilter(),
                 pinned=lambda _source, infer: infer(),
                 home=Home(folder / "home"),
                 policy=policy,
@@ -58,7 +58,7 @@ def _computed(spark: SparkSession, topology: Topology, given: Given) -> list[Rec
             )
             for name in plan.nodes:
                 if name not in flows and name != sink.name:
-                    flows[name] = wire_node(wiring, topology, plan.streaming_output, name, flows)
+                    flows[name] = wire_node(context, topology, plan.streaming_output, name, flows)
         frame = flows[last].df
         shown = frame.select(*(F.col(quoted(name)) for name in visible(frame.columns)))
         try:
@@ -67,16 +67,16 @@ def _computed(spark: SparkSession, topology: Topology, given: Given) -> list[Rec
             raise translate(error, query=topology.job) from error
 
 
-def _frame(wiring: Wiring, source: Source, rows: Sequence[Mapping[str, Any]]) -> DataFrame:
+def _frame(context: CompileContext, source: Source, rows: Sequence[Mapping[str, Any]]) -> DataFrame:
     """The rows of a source as a frame of its schema, with a null REASON: they were checked."""
-    schema = declared_schema(wiring, source)
+    schema = declared_schema(context, source)
     table = to_table(rows, to_arrow_schema(schema, timezone="UTC"))
-    return wiring.spark.createDataFrame(table, schema).withColumn(REASON, F.lit(None).cast("string"))
+    return context.spark.createDataFrame(table, schema).withColumn(REASON, F.lit(None).cast("string"))
 
 
-class _Gates:
+class _RecordFilter:
     """Lets good rows pass; under `fail` a bad one ends the job."""
 
-    def admit(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:  # noqa: ARG002
+    def filter_bad_records(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:  # noqa: ARG002
         """`frame` without bad rows."""
         return admit(frame, gate=step, step=step, policy=policy, counted=False)

@@ -47,19 +47,21 @@ class Flow:
         made = next((step.schema for step in reversed(self.waiting) if step.schema is not None), self.frame.schema)
         return StructType([field for field in made.fields if not field.name.startswith(PREFIX)])
 
-    def then(self, step: PythonStep, wiring: Wiring) -> Flow:
+    def then(self, step: PythonStep, context: CompileContext) -> Flow:
         """This flow with one more Python step; where records are quarantined, followed by a filter with its name."""
 
         def guard(frame: DataFrame) -> DataFrame:
-            return wiring.gates.admit(frame, step=step.name, policy=BadRecords.QUARANTINE, counted=True)
+            return context.record_filter.filter_bad_records(
+                frame, step=step.name, policy=BadRecords.QUARANTINE, counted=True
+            )
 
-        return replace(self, waiting=(*self.waiting, step), guard=guard if wiring.quarantines else None)
+        return replace(self, waiting=(*self.waiting, step), guard=guard if context.quarantines else None)
 
 
-class Gates(Protocol):
+class BadRecordFilter(Protocol):
     """Filters bad records."""
 
-    def admit(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:
+    def filter_bad_records(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:
         """`frame` (with REASON) without bad rows."""
         ...
 
@@ -77,12 +79,12 @@ class Dead:
 
 
 @dataclass(frozen=True, slots=True)
-class CollectingGates:
+class BadRecordCollector:
     """Collects the bad rows of a replay, with their addresses, instead of dropping them."""
 
     dead: list[Dead] = field(default_factory=list)
 
-    def admit(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:  # noqa: ARG002
+    def filter_bad_records(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:  # noqa: ARG002
         """Separate good from bad rows; bad rows are collected in `dead`."""
         # Observing stops the optimizer from pulling up the filter, which would duplicate the expression of the reason.
         frame = frame.observe(f"replay {step}", F.count(F.lit(1)).alias(ROWS))
@@ -92,7 +94,7 @@ class CollectingGates:
         return frame.filter(F.col(REASON).isNull()).drop(REASON)
 
 
-Read = Callable[["Wiring", Source], DataFrame]
+Read = Callable[["CompileContext", Source], DataFrame]
 
 
 def _nothing_behind(step: str) -> StructType:
@@ -112,7 +114,7 @@ def _nothing_noted(batch_id: int) -> Versions:  # noqa: ARG001  the field's form
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wiring:
+class CompileContext:
     """The context for compiling a query: Spark, folders, and how its sources are read (as streams, or one batch again).
 
     `policy` is the strictest of the pipeline's sources. `folder` is for a query's control rows and arrays. `pinned`
@@ -133,7 +135,7 @@ class Wiring:
     spark: SparkSession
     folder: Path
     read: Read
-    gates: Gates
+    record_filter: BadRecordFilter
     pinned: Callable[[Source, Callable[[], StructType]], StructType]
     stored_name: Callable[[str], str] = str
     home: Home = field(default_factory=Home.default)

@@ -1,4 +1,4 @@
-"""The gates of a running query."""
+"""The bad-record filter of a running query."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rs_assets.records.policy import BadRecords
 
 
 @dataclass(frozen=True, slots=True)
-class StreamGates:
+class StreamRecordFilter:
     """Bad rows fail the batch, or are counted in the first pass and written by a second pass over that batch.
 
     `shared` are the steps whose rejected rows another query counts: see `QueryPlan.shared`.
@@ -19,8 +19,8 @@ class StreamGates:
 
     shared: frozenset[str] = frozenset()
 
-    def admit(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:
-        """`frame` without bad rows; the gate's counters have the name `step`: of a step, or of one of its sides."""
+    def filter_bad_records(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:
+        """`frame` without bad rows; the filter's counters have the name `step`: of a step, or of one of its sides."""
         own = step_of(step)
         shared = refusing_step(own).isin(*self.shared) if self.shared else None
         return admit(frame, gate=step, step=own, policy=policy, counted=counted, shared=shared)
