@@ -1,1 +1,1 @@
-"""What Dagster shows of pipelines: ops, assets, jobs, sensors, schedules and checks."""
+"""Pipelines in Dagster: ops, assets, jobs, sensors, schedules and checks."""

@@ -1,4 +1,4 @@
-"""What is stored of one pipeline's checkpoints, for everything that shows it."""
+"""Queries of a pipeline's stored checkpoints."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from rs_assets.topology.topology import Topology
 def checkpoints_of(
     topology: Topology, place: Place, *, source: str | None = None, batches: int = 1
 ) -> list[CheckpointRow]:
-    """The rows of the newest `batches` checkpoints of each source (or of one) in each query, the newest last.
+    """The rows of the newest `batches` checkpoints of each source (or of `source`) in each query, the newest last.
 
-    Where the storage cannot show them to another process, the newest one is taken from Spark's own log.
+    If the storage is not readable from another process, the newest checkpoint is read from Spark's own log.
     """
     wanted = [
         (plan, name) for plan in plan_queries(topology) for name in plan.sources if source is None or name == source
@@ -35,12 +35,12 @@ def checkpoints_of(
 
 
 def key_of(topology: Topology, plan: QueryPlan, source: str) -> str:
-    """The key under which the checkpoints of a source in a query are stored."""
+    """The storage key of a source's checkpoints in a query."""
     return source_key(topology.namespace, topology.job, source, plan.name)
 
 
 def _from_log(topology: Topology, place: Place, plan: QueryPlan, name: str) -> Iterator[CheckpointRow]:
-    """The newest checkpoint as Spark has it."""
+    """The newest checkpoint in Spark's log."""
     folder = place.job(topology)
     manifest = manifests.load(folder)
     log = log_of(manifest, plan, folder)

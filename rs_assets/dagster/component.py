@@ -10,7 +10,7 @@ from rs_assets.dagster.discovery import find_pipelines
 
 
 class PipelineComponent(Component, Model, Resolvable):
-    """The pipelines at the top of some modules, with everything that `build_definitions` makes of them.
+    """The pipelines at the top level of some modules, with all definitions of `build_definitions`.
 
     ```yaml
     type: rs_assets.PipelineComponent
@@ -18,13 +18,13 @@ class PipelineComponent(Component, Model, Resolvable):
       modules: [shop.pipelines.orders]
     ```
 
-    A subclass overrides `build_defs` to give resources or a translator. ConfigurationError if a module has none.
+    A subclass overrides `build_defs` to pass resources or a translator. ConfigurationError if a module has no pipeline.
     """
 
     modules: list[str] = Field(
-        default_factory=list, description="Python modules with pipelines; none: those that pyproject.toml names"
+        default_factory=list, description="Python modules with pipelines; default: those in pyproject.toml"
     )
 
     def build_defs(self, context: ComponentLoadContext) -> Definitions:  # noqa: ARG002  Dagster's form
-        """Assets, checks, jobs, sensors and schedules of the pipelines that were found."""
+        """Assets, checks, jobs, sensors and schedules of the pipelines."""
         return build_definitions(find_pipelines(self.modules))

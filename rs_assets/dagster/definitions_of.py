@@ -1,4 +1,4 @@
-"""`build_definitions`: everything that Dagster shows of some pipelines."""
+"""`build_definitions`: all definitions of some pipelines for Dagster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rs_assets.dagster.sensors.alerts import OnAlert
     from rs_assets.stream.pipeline import Pipeline
 
-# Their names are taken, as long as somebody has their definitions.
+# Their names are taken while their definitions exist.
 _OF_CODE: WeakValueDictionary[int, Pipeline] = WeakValueDictionary()
 
 
@@ -30,15 +30,19 @@ def build_definitions(
 ) -> Definitions:
     """Assets, checks, jobs, sensors and schedules for `pipelines`, with the families' resources.
 
-    Use it in a code location of your own: `defs = build_definitions([pipeline])`, or merge it with your own:
-    `Definitions.merge(mine, build_definitions([pipeline]))`, as often as you like. `resources` replaces those of some
-    families (spark, source, shuffle, window, join, sink, run) by others of the same class: made with
-    `configure_at_launch` its settings are defaults, which the Launchpad shows and may change; made directly they are
-    fixed. Their keys in Dagster are `rs_spark`, `rs_source`... Calls that are merged must be given the same objects.
-    `translator` says how the steps look as assets. Assets whose rows were looked up in a Delta table that another of
-    the pipelines writes, or that read such a table, depend on that table's. `on_alert` is called with an `Alert` when
-    a run has failed, an output has become stale, or dead letters came.
-    TopologyError if two pipelines have one name, ConfigurationError if a resource is of no family.
+    Use it in your own code location: `defs = build_definitions([pipeline])`, or merge it with your definitions:
+    `Definitions.merge(mine, build_definitions([pipeline]))`, as often as needed; merged calls need the same objects.
+
+    - `pipelines` (sequence of Pipeline).
+    - `resources` (dict by family, default: configured in the Launchpad): replacements for "spark", "source", "shuffle",
+      "window", "join", "sink" or "run", of the same class. The settings of one made with `configure_at_launch` are
+      defaults of the Launchpad; one that is made directly is fixed. Dagster's keys are `rs_spark`, `rs_source`, ...
+    - `translator` (StreamTranslator, default: `StreamTranslator()`): describes the steps as assets. Assets that read a
+      Delta table of another pipeline, or use it as a dimension, depend on that table.
+    - `on_alert` (function of an `Alert`, default none): called when a run has failed, an output has become stale, or
+      there are new dead letters.
+
+    TopologyError if two pipelines have one name, ConfigurationError for an unknown family of resources.
 
     >>> from rs_assets import StreamBuilder
     >>> pipeline = StreamBuilder.data_stream("shop", "hello").from_array([{"page": "/"}]).to_delta("pages").build()
@@ -61,12 +65,12 @@ def build_definitions(
 
 
 def labels_of_code() -> set[str]:
-    """What the pipelines are called in Dagster that this process has made definitions for and still has."""
+    """The names in Dagster of all pipelines with definitions in this process."""
     return {pipeline.topology.label for pipeline in _OF_CODE.values()}
 
 
 def _definitions(assets: StreamAssets, resources: Mapping[str, Any], on_alert: OnAlert | None) -> Definitions:
-    """What Dagster shows of one pipeline."""
+    """The definitions of one pipeline."""
     from dagster import Definitions
 
     from rs_assets.dagster.assets.checks import checks_of
@@ -88,7 +92,7 @@ def _definitions(assets: StreamAssets, resources: Mapping[str, Any], on_alert: O
 
 
 def _check_names(pipelines: Sequence[Pipeline]) -> None:
-    """Names differ, also as Dagster has them: `a_b.c` and `a.b_c` would be one there."""
+    """Names must differ, also in Dagster, where `a_b.c` and `a.b_c` would be the same."""
     known: dict[str, str] = {}
     for pipeline in pipelines:
         name, label = pipeline.name, pipeline.topology.label

@@ -1,4 +1,4 @@
-"""Finding a project's pipelines: in the modules that pyproject.toml or the command line names."""
+"""Finding a project's pipelines in the modules of pyproject.toml or the command line."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from rs_assets.stream.unbuilt import is_unbuilt
 
 
 def find_pipelines(modules: Sequence[str] = (), *, folder: Path | None = None) -> tuple[Pipeline, ...]:
-    """The pipelines at the top of `modules`, else of those that pyproject.toml names: `[tool.rs_assets] pipelines`.
+    """The pipelines at the top level of `modules`, by default of `[tool.rs_assets] pipelines` in pyproject.toml.
 
-    A module may hold them one by one or in a list or tuple. The pyproject.toml is that of `folder`, by default of the
-    project that the working directory lies in.
+    A module may have them one by one or in a list or tuple. `folder` is that of pyproject.toml, by default the project
+    of the working directory.
     """
     folder = folder or project_folder()
     names = list(modules) or _configured(folder)
@@ -39,16 +39,16 @@ def find_pipelines(modules: Sequence[str] = (), *, folder: Path | None = None) -
 
 
 def split_modules(modules: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The modules that Dagster loads by itself, and those that only have pipelines."""
+    """The modules that Dagster loads itself, and those with pipelines only."""
     _see(project_folder())
     own = [name for name in modules if any(type(v).__name__ in _LOADED for v in vars(_imported(name)).values())]
     return own, [name for name in modules if name not in own]
 
 
 def pick(pipelines: Sequence[Pipeline], name: str) -> Pipeline:
-    """The pipeline called `name`: `shop.clicks`, `clicks`, or `shop_clicks` as Dagster has it.
+    """The pipeline called `name`: `shop.clicks`, `clicks`, or `shop_clicks` as in Dagster.
 
-    ConfigurationError lists what there is, and says how to list the module of another one.
+    ConfigurationError lists the known pipelines, and says how to list the module of another one.
     """
     hits = [p for p in pipelines if name in (p.name, p.topology.job, p.topology.label)]
     if len(hits) == 1:
@@ -62,7 +62,7 @@ def pick(pipelines: Sequence[Pipeline], name: str) -> Pipeline:
 
 
 def _see(folder: Path) -> None:
-    """Let modules be found in a project's folder and in the working directory."""
+    """Make modules importable from a project's folder and from the working directory."""
     for place in {str(folder): None, str(Path.cwd()): None}:
         if place not in sys.path:
             sys.path.insert(0, place)
@@ -85,14 +85,14 @@ def _in_module(name: str) -> list[Pipeline]:
     for variable, value in values.items():
         if is_unbuilt(value, alone=not found):
             raise ConfigurationError(
-                f"{variable!r} in the module {name!r} is a {type(value).__name__} that was not built: no pipeline",
+                f"{variable!r} in the module {name!r} is a {type(value).__name__} without a pipeline",
                 remedy=f"end it with a sink and .build(): {variable} = ....to_delta('table').build()",
             )
     return found
 
 
 def _pipelines_in(value: object) -> list[Pipeline]:
-    """A pipeline, or those of a list or tuple; Dagster's own objects are tuples too, which nobody may look through."""
+    """A pipeline, or those of a list or tuple; Dagster's own objects are tuples, too, and are not searched."""
     values = value if isinstance(value, list) or type(value) is tuple else [value]
     return [each for each in values if isinstance(each, Pipeline)]
 
@@ -114,7 +114,7 @@ def _imported(name: str) -> ModuleType:
 
 
 def _raised(name: str, error: Exception) -> ConfigurationError:
-    """What the module's own code did, and where; not the way through the import system."""
+    """The exception of the module's own code and its line, without the frames of the import system."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith((*_FOREIGN, "<"))]
     where = f"{own[-1].filename}:{own[-1].lineno}" if own else None
@@ -129,11 +129,11 @@ def _raised(name: str, error: Exception) -> ConfigurationError:
     )
 
 
-# Classes of what Dagster looks for in a module.
+# Classes that Dagster looks for in a module.
 _LOADED = frozenset(
     {"Definitions", "LazyDefinitions", "RepositoryDefinition", "AssetsDefinition", "JobDefinition", "GraphDefinition"}
 )
-# Where the frames of a trace lie that are not the user's.
+# Folders of frames that are not the user's.
 _FOREIGN = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"), str(Path(__file__).parents[1])})
-# What pyspark raises where there is no Spark.
+# Errors of pyspark without a running Spark.
 _NO_SPARK = (AssertionError, RuntimeError)

@@ -1,4 +1,4 @@
-"""Dagster's home: where runs and events are kept."""
+"""Dagster's home, which stores runs and events."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rs_assets.common.project import project_folder
 
-# What an instance needs here: nothing leaves the machine, runs are watched, never repeated by themselves.
+# Settings of the instance: no telemetry, runs are monitored and never retried automatically.
 SETTINGS = """\
 telemetry: {enabled: false}
 nux: {enabled: false}
@@ -18,7 +18,7 @@ code_servers: {wait_for_local_processes_on_shutdown: true}
 
 
 def ensure_home() -> Path:
-    """The folder that DAGSTER_HOME names, else `.dagster` of the project; made, with settings, if it is not there."""
+    """The folder DAGSTER_HOME, by default `.dagster` in the project; created with settings if it does not exist."""
     named = os.environ.get("DAGSTER_HOME")
     home = Path(named).absolute() if named else project_folder() / ".dagster"
     home.mkdir(parents=True, exist_ok=True)

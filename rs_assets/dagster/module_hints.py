@@ -1,4 +1,4 @@
-"""Modules of a project that pyproject.toml does not name, though a pipeline that is asked for may stand there."""
+"""Hints for pipelines in modules that pyproject.toml does not list."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 
 from rs_assets.common.project import TABLE
 
-# What is in a file that makes pipelines.
+# A file that makes pipelines contains this word.
 OURS = "rs_assets"
-# What makes a folder one of packages that were installed.
+# A folder with this file is a virtual environment.
 ENVIRONMENT = "pyvenv.cfg"
-# As many folders as are looked through for a hint: no project may be there, but all that somebody has.
+# Folders that are searched for a hint: without a project it may be a whole home directory.
 MOST_FOLDERS = 500
 
 
 def how_to_list(folder: Path, listed: Sequence[str], name: str) -> str:
-    """The line of the pyproject.toml in `folder` with which the pipeline `name` is found; its module by name, if known.
+    """The line of the pyproject.toml in `folder` that lists the pipeline `name`, with its module if it is found.
 
-    `listed` are the modules that stand there now.
+    `listed` are the modules that are listed now.
     """
     module = next(_naming(folder, listed, name), "package.module")
     line = f"pipelines = {json.dumps([*listed, module])}"
@@ -29,7 +29,7 @@ def how_to_list(folder: Path, listed: Sequence[str], name: str) -> str:
 
 
 def _naming(folder: Path, listed: Collection[str], name: str) -> Iterator[str]:
-    """The modules below `folder` whose text has the name of the pipeline in quotes, without those that are `listed`."""
+    """The modules below `folder`, except `listed`, whose text contains the name of the pipeline in quotes."""
     job = name.rpartition(".")[2]
     for file in _python_files(folder):
         parts = file.relative_to(folder).with_suffix("").parts
@@ -40,7 +40,7 @@ def _naming(folder: Path, listed: Collection[str], name: str) -> Iterator[str]:
 
 
 def _python_files(folder: Path) -> Iterator[Path]:
-    """The files below `folder` that an import statement could name, in the order of their paths."""
+    """The importable files below `folder`, in the order of their paths."""
     for place, folders, files in islice(os.walk(folder), MOST_FOLDERS):
         folders[:] = sorted(f for f in folders if f.isidentifier() and not Path(place, f, ENVIRONMENT).exists())
         for file in sorted(files):

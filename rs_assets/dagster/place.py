@@ -1,4 +1,4 @@
-"""Where a pipeline keeps what it has: one answer for its runs, jobs, sensors, checks and the compaction."""
+"""Where a pipeline stores its data: one answer for its runs, jobs, sensors, checks and the compaction."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Home, savepoints and the storage of checkpoints; what is not given is as the environment has it."""
+    """Home, savepoints and the storage of checkpoints; defaults are from the environment."""
 
     home: Home = field(default_factory=Home.default)
     savepoints: str | None = field(default=None, repr=False)
@@ -33,7 +33,7 @@ class Place:
     def of(
         cls, *, home: str = "", savepoints_uri: str = "", checkpoint_storage: str = "", storage_url: str = ""
     ) -> Place:
-        """The place that the settings of a run name; an empty one is as the environment has it."""
+        """The place in the settings of a run; empty settings are from the environment."""
         return cls(
             home=Home.at(home) if home else Home.default(),
             savepoints=savepoints_uri or None,
@@ -51,7 +51,7 @@ class Place:
         return self.home.job(topology.namespace, topology.job)
 
     def options(self, **others: Any) -> RunOptions:
-        """Options for whatever is done to a pipeline here, with `others` as they are."""
+        """Run options for this place, with `others` added."""
         return RunOptions(
             **{
                 "home": self.home,
@@ -73,21 +73,21 @@ class Place:
 
 
 def place_of(context: Any, topology: Topology) -> Place:
-    """Where the pipeline's run keeps what it has, or its newest run if none is going; else as the environment has it.
+    """The place of the pipeline's current run, else of its newest one; else from the environment.
 
-    `context` is one of Dagster's, of an op, a sensor or a check.
+    `context` is that of an op, a sensor or a check of Dagster.
     """
     instance = instance_of(context)
     return place_of_run(None if instance is None else newest_run(instance, topology))
 
 
 def place_of_run(run: DagsterRun | None) -> Place:
-    """Where a run keeps what it has; without one as the environment has it."""
+    """The place of a run; without a run, from the environment."""
     return Place() if run is None else Place.of(**_settings(run))
 
 
 def newest_run(instance: DagsterInstance, topology: Topology) -> DagsterRun | None:
-    """The run of the pipeline that goes on, else its newest one; None if Dagster knows of none."""
+    """The current run of the pipeline, else its newest one; None if Dagster has none."""
     from dagster import RunsFilter
     from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 
@@ -100,7 +100,7 @@ def newest_run(instance: DagsterInstance, topology: Topology) -> DagsterRun | No
 
 
 def instance_of(context: Any) -> DagsterInstance | None:
-    """The instance of a context; None for one that was made without, as tests do."""
+    """The instance of a context; None for a context without one, as in tests."""
     from dagster import DagsterInvariantViolationError
 
     try:
@@ -111,7 +111,7 @@ def instance_of(context: Any) -> DagsterInstance | None:
 
 
 def _settings(run: DagsterRun) -> dict[str, str]:
-    """What was set in the Launchpad, under the resource of the run."""
+    """The settings of the run's resource in the Launchpad."""
     found: Any = run.run_config
     for key in ("resources", RUN, "config"):
         found = found.get(key, {}) if isinstance(found, Mapping) else {}
@@ -120,7 +120,7 @@ def _settings(run: DagsterRun) -> dict[str, str]:
 
 
 def _resolved(value: object) -> str:
-    """A setting as text; one that names an environment variable as that has it."""
+    """A setting as text; the value of an environment variable if it names one."""
     if isinstance(value, Mapping):
         return os.environ.get(str(value.get("env")), "")
     return str(value or "")

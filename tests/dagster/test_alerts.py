@@ -85,7 +85,7 @@ def test_an_output_is_told_when_it_becomes_stale_and_again_only_behind_a_recover
         monkeypatch.setattr(alerts, "evaluations", evaluations)
         return ticks()
 
-    stale = [("stale", "shop/hits/pages is not fresh: its watermark is 900 s behind the clock")]
+    stale = [("stale", "shop/hits/pages is not fresh: its watermark lags the clock by 900 s")]
     assert [judged(lag) for lag in (3, 900, 950, 3, 900)] == [[], stale, [], [], stale]
 
 
@@ -111,13 +111,13 @@ def test_what_could_not_be_told_is_told_at_the_next_tick(ticks, heard, instance,
     monkeypatch.setattr(alerts, "evaluations", lambda *_: [])
     ticks()
     fail(instance)
-    told = alerts._letters
+    told = alerts._dead_letters
 
     def away(*_):
         raise ConnectionError
 
-    monkeypatch.setattr(alerts, "_letters", away)
+    monkeypatch.setattr(alerts, "_dead_letters", away)
     with pytest.raises(ConnectionError):
         ticks()
-    monkeypatch.setattr(alerts, "_letters", told)
+    monkeypatch.setattr(alerts, "_dead_letters", told)
     assert [kind for kind, _ in ticks()] == ["failed"]

@@ -153,7 +153,7 @@ def test_should_not_choose_between_tables_of_one_name(project):
     )
     code, text = call("show", "hits")
     assert (code, "several tables are called 'hits'" in text, "shop.hits, web.hits" in text) == (1, True, True)
-    assert "'web.hits' is not there yet" in call("show", "web.hits")[1]
+    assert "'web.hits' does not exist yet" in call("show", "web.hits")[1]
 
 
 # What makes a command slow: packages of hundreds of modules each.

@@ -55,7 +55,7 @@ def test_what_is_made_directly_is_fixed(monkeypatch):
 
 
 def test_a_resource_of_no_family_is_refused():
-    with pytest.raises(ConfigurationError, match=r"(?s)no family 'sprak' of resources.*use: spark, source"):
+    with pytest.raises(ConfigurationError, match=r"(?s)unknown families of resources: 'sprak'.*use: spark, source"):
         build_definitions([pipeline()], resources={"sprak": SparkResource.configure_at_launch()})
 
 

@@ -186,7 +186,7 @@ class TestRescale:
         result = sensor(build_sensor_context(instance=instance))
         assert result.run_requests[0].run_config["ops"]["upkeep"]["config"] == {"rescale": {"partitions": 3}}
         again = sensor(build_sensor_context(instance=instance, cursor=result.cursor))
-        assert "too young" in again.skip_message
+        assert "too recent" in again.skip_message
 
     def test_the_lag_is_what_is_not_in_a_checkpoint_yet(self, pipeline, folder, driver):
         run(pipeline, driver)

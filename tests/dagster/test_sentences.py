@@ -30,7 +30,7 @@ def test_every_kind_of_step_that_is_an_asset_has_a_sentence():
         ({}, "Appends rows to the Delta table `pages`."),
         (
             {"mode": "upsert", "keys": ["page", "ts"], "deletes": "gone"},
-            "Keeps one row for each `page`, `ts` in the Delta table `pages`; a row whose `gone` is true takes it away.",
+            "Keeps one row for each `page`, `ts` in the Delta table `pages`; a row whose `gone` is true deletes it.",
         ),
         ({"partition_by": ["page"]}, "Appends rows to the Delta table `pages`, partitioned by `page`."),
     ],
@@ -43,6 +43,6 @@ def test_sources_state_and_sinks_are_sentences_too():
     made = stream().distinct("page", within=Time.minutes(1), time_field="ts", name="once").to_file("out").build()
     assert [describe_step(node) for node in made.topology] == [
         "Reads the CSV of `clicks.csv`.",
-        "Passes the first of the rows of equal `page` on, and remembers it for 0:01:00.",
+        "Passes on the first row of each `page`, and remembers it for 0:01:00.",
         "Writes rows as JSON lines below `out`.",
     ]

@@ -228,7 +228,7 @@ class TestUpkeep:
         monkeypatch.setattr(upkeep, "STOP_S", 0.1)
         held(created(instance, pipeline, "start").run_id)
         act = upkeep.ACTIONS["rescale"].act
-        with build_op_context(instance=instance) as context, pytest.raises(ConfigurationError, match="0 is no number"):
+        with build_op_context(instance=instance) as context, pytest.raises(ConfigurationError, match="0 is not a"):
             act(context, StreamAssets.of(pipeline), Place().options(), {"partitions": 0})
         assert self.asked(pipeline, "resume") is None
 
@@ -299,7 +299,7 @@ class TestStop:
     def test_a_stream_that_was_stopped_at_its_terminal_too_and_dagster_knows(self, pipeline, instance):
         status, heard = self.run(instance, pipeline, "start", "interrupted", tags={BY_HAND: "start"})
         assert status == DagsterRunStatus.SUCCESS
-        assert any("told to stop at its terminal" in text for text in heard)
+        assert any("asked to stop at its terminal" in text for text in heard)
 
     def test_a_run_that_dagster_made_of_one_at_a_terminal_has_none(self, pipeline, instance):
         made = {BY_HAND: "start", PARENT: "a"}

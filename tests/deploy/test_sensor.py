@@ -113,7 +113,7 @@ def test_should_refuse_a_broken_version_without_a_run(deployed, ticks):
     assert not ticks().run_requests
     assert deployed.events(1) == ["refused"]
     assert "line" in deployed.told(1)[0]
-    assert "none runs" in said(ticks())
+    assert "no version runs" in said(ticks())
     deployed.insert(2, text=deployed.text())
     assert len(ticks().run_requests) == 1
 

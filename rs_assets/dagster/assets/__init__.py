@@ -1,1 +1,1 @@
-"""What Dagster shows of a pipeline: assets, their descriptions, events and checks."""
+"""A pipeline as assets: their descriptions, events and checks."""

@@ -1,6 +1,6 @@
-"""Asset checks: what must hold of checkpoints, state and outputs, judged from what is kept, without a run."""
+"""Asset checks of checkpoints, state and outputs. They read stored data and need no run."""
 
-# No `from __future__ import annotations` here: Dagster looks at the annotations of a check's function.
+# No `from __future__ import annotations` here: Dagster reads the annotations of a check's function.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -33,20 +33,20 @@ from rs_assets.runtime.record.journal import queue_of
 from rs_assets.runtime.upkeep.ownership import newest_of, readable, savepoints_of
 from rs_assets.topology.topology import Topology
 
-# A running stream that shows no checkpoint for so long is stuck or has no input.
+# A running stream without a checkpoint for so long is stuck or has no input.
 FRESH = timedelta(minutes=15)
-# Batches wait a while for one another before they are written.
+# Batches are collected for a while before they are written to the catalog.
 BEHIND = timedelta(minutes=2)
-# As many checkpoints of splits as are looked through in a second.
+# Checkpoints of splits that can be read in a second.
 MOST_ROWS = 5_000
 # A sink may flush some splits later than others.
 OWNED_WITHIN = 100
-# As much as a person reads in a check's text.
+# Problems in a check's text.
 SHOWN = 5
 
 
 def checks_of(assets: StreamAssets) -> list[AssetChecksDefinition]:
-    """All checks over the assets of a pipeline."""
+    """All checks of the assets of a pipeline."""
     topology = assets.topology
     return [_check(assets.key(step), name, judge, topology, step) for step, name, judge in judges_of(topology)]
 
@@ -55,7 +55,7 @@ Judge = Callable[[Topology, str, Place], AssetCheckResult]
 
 
 def judges_of(topology: Topology) -> Iterator[tuple[str, str, Judge]]:
-    """Each step with the checks of its asset and their names: sources, steps with state, Delta outputs."""
+    """The checks of each step's asset, with their names: sources, stateful steps, Delta outputs."""
     steps: tuple[tuple[str, Mapping[str, Judge]], ...] = (
         *((source.name, SOURCE_CHECKS) for source in topology.origins),
         *((node.name, STATE_CHECKS) for node in topology if node.stateful),
@@ -76,7 +76,7 @@ def _check(key: AssetKey, name: str, judge: Judge, topology: Topology, step: str
 
 
 def offsets_never_go_back(topology: Topology, source: str, place: Place) -> AssetCheckResult:
-    """Within a generation no split's offset is smaller than in a batch before, as far as the newest 5,000 tell."""
+    """Within a generation no split's offset is smaller than in an earlier batch; looks at the newest 5,000 rows."""
     splits = len(checkpoints_of(topology, place, source=source))
     rows = checkpoints_of(topology, place, source=source, batches=max(MOST_ROWS // max(splits, 1), 2))
     last: dict[tuple[str, str, int], CheckpointRow] = {}
@@ -84,13 +84,13 @@ def offsets_never_go_back(topology: Topology, source: str, place: Place) -> Asse
     for row in sorted(rows, key=lambda row: row.place):
         split = (row.name, row.queue, row.generation)
         if split in last and compare_offsets(row.offset, last[split].offset) < 0:
-            back.append(f"{row.queue}: batch {row.batch_id} at {row.offset}, behind {last[split].offset}")
+            back.append(f"{row.queue}: batch {row.batch_id} at {row.offset}, after {last[split].offset}")
         last[split] = row
     return _result(back, checkpoints=len(rows))
 
 
 def no_split_without_owner(topology: Topology, source: str, place: Place) -> AssetCheckResult:
-    """Every split that came and did not go is in the newest checkpoints of its query."""
+    """Every split that was added and not removed is in the newest checkpoints of its query."""
     rows = checkpoints_of(topology, place, source=source, batches=OWNED_WITHIN)
     newest = {query: max(row.generation for row in rows if row.name == query) for query in {row.name for row in rows}}
     there: set[tuple[str, str]] = set()
@@ -104,7 +104,7 @@ def no_split_without_owner(topology: Topology, source: str, place: Place) -> Ass
 
 
 def checkpoint_is_fresh(topology: Topology, source: str, place: Place) -> AssetCheckResult:
-    """While the pipeline is started, its newest checkpoint is younger than 15 minutes."""
+    """While the pipeline runs, its newest checkpoint is less than 15 minutes old."""
     lease = read_lease(place.home.leases, topology.name)
     newest = max((row.at for row in checkpoints_of(topology, place, source=source)), default=None)
     if lease is None or lease.free or newest is None:
@@ -118,26 +118,26 @@ def checkpoint_is_fresh(topology: Topology, source: str, place: Place) -> AssetC
 
 
 def nothing_fails_beside_the_batches(topology: Topology, source: str, place: Place) -> AssetCheckResult:
-    """The catalog, savepoints and whatever else is written beside the batches of the newest run are up to date."""
+    """Background work of the newest run succeeds: the catalog and the savepoints are up to date."""
     plans = [plan for plan in plan_queries(topology) if source in plan.sources]
-    behind = [text for plan in plans if (text := _behind(topology, plan, place)) is not None]
-    return _result([*background_failures_in(place.job(topology)), *behind], severity=AssetCheckSeverity.WARN)
+    lagging = [text for plan in plans if (text := _catalog_lag(topology, plan, place)) is not None]
+    return _result([*background_failures_in(place.job(topology)), *lagging], severity=AssetCheckSeverity.WARN)
 
 
-def _behind(topology: Topology, plan: QueryPlan, place: Place) -> str | None:
-    """What to say of a query with batches that Spark has committed a while ago and the catalog lacks."""
+def _catalog_lag(topology: Topology, plan: QueryPlan, place: Place) -> str | None:
+    """A message if the catalog lacks batches that Spark committed a while ago; else None."""
     folder = place.job(topology)
     log = log_of(manifests.load(folder), plan, folder)
     last = -1 if log is None else log.last_committed()
-    told = place.catalog.newest_batch(topology.name, plan.name)
-    offsets = log.offsets(told + 1) if log is not None and told < last else None
+    stored = place.catalog.newest_batch(topology.name, plan.name)
+    offsets = log.offsets(stored + 1) if log is not None and stored < last else None
     if offsets is None or datetime.now(UTC) - offsets.started < BEHIND:
         return None
-    return f"the catalog is behind: it lacks batches {told + 1} to {last} of query {plan.name!r}"
+    return f"the catalog lags: it lacks batches {stored + 1} to {last} of query {plan.name!r}"
 
 
 def savepoint_can_be_read(topology: Topology, step: str, place: Place) -> AssetCheckResult:  # noqa: ARG001  one for all
-    """Every file of the newest savepoint is there and has its digest."""
+    """Every file of the newest savepoint exists and has its digest."""
     options = place.options()
     mine = readable(options, topology.namespace, topology.job)
     newest = newest_of(options, topology.namespace, topology.job, mine.pipeline_id) if mine is not None else None

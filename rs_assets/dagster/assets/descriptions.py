@@ -1,4 +1,4 @@
-"""What a step that is an asset does, as a sentence of Markdown: what Dagster shows below the asset's name."""
+"""Descriptions of assets: a sentence of Markdown on what a step does, shown below the asset's name."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rs_assets.topology.nodes.source import ArraySource, FileSource, KafkaSource
 from rs_assets.topology.nodes.sqlite import SqliteSink, SqliteSource
 from rs_assets.topology.nodes.window import WindowAggregate
 
-# What a format is called in a sentence, where that is not its name in capitals.
+# Names of formats in a sentence; the others are written in capitals.
 FORMATS = MappingProxyType({"text": "text", "parquet": "Parquet"})
-# What a sink of a mode does with a Delta table; `keys` are those of the node.
+# What a Delta sink does, by mode; `keys` are those of the node.
 DELTA = MappingProxyType(
     {
         "append": "Appends rows to the Delta table {table}",
         "upsert": "Keeps one row for each {keys} in the Delta table {table}",
-        "complete": "Holds every window as it is now in the Delta table {table}",
+        "complete": "Holds the current rows of all windows in the Delta table {table}",
     }
 )
 
@@ -52,8 +52,8 @@ def _to_delta(node: DeltaSink) -> str:
     table = _code(node.table)
     text = DELTA[node.mode].format(table=table, keys=_listed(node.keys))
     if node.late:
-        text = f"Appends the rows that came too late to the Delta table {table}"
-    gone = f"; a row whose {_code(node.deletes)} is true takes it away" if node.deletes else ""
+        text = f"Appends late rows to the Delta table {table}"
+    gone = f"; a row whose {_code(node.deletes)} is true deletes it" if node.deletes else ""
     return f"{text}{gone}{', partitioned by ' + _listed(node.partition_by) if node.partition_by else ''}"
 
 
@@ -70,21 +70,21 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(map(_code, names))
 
 
-# One row a kind of step that is an asset.
+# One entry for each kind of step that is an asset.
 SENTENCES: Mapping[type[Node], Callable[[Any], str]] = MappingProxyType(
     {
-        ArraySource: lambda node: f"Reads {len(node.rows):,} rows that stand in the pipeline",
-        MemorySource: lambda _: "Reads what a process puts into its memory channel",
+        ArraySource: lambda node: f"Reads {len(node.rows):,} rows of the program",
+        MemorySource: lambda _: "Reads the rows that the process puts into a memory channel",
         FileSource: _files,
         KafkaSource: _topics,
         DeltaSource: lambda node: (
-            f"Reads {'all changes of' if node.changes else 'what is added to'} the Delta table {_code(node.table)}"
+            f"Reads {'all changes of' if node.changes else 'rows added to'} the Delta table {_code(node.table)}"
         ),
         SqliteSource: lambda node: f"Reads the SQLite table {_code(node.table)} of {_code(node.path)}",
-        DimJoin: lambda node: f"Rows that `{node.name}` looks up, in {_code(node.dimension.text)}",
+        DimJoin: lambda node: f"The dimension of `{node.name}`, from {_code(node.dimension.text)}",
         WindowAggregate: lambda node: f"Aggregates rows in windows, {node.detail()}",
         Distinct: lambda node: (
-            f"Passes the first of the rows of equal {_listed(node.fields)} on, and remembers it for {node.within}"
+            f"Passes on the first row of each {_listed(node.fields)}, and remembers it for {node.within}"
         ),
         StreamJoin: lambda node: f"Joins two streams, {node.detail()}",
         PrintSink: lambda _: "Shows each batch on standard output",
@@ -92,7 +92,7 @@ SENTENCES: Mapping[type[Node], Callable[[Any], str]] = MappingProxyType(
         MemorySink: lambda _: "Collects rows in a memory channel of the process",
         DeltaSink: _to_delta,
         KafkaSink: _to_kafka,
-        WriterSink: lambda node: f"Gives rows to a {_code(node.detail())}, a sink of this project's own",
+        WriterSink: lambda node: f"Writes rows with {_code(node.detail())}, a sink of this project",
         SqliteSink: lambda node: f"Adds rows to the SQLite table {_code(node.table)} of {_code(node.path)}",
     }
 )

@@ -1,4 +1,4 @@
-"""From finished batches to Dagster's events: what went through each step, as metadata that plots."""
+"""Events of Dagster from finished batches: metadata of each step, in numbers that Dagster plots."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ from rs_assets.operators.window.event_time import moving, watermark_in_words
 from rs_assets.records.types import SIMPLE
 from rs_assets.runtime.report import BatchProgress, RunReport
 
-# Each event costs Dagster tens of milliseconds and stays in its memory, so a live stream reports this often at most.
+# Each event costs Dagster tens of milliseconds and stays in its memory, so a live stream reports at most this often.
 LIVE_EVERY_S = 10.0
-# A stream says in its run's log what it does: each batch, but not more often than this, and if there was none for long.
+# The run's log of a stream: at most this often for batches, and this often without any.
 SAID_EVERY_S, WAITING_EVERY_S = 2.0, 30.0
 Metadata = dict[str, Any]
 
 
 class StepEvents:
-    """Gathers the batches of one run. `put` is called by the runtime; a thread of its own talks to Dagster.
+    """Collects the batches of one run. `put` is called by the runtime; a separate thread reports to Dagster.
 
-    `place` is where the run keeps what it has. `tables` are the paths of the Delta tables by sink: what is in them is
-    shown too, while a stream runs as at its end. `computing_s` tells for how many seconds a batch has been computed.
-    `judge` is called now and then, and at the end: it tells what the checks say.
+    `place` is where the run stores its data. `tables` are the paths of the Delta tables by sink; their contents are
+    reported, too, during a stream and at its end. `computing_s` returns for how many seconds a batch has been computed.
+    `judge` is called now and then, and at the end, to report the results of the checks.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class StepEvents:
         self._first: dict[str, int] = {}
         self._replayed: dict[str, int] = {}
         self._seconds: dict[str, float] = {}
-        # When the assets were shown last, and whether there were batches since.
+        # When the assets were last reported, and whether there were batches since.
         self._logged = -math.inf
         self._unshown = False
         self._said = -math.inf
-        # When the checks were judged last.
+        # When the checks were last evaluated.
         self._judged = -math.inf
         self._closed = False
         self._tables = tables
@@ -90,11 +90,11 @@ class StepEvents:
         self._thread.start()
 
     def put(self, progress: BatchProgress) -> None:
-        """Take note of a finished batch."""
+        """Queue a finished batch."""
         self._queue.put(progress)
 
     def close(self) -> None:
-        """Wait until every batch has been noted; may be called twice."""
+        """Wait until every batch was reported; may be called twice."""
         self._queue.put(None)
         self._thread.join(timeout=30)
         if not self._closed:
@@ -102,20 +102,20 @@ class StepEvents:
             self._judge()
 
     def seen(self) -> list[tuple[str, Role]]:
-        """The steps that data went through, with their roles."""
+        """The steps that data passed through, with their roles."""
         return [(step, role) for step, role in roles_of(self.topology) if self._query_of(step) is not None]
 
     def summary(self, report: RunReport) -> str:
-        """One line on the run."""
+        """One line about the run."""
         return f"{report.rows_in_words}, {report.batches} batches in {report.seconds:.1f} s"
 
     def metadata(self, step: str, role: Role) -> Metadata:
-        """What is known of `step`; numbers lie flat, so that the UI plots them."""
+        """The metadata of `step`. Numbers are at the top level, so that Dagster plots them."""
         progress = self._query_of(step)
         if progress is None:
             return {}
         common: Metadata = {
-            # As text: nobody wants it drawn as a line.
+            # As text, so that Dagster does not plot it.
             "batch": str(progress.batch_id),
             "batches": self._batches[progress.query],
             "seconds": round(self._seconds[progress.query], 3),
@@ -129,12 +129,12 @@ class StepEvents:
         )
 
     def _rate(self, query: str) -> float:
-        """Rows for each second of computing, over the run: the last batch often reads nothing, and fires windows."""
+        """Rows a second of computing, over the run: the last batch often reads nothing and only fires windows."""
         seconds = self._seconds[query]
         return round(self._sums.get((query, "rows_in"), 0) / seconds, 1) if seconds else 0.0
 
     def _recovery(self) -> Metadata:
-        """What a restart by the recovery sensor is about: after which run, why, how long it was away."""
+        """Metadata of a restart by the recovery sensor: the previous run, the reason, the downtime."""
         tags = self.context.run.tags
         if "rs/recovers" not in tags:
             return {}
@@ -165,7 +165,7 @@ class StepEvents:
 
     def _output(self, step: str, progress: BatchProgress) -> Metadata:
         made: Metadata = {"rows_out": self._sums.get((progress.query, step), 0)}
-        # The rows are committed: a table that somebody removed meanwhile, or a row that cannot be shown, fails no run.
+        # The rows are committed: a removed table, or a row that cannot be shown, must not fail the run.
         with self.failures.guarding(f"Dagster does not show the table of {step}"):
             made |= self._table(step, progress)
         return made
@@ -176,7 +176,7 @@ class StepEvents:
         if path is None or table is None:
             return {}
         fields = [(field.name, str(field.type.type)) for field in table.schema().fields]
-        # Delta calls some types otherwise than SQL, and so than the schemas that people write.
+        # Delta's names of some types differ from SQL's, in which schemas are written.
         columns = [TableColumn(name, SIMPLE.get(kind, kind)) for name, kind in fields]
         return {
             "dagster/uri": MetadataValue.path(path),
@@ -190,12 +190,12 @@ class StepEvents:
         }
 
     def _made_from(self, progress: BatchProgress) -> MetadataValue[Any] | str:
-        """Where each source stood at the end of the batch."""
+        """The position of each source at the end of the batch."""
         rows = [row for name, splits in self._reached(progress).items() for row in as_records(splits, source=name)]
         return MetadataValue.table(rows) if rows else "nothing"
 
     def _reached(self, progress: BatchProgress) -> Mapping[str, Positions]:
-        """How far the sources of a batch were read, which all steps of its query show."""
+        """The positions of the sources of a batch, which all steps of its query show."""
         known, splits = self._splits.get(progress.query, (None, {}))
         if known is not progress:
             splits = {}
@@ -205,7 +205,7 @@ class StepEvents:
         return splits
 
     def _column_lineage(self, step: str, columns: Sequence[str]) -> TableColumnLineage:
-        """For each column the fields of the sources that it is made of, as the topology tells."""
+        """The source fields of each column, from the topology."""
         if step not in self._provenance:
             self._provenance[step] = provenance(self.topology, step)
         known = self._provenance[step]
@@ -232,7 +232,7 @@ class StepEvents:
                 self._show(progress)
 
     def _without_batch(self) -> None:
-        """What is done while none comes."""
+        """What is done while no batch comes."""
         if self._unshown:
             self._show_all()
         else:
@@ -241,13 +241,13 @@ class StepEvents:
             self._judge()
 
     def _judge(self) -> None:
-        """Let Dagster have what the checks say now."""
+        """Report the results of the checks to Dagster."""
         self._judged = time.monotonic()
         with self.failures.guarding("Dagster does not show what the checks say"):
             self._judging()
 
     def _show(self, progress: BatchProgress) -> None:
-        """Let Dagster have a batch of a live stream, unless it has just had another one."""
+        """Report a batch of a live stream, unless one was reported just before."""
         now = time.monotonic()
         if now - self._said >= SAID_EVERY_S:
             self._said = now
@@ -259,19 +259,19 @@ class StepEvents:
             self._judge()
 
     def _show_all(self) -> None:
-        """Let the assets show what went through them; if no batch comes, that is made up for."""
+        """Report all assets."""
         self._unshown = False
         with self.failures.guarding("Dagster does not show the newest batches"):
             self._log()
 
     def _patience_s(self) -> float | None:
-        """How long the next batch is waited for, before something is done without one."""
+        """How long to wait for the next batch before `_without_batch`."""
         if not self.live:
             return None
         return max(self._logged + LIVE_EVERY_S - time.monotonic(), 0.0) if self._unshown else WAITING_EVERY_S
 
     def _say(self, text: str) -> None:
-        with self.failures.guarding("Dagster's log does not tell of the newest batches"):
+        with self.failures.guarding("Dagster's log does not show the newest batches"):
             self.context.log.info(text)
 
     def _waiting(self) -> str:
@@ -300,13 +300,13 @@ class StepEvents:
             self.context.log_event(AssetMaterialization(key, metadata=self.metadata(step, role)))
 
     def _query_of(self, step: str) -> BatchProgress | None:
-        """The latest batch of the query of which a batch went through `step`."""
+        """The latest batch of the query whose batches pass through `step`."""
         query = self._passed.get(step)
         return None if query is None else self._latest[query]
 
 
 def shown_watermark(watermark: datetime) -> Metadata:
-    """A watermark and how far it is from the clock; words where it is not a time of the rows."""
+    """A watermark and its distance from the clock; in words if it is not the time of a row."""
     at = moving(watermark)
     if at is None:
         return {"watermark": watermark_in_words(watermark)}
@@ -315,7 +315,7 @@ def shown_watermark(watermark: datetime) -> Metadata:
 
 
 def in_words(progress: BatchProgress) -> str:
-    """One line on a batch."""
+    """One line about a batch."""
     parts = [
         f"{progress.rows_in:,} rows in",
         *(f"{rows:,} to {sink}" for sink, rows in progress.rows_out.items() if rows),

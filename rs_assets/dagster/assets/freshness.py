@@ -1,6 +1,6 @@
-"""Freshness of outputs by event time: how far a watermark may lie behind the clock."""
+"""Freshness of outputs by event time: how far a watermark may lag the clock."""
 
-# No `from __future__ import annotations` here: Dagster looks at the annotations of a check's function.
+# No `from __future__ import annotations` here: Dagster reads the annotations of a check's function.
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
@@ -23,11 +23,11 @@ from rs_assets.operators.window.event_time import has_ended
 from rs_assets.topology.topology import Topology
 
 NAME = "event_time_is_fresh"
-AHEAD = "the watermark is ahead of the clock, so rows of now are late: a row came with a time of the future"
+AHEAD = "the watermark is ahead of the clock, so current rows are late: a row had a time in the future"
 
 
 def freshness_checks(assets: StreamAssets) -> list[AssetChecksDefinition]:
-    """One for each output behind a step with event time, if the pipeline says how fresh it has to be."""
+    """A check for each output after a step with event time, if the pipeline has `fresh_within`."""
     within = assets.pipeline.fresh_within
     if within is None:
         return []
@@ -35,12 +35,12 @@ def freshness_checks(assets: StreamAssets) -> list[AssetChecksDefinition]:
 
 
 def fresh_sinks(topology: Topology) -> dict[str, str]:
-    """The sinks whose rows a watermark has let go, with their queries."""
+    """The sinks whose rows depend on a watermark, with their queries."""
     return {sink: plan.name for plan in plan_queries(topology) if plan.stateful is not None for sink in plan.outputs}
 
 
 def watermarks(topology: Topology, place: Place) -> Mapping[str, datetime]:
-    """The newest watermark of each query that has had one."""
+    """The newest watermark of each query that has one."""
     known: dict[str, datetime] = {}
     for row in checkpoints_of(topology, place):
         if row.watermark is not None and row.watermark > EPOCH:
@@ -51,12 +51,12 @@ def watermarks(topology: Topology, place: Place) -> Mapping[str, datetime]:
 def event_time_is_fresh(watermark: datetime | None, within: timedelta) -> AssetCheckResult:
     """The watermark of an output's query is at most as old as the pipeline promises (`fresh_within`).
 
-    Nor is it further ahead of the clock than that: rows of now would be late, and nothing would ever seem old.
+    It must not be further ahead of the clock either: current rows would be late, and the output would never seem stale.
     """
     if watermark is None:
         return AssetCheckResult(passed=False, description="no batch has had a watermark yet")
     if has_ended(watermark):
-        return AssetCheckResult(passed=True, description="the input has ended, and everything was told")
+        return AssetCheckResult(passed=True, description="the input has ended, and all rows were emitted")
     lag = datetime.now(UTC) - watermark
     return AssetCheckResult(
         passed=abs(lag) <= within,
@@ -70,7 +70,7 @@ def event_time_is_fresh(watermark: datetime | None, within: timedelta) -> AssetC
 
 
 def judged(topology: Topology, query: str, place: Place, within: timedelta) -> AssetCheckResult:
-    """Whether the outputs of a query are fresh; where that cannot be known they are not."""
+    """Whether the outputs of a query are fresh; not if that cannot be determined."""
     try:
         return event_time_is_fresh(watermarks(topology, place).get(query), within)
     except RsError as error:
@@ -78,7 +78,7 @@ def judged(topology: Topology, query: str, place: Place, within: timedelta) -> A
 
 
 def evaluations(assets: StreamAssets, place: Place) -> list[AssetCheckEvaluation]:
-    """What the checks say now, without a run."""
+    """The current results of the checks, without a run."""
     within, topology = assets.pipeline.fresh_within, assets.topology
     if within is None:
         return []
@@ -100,7 +100,7 @@ def evaluations(assets: StreamAssets, place: Place) -> list[AssetCheckEvaluation
 def _check(assets: StreamAssets, sink: str, query: str, within: timedelta) -> AssetChecksDefinition:
     topology = assets.topology
 
-    @asset_check(asset=assets.key(sink), name=NAME, description=f"Event time is at most {within} behind the clock.")
+    @asset_check(asset=assets.key(sink), name=NAME, description=f"Event time is at most {within} before the clock.")
     def check(context: AssetCheckExecutionContext) -> AssetCheckResult:
         return judged(topology, query, place_of(context, topology), within)
 

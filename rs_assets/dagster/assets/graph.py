@@ -13,7 +13,7 @@ from rs_assets.dagster.runs.ops import FACTORIES, process_op
 
 
 def pipeline_graph(assets: StreamAssets) -> GraphDefinition:
-    """The op graph: one op a node, and one that processes the batches."""
+    """The op graph: one op for each node, and one that processes the batches."""
     topology = assets.topology
     refused = judged_anyway(assets)
     ops = {node.name: FACTORIES[node.family](topology, node, refused) for node in topology}
@@ -33,7 +33,7 @@ def pipeline_graph(assets: StreamAssets) -> GraphDefinition:
 
 
 def pipeline_assets(assets: StreamAssets) -> AssetsDefinition:
-    """One asset a step and role, with the dependencies between the steps. Launching one launches the pipeline."""
+    """One asset for each step and role, with their dependencies. Launching one launches the pipeline."""
     return AssetsDefinition(
         node_def=pipeline_graph(assets),
         keys_by_input_name={},

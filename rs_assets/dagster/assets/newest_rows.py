@@ -1,4 +1,4 @@
-"""Some of the rows that a table got last, for people: as a table in Markdown."""
+"""The newest rows of a table as Markdown."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 ROWS = 5
-# What fits on a page.
+# As many columns as fit on a page.
 COLUMNS = 12
 LETTERS = 60
-# What Markdown or HTML would take for a mark: rows are shown as they are, and no picture of theirs is fetched.
+# Characters with a meaning in Markdown or HTML: rows are shown as they are, and no image in them is fetched.
 MARKED = re.compile(r"[\\|`*_\[\]<>&!~]")
-# What `get_add_actions` calls the values of a partition.
+# The prefix of partition values in `get_add_actions`.
 PARTITION = "partition."
 
 
 def newest_rows(table: DeltaTable, rows: int = ROWS) -> str:
-    """At most `rows` rows, of the files that were added last; empty for a table without rows, or that is not local.
+    """At most `rows` rows of the files that were added last; empty for a table that has no rows or is not local.
 
-    Of a table from which another program has marked rows as deleted nothing is shown: they would be among them.
+    Empty for a table with deletion vectors, too: deleted rows would be shown.
     """
     root = urlsplit(table.table_uri)
     added = pa.table(table.get_add_actions(flatten=True)).to_pylist()
@@ -40,7 +40,7 @@ def newest_rows(table: DeltaTable, rows: int = ROWS) -> str:
 
 
 def as_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    r"""The rows as a table in Markdown, with the columns of the first; columns that do not fit on a page are counted.
+    r"""The rows as a Markdown table with the columns of the first row; columns that do not fit on a page are counted.
 
     >>> print(as_markdown([{"page": "a|b", "n": 1}, {"page": None, "n": 2}]))
     | page | n |
@@ -73,7 +73,7 @@ def _values_of(batch: pa.RecordBatch, row: int) -> dict[str, Any]:
 
 
 def _value(scalar: pa.Scalar) -> object:
-    """A value as Python has it; times beyond Python's years 1 to 9999, which Spark has, as text."""
+    """A value as Python has it; times outside of Python's years 1 to 9999, which Spark allows, as text."""
     try:
         return scalar.as_py()
     except (OverflowError, ValueError):

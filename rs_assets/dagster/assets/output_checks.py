@@ -1,4 +1,4 @@
-"""Checks of Delta outputs: a table goes with the checkpoints, has its columns, and nothing was refused."""
+"""Checks of Delta outputs: the table matches the checkpoints, has its columns, and no record was rejected."""
 
 from __future__ import annotations
 
@@ -22,23 +22,25 @@ from rs_assets.topology.check.build import check_fields
 from rs_assets.topology.nodes.sink import DeltaSink
 from rs_assets.topology.topology import Topology
 
-# Refused records are told for so long: who looks at the table would want to know.
+# How long rejected records are reported.
 REFUSED_WITHIN = timedelta(days=1)
 NOT_WRITTEN = AssetCheckResult(passed=True, description="the table is not written yet")
 
 
 def table_goes_with_the_checkpoints(topology: Topology, sink: str, place: Place) -> AssetCheckResult:
-    """The newest batch in the table is one that the pipeline's checkpoints know: neither is an older or other copy."""
+    """The newest batch in the table is in the pipeline's checkpoints: neither is an older or another copy."""
     table = _table(topology, sink, place)
     if table is None:
         return NOT_WRITTEN
     folder = place.job(topology)
     manifest, plan = manifests.load(folder), _plan(topology, sink)
     if manifest is None:
-        return _verdict(["the table is there, and the home has no checkpoint of the pipeline"], version=table.version())
+        return _verdict(["the table exists, but the home has no checkpoint of the pipeline"], version=table.version())
     entry = _newest(table, manifest, sink)
     if entry is None:
-        return AssetCheckResult(passed=True, description=f"none of the newest {NEWEST} versions is of a batch of it")
+        return AssetCheckResult(
+            passed=True, description=f"none of the newest {NEWEST} versions is a batch of this pipeline"
+        )
     log = log_of(manifest, plan, folder)
     facts = manifest.queries.get(folder_of(manifest, plan) or plan.name)
     now = (facts.generation if facts is not None else 0, log.last_committed() if log is not None else -1)
@@ -50,7 +52,7 @@ def table_goes_with_the_checkpoints(topology: Topology, sink: str, place: Place)
 
 
 def columns_are_as_written(topology: Topology, sink: str, place: Place) -> AssetCheckResult:
-    """The table has every column that the pipeline writes, of its type, as far as that is known when it is built."""
+    """The table has every column that the pipeline writes, with its type, as far as it is known when it is built."""
     table, fields = _table(topology, sink, place), check_fields(topology)[sink]
     if table is None:
         return NOT_WRITTEN
@@ -70,12 +72,12 @@ def columns_are_as_written(topology: Topology, sink: str, place: Place) -> Asset
 
 
 def no_records_refused(topology: Topology, sink: str, place: Place) -> AssetCheckResult:
-    """No record on the way to the table became a dead letter within a day."""
+    """No record on its way to the table became a dead letter within a day."""
     since, query = datetime.now(UTC) - REFUSED_WITHIN, _plan(topology, sink).name
     letters = dead_letters_of(place.home.dead_letters, topology.namespace, topology.job, after=since)
     refused = sum(name == query for name in letters.column("query").to_pylist())
-    told = [f"{refused:,} records were refused within a day: rs-assets dead-letters {topology.name}"] * bool(refused)
-    return _verdict(told, severity=AssetCheckSeverity.WARN, dead_letters=refused)
+    problems = [f"{refused:,} records were rejected within a day: rs-assets dead-letters {topology.name}"]
+    return _verdict(problems * bool(refused), severity=AssetCheckSeverity.WARN, dead_letters=refused)
 
 
 OUTPUT_CHECKS = {
@@ -86,7 +88,7 @@ OUTPUT_CHECKS = {
 
 
 def checked_outputs(topology: Topology) -> Iterator[str]:
-    """The sinks that these checks are of; tables of late rows have the columns of whatever came late."""
+    """The sinks with these checks; not tables of late rows, which have the columns of the late rows."""
     yield from (sink.name for sink in topology.sinks if isinstance(sink, DeltaSink) and not sink.late)
 
 
@@ -100,7 +102,7 @@ def _plan(topology: Topology, sink: str) -> QueryPlan:
 
 
 def _newest(table: DeltaTable, manifest: Manifest, sink: str) -> Entry | None:
-    """The newest entry of the table's history that a batch of this sink made, with its generation."""
+    """The newest history entry of the table from a batch of this sink, with its generation."""
     names = {sink, manifest.aliases.get(sink, sink)}
     for entry in map(noted, table.history(NEWEST)):
         match = WRITER.fullmatch(str(entry.get("rs.writer", "")))

@@ -1,4 +1,4 @@
-"""How far a source was read, split by split, in words for who looks at an asset."""
+"""Formats source positions for asset metadata."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from rs_assets.runtime.report import BatchProgress
 from rs_assets.topology.nodes.source import Source
 from rs_assets.topology.topology import Topology
 
-# As many splits as an event shows: Dagster keeps each event for ever.
+# Splits in an event: Dagster keeps each event for ever.
 SHOWN = 20
-# What an offset says, by the names that are in it; any other is shown as it is.
+# Texts of offsets by their keys; other offsets are shown as they are.
 WORDS: Mapping[frozenset[str], str] = MappingProxyType(
     {
         frozenset({"bytes"}): "whole, {bytes:,} bytes",
@@ -33,9 +33,10 @@ WORDS: Mapping[frozenset[str], str] = MappingProxyType(
 
 
 def positions_read(topology: Topology, place: Place, progress: BatchProgress) -> Mapping[str, Positions]:
-    """By source what was read of each split up to a batch, from Spark's log; of whole files the newest batch of them.
+    """The position of each split by source after a batch, from Spark's log; for whole files those of its newest batch.
 
-    Nothing of a source that had read nothing yet, or nothing new for so long that the log has forgotten its batch.
+    A source is missing if nothing of it was read yet, or nothing new for so long that its batch is not in the log any
+    more.
     """
     folder = place.job(topology)
     plan = next((plan for plan in plan_queries(topology) if plan.name == progress.query), None)
@@ -49,7 +50,7 @@ def positions_read(topology: Topology, place: Place, progress: BatchProgress) ->
 
 
 def _last_read(log: CheckpointLog, source: str, batch_id: int) -> int:
-    """The last batch up to `batch_id` that read something of `source`; -1 if the log does not tell.
+    """The last batch up to `batch_id` that read rows of `source`; -1 if it is not in the log any more.
 
     At the end of the input windows fire in a batch that reads nothing.
     """
@@ -59,15 +60,15 @@ def _last_read(log: CheckpointLog, source: str, batch_id: int) -> int:
     return batch.id if batch.id == 0 or log.offsets(batch.id - 1) is not None else -1
 
 
-def as_records(splits: Positions, **beside: str) -> list[TableRecord]:
-    """A row a split, with `beside` in front of each; of many the first, and how many there are besides."""
-    rows = [TableRecord({**beside, "split": name, "offset": offset_in_words(splits[name])}) for name in sorted(splits)]
-    more = [TableRecord({**beside, "split": f"{len(rows) - SHOWN:,} more", "offset": ""})] if len(rows) > SHOWN else []
+def as_records(splits: Positions, **leading: str) -> list[TableRecord]:
+    """A row for each split, after the columns `leading`; only the first splits, and the number of the others."""
+    rows = [TableRecord({**leading, "split": name, "offset": offset_in_words(splits[name])}) for name in sorted(splits)]
+    more = [TableRecord({**leading, "split": f"{len(rows) - SHOWN:,} more", "offset": ""})] if len(rows) > SHOWN else []
     return rows[:SHOWN] + more
 
 
 def offset_in_words(offset: str) -> str:
-    """What the JSON text of an offset says.
+    """The JSON text of an offset in words.
 
     >>> offset_in_words('{"byte": 4000, "line": 31}'), offset_in_words("17")
     ('line 31, byte 4,000', '17')

@@ -1,4 +1,4 @@
-"""What the steps of a pipeline leave behind, and how that hangs together."""
+"""The kinds of data that the steps of a pipeline produce, and their dependencies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rs_assets.topology.nodes.dim_join import DimJoin
 from rs_assets.topology.topology import Topology
 
 Role = Literal["checkpoint", "state", "output", "dimension"]
-# What a family's step leaves behind; families that leave nothing have no asset.
+# What the steps of a family produce; other families have no asset.
 ROLE_OF: Mapping[str, Role] = MappingProxyType(
     {"source": "checkpoint", "window": "state", "join": "state", "sink": "output"}
 )
@@ -30,30 +30,30 @@ def output_name(step: str, role: Role) -> str:
 
 
 def upstream_roles(topology: Topology, node: Node) -> list[tuple[str, Role]]:
-    """The nearest steps above `node` that are assets."""
+    """The nearest assets upstream of `node`."""
     above = _up_to_assets(topology, node)
     return sorted({each.name: ROLE_OF[each.family] for each in above if each.family in ROLE_OF}.items())
 
 
 def role_of(node: Node) -> Role:
-    """What a step that is an asset leaves behind, or, of a join with a dimension, the dimension itself."""
+    """What a step with an asset produces; for a dimension join, the dimension itself."""
     return "dimension" if isinstance(node, DimJoin) else ROLE_OF[node.family]
 
 
 def looking_up(topology: Topology, node: Node) -> list[DimJoin]:
-    """The steps that have looked the rows of `node` up in dimensions since the nearest assets above."""
+    """The dimension joins between `node` and the nearest assets upstream."""
     return [each for each in _up_to_assets(topology, node) if isinstance(each, DimJoin)]
 
 
 def looked_up(topology: Topology, node: Node) -> frozenset[str]:
-    """The Delta tables that `node` reads, or that its rows were looked up in since the nearest assets above."""
+    """The Delta tables that `node` reads, or that are dimensions between it and the nearest assets upstream."""
     dimensions = (each.dimension.origin for each in looking_up(topology, node))
     own = {node.table} if isinstance(node, DeltaSource) else set()
     return frozenset(origin.table for origin in dimensions if isinstance(origin, DeltaOrigin)) | own
 
 
 def _up_to_assets(topology: Topology, node: Node) -> Iterator[Node]:
-    """The steps above `node`, up to and with the nearest that are assets."""
+    """The steps upstream of `node`, up to and including the nearest assets."""
     waiting = list(node.follows)
     while waiting:
         current = topology[waiting.pop()]

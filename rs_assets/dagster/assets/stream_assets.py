@@ -1,4 +1,4 @@
-"""The assets of one pipeline: one a step that leaves something behind, as a translator describes them."""
+"""The assets of one pipeline, one for each step that stores data, as a translator describes them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from rs_assets.topology.topology import Topology
 
 @dataclass(frozen=True, slots=True)
 class StreamAssets:
-    """A pipeline and the specs of its assets, by step. Everything in Dagster that names an asset asks here.
+    """A pipeline and the specs of its assets, by step. All keys of assets come from here.
 
-    `dimensions` are assets that its runs read and never write, by the step that looks rows up in them; those that are
-    tables of pipelines are `tables_read`, by that step, and have their specs there.
+    `dimensions` are assets that runs only read, by the step that joins them. Dimensions that are tables of pipelines
+    are in `tables_read`, by that step, and have their specs in the pipeline that writes them.
     """
 
     pipeline: Pipeline
@@ -37,7 +37,7 @@ class StreamAssets:
     def of(cls, pipeline: Pipeline, translator: StreamTranslator | None = None) -> StreamAssets:
         """The assets as `translator` describes them, with the dependencies between them.
 
-        ConfigurationError for what describes none, and for two steps of one key.
+        ConfigurationError if it does not return a spec, and for two steps with one key.
         """
         topology, describe = pipeline.topology, (translator or StreamTranslator()).get_asset_spec
         nodes = [node for node in topology if node.family in ROLE_OF]
@@ -50,9 +50,9 @@ class StreamAssets:
         return cls(pipeline, specs, dimensions)
 
     def reading(self, written: Mapping[str, AssetKey], known: Mapping[str, AssetKey]) -> StreamAssets:
-        """The same, where assets depend on the dimensions and the tables `written`, by path, that they have rows of.
+        """The same assets, which also depend on their dimensions and on the tables `written`, by path.
 
-        `known` are all tables of pipelines: a dimension that is one of them is not an asset of its own.
+        `known` are all tables of pipelines: a dimension among them is not an asset of its own.
         """
         origins = {
             name: node.dimension.origin for name in self.dimensions if isinstance(node := self.topology[name], DimJoin)
@@ -77,14 +77,14 @@ class StreamAssets:
 
     @property
     def looked_up(self) -> frozenset[str]:
-        """The paths of the Delta tables that rows of it are looked up in."""
+        """The paths of the Delta tables that are its dimensions or sources."""
         return frozenset().union(*(self._looked_up(node) for node in self.topology))
 
     def _looked_up(self, node: Node) -> frozenset[str]:
         return frozenset(map(self._path, looked_up(self.topology, node)))
 
     def _path(self, table: str) -> str:
-        """Where a table lies, in any home: pipelines of one code location share one."""
+        """The path of a table in any home: pipelines of one code location share a home."""
         return Home(Path("/")).table(self.topology.namespace, table)
 
     @property
@@ -99,11 +99,11 @@ class StreamAssets:
 
     @property
     def label(self) -> str:
-        """The name of the pipeline's graph, and what those of its jobs and sensors begin with."""
+        """The name of the pipeline's graph, with which the names of its jobs and sensors begin."""
         return self.topology.label
 
     def key(self, step: str) -> AssetKey:
-        """The key of the asset of `step`, of one that looks rows up that of the dimension."""
+        """The key of the asset of `step`; for a dimension join, that of the dimension."""
         if step in self.tables_read:
             return self.tables_read[step]
         return (self.specs.get(step) or self.dimensions[step]).key
@@ -124,15 +124,15 @@ def _check_keys(specs: Mapping[str, AssetSpec]) -> None:
         if other != step:
             raise ConfigurationError(
                 f"the translator gives {other!r} and {step!r} one key, {spec.key.to_user_string()}",
-                remedy="have the name of the step in it: step.node.name",
+                remedy="include the name of the step: step.node.name",
             )
 
 
 def with_lineage(every: Sequence[StreamAssets]) -> list[StreamAssets]:
-    """`every`, where what looks rows up in a table of another pipeline depends on the asset of that table.
+    """`every`, where pipelines that read a table of another pipeline depend on the asset of that table.
 
-    Pipelines that look rows up in tables of each other, or in their own, go round in a circle, of which Dagster knows
-    nothing: there the dependencies are left out.
+    Pipelines that read each other's tables, or their own, would be a cycle, which Dagster does not allow: these
+    dependencies are left out.
     """
     reads = {one.name: {other.name for other in every if other.tables.keys() & one.looked_up} for one in every}
 

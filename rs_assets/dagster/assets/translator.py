@@ -1,4 +1,4 @@
-"""How the steps of pipelines look as assets of Dagster, and how somebody has it otherwise."""
+"""The translation of steps into assets, and how to customise it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rs_assets.topology.nodes.base import Node
 from rs_assets.topology.nodes.sink import DeltaSink
 from rs_assets.topology.topology import Topology
 
-# What an asset is, beside the system that it lies in: Dagster shows both as tags with icons.
+# The kind of an asset; Dagster shows it with an icon next to that of the system.
 KIND_OF: Mapping[Role, str] = MappingProxyType(
     {"checkpoint": "source", "state": "spark", "output": "table", "dimension": "table"}
 )
@@ -23,7 +23,7 @@ KIND_OF: Mapping[Role, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class StreamStep:
-    """A step that is an asset: what a translator is asked about."""
+    """A step that is an asset, the argument of a translator."""
 
     pipeline: Pipeline
     node: Node
@@ -35,9 +35,9 @@ class StreamStep:
 
     @property
     def role(self) -> Role:
-        """What the step leaves behind: a checkpoint (sources), state (windows, joins) or an output (sinks).
+        """What the step produces: a checkpoint (sources), state (windows, joins) or an output (sinks).
 
-        A join with a dimension stands for the dimension itself, which no run writes.
+        A dimension join represents the dimension itself, which no run writes.
         """
         return role_of(self.node)
 
@@ -45,9 +45,9 @@ class StreamStep:
 class StreamTranslator:
     """Describes a step as an asset: key, group, description, owners, tags and kinds.
 
-    Make a subclass and give an object of it to `build_definitions(translator=...)`. Whatever it changes holds for the
-    assets, their checks, and every event of theirs. Keys must differ from one another. The dependencies between the
-    steps of a pipeline are added to those that the spec has.
+    Write a subclass and pass an object of it to `build_definitions(translator=...)`. Its changes apply to the assets,
+    their checks, and all their events. Keys must differ. The dependencies between the steps of a pipeline are added to
+    those of the spec.
 
     >>> from rs_assets import StreamBuilder, StreamStep, StreamTranslator, build_definitions
     >>> class Lake(StreamTranslator):
@@ -62,8 +62,8 @@ class StreamTranslator:
     def get_asset_spec(self, step: StreamStep) -> AssetSpec:
         """The spec of a step's asset: `namespace/job/table` for a table, `namespace/job/step` for anything else.
 
-        A step that is called as a table of the pipeline is has what it leaves behind added: `pages_state`. A dimension
-        is called after the step that looks rows up in it, `users_dimension`.
+        If a step has the name of a table of the pipeline, its role is added: `pages_state`. A dimension has the name of
+        its join and the role: `users_dimension`.
         """
         topology, node, pipeline = step.topology, step.node, step.pipeline
         return AssetSpec(
@@ -78,12 +78,12 @@ class StreamTranslator:
 
 
 def _described(step: StreamStep) -> str:
-    """What the step does, below what the pipeline is about."""
+    """The pipeline's description, and what the step does."""
     return f"{step.pipeline.description}\n\n{describe_step(step.node)}".strip()
 
 
 def _last_part(step: StreamStep) -> str:
-    """The part of the key that the graph shows: a table by its own name, any other step by its name."""
+    """The part of the key that the graph shows: a table's own name, or the name of the step."""
     tables = [_table(sink) for sink in step.topology.sinks]
     table, name = _table(step.node), step.node.name
     if table and tables.count(table) == 1:

@@ -1,1 +1,1 @@
-"""What Dagster shows of pipelines that are deployed by rows of a table."""
+"""Pipelines that are deployed as rows of a table, in Dagster."""

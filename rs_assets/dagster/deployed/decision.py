@@ -1,4 +1,4 @@
-"""What the sensor does about one deployed pipeline, from what is known of it; nothing is touched here."""
+"""The sensor's decision about one deployed pipeline. It reads and changes nothing outside."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ POLICY = RecoveryPolicy()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What is known of a pipeline at one tick.
+    """The state of a pipeline at one tick.
 
-    `run` is the run that goes on, else the one that decides (`sensors.verdict`); `failed` whether that is to be
-    followed by another one, `calm` says why it is not. `resume` is the id of a request to start it again, which nobody
-    has answered. `restarts` are the times at which it was started again because a run failed.
+    `run` is its current run, else the run that decides (`sensors.verdict`). `failed` is whether that run is to be
+    restarted; `calm` is the reason if not. `resume` is the id of an unanswered request to start it again. `restarts`
+    are the times of restarts after failed runs.
     """
 
     standing: Standing
@@ -39,12 +39,12 @@ class Known:
 
     @property
     def held(self) -> bool:
-        """Whether somebody runs it."""
+        """Whether a run holds the pipeline's lease."""
         return self.lease is not None and not self.lease.free
 
     @property
     def died(self) -> bool:
-        """Whether the run has ended without a word."""
+        """Whether the run ended without releasing the lease."""
         lease, run = self.lease, self.run
         if lease is None or run is None or lease.run_id != run.run_id or lease.released:
             return False
@@ -53,7 +53,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What is to be done, and why, in words for people. `restart`: because a run has failed."""
+    """What to do, and the reason in words. `restart`: the reason is a failed run."""
 
     act: Act
     why: str
@@ -61,7 +61,7 @@ class Decision:
 
 
 def decide(known: Known, policy: RecoveryPolicy = POLICY) -> Decision:
-    """What the sensor does: launch a run, ask the one that goes on to change, settle what needs no run, or nothing."""
+    """Launch a run, ask the current run to change, record a result that needs no run, or do nothing."""
     if known.held and not known.died:
         return _of_a_holder(known)
     if known.run is not None and known.run.status in ALIVE and not (known.died or known.failed):
@@ -73,7 +73,7 @@ def decide(known: Known, policy: RecoveryPolicy = POLICY) -> Decision:
 
 
 def _of_none(known: Known, policy: RecoveryPolicy) -> Decision:
-    """What is to be done for a pipeline that should run, and has no run."""
+    """What to do for a pipeline that should run and does not."""
     desired = known.standing.desired
     news = known.resume or ("it has no run" if known.run is None else None)
     if known.standing.last is None or news is not None:
@@ -88,7 +88,7 @@ def _of_a_holder(known: Known) -> Decision:
     state, lease = known.standing, known.lease
     assert lease is not None  # noqa: S101  it is held
     if known.run is None or known.run.run_id != lease.run_id:
-        return Decision(act="nothing", why=f"run {lease.run_id} holds it, which does not heed the table")
+        return Decision(act="nothing", why=f"run {lease.run_id} holds it, which does not follow the table")
     if state.last is None:
         return Decision(act="ask", why=f"version {state.desired.version} is new")
     return Decision(act="nothing", why=_rest(state))
@@ -99,9 +99,7 @@ def _restarted(known: Known, policy: RecoveryPolicy) -> Decision:
     if known.calm and not known.died:
         return Decision(act="nothing", why=known.calm)
     if len(recent) >= policy.restarts_per_hour:
-        return Decision(
-            act="nothing", why=f"it was started again {len(recent)} times within the hour: see why it fails"
-        )
+        return Decision(act="nothing", why=f"it was restarted {len(recent)} times within the hour: see why it fails")
     wait = policy.wait_s(len(recent)) - (known.now - max(recent, default=0.0))
     if wait > 0:
         return Decision(act="nothing", why=f"its run failed; the next restart comes in {wait:.0f} s")
@@ -111,11 +109,11 @@ def _restarted(known: Known, policy: RecoveryPolicy) -> Decision:
 def _rest(state: Standing) -> str:
     last = f"version {state.desired.version} {state.last.event}" if state.last is not None else "new"
     if state.broken:
-        runs = f"version {state.chosen.version} runs on" if state.chosen is not None else "none runs"
+        runs = f"version {state.chosen.version} runs on" if state.chosen is not None else "no version runs"
         return f"{last}: {runs}"
     return last
 
 
 def restarts_of(seen: dict[str, Any], now: float) -> list[float]:
-    """The restarts within the hour that a cursor tells of."""
+    """The restarts within the last hour in a cursor."""
     return [at for at in seen.get("restarts", []) if now - at < HOUR_S]

@@ -1,4 +1,4 @@
-"""`deployed_definitions`: what Dagster shows of the pipelines that the table of deployments names."""
+"""`deployed_definitions`: the definitions of deployed pipelines for Dagster."""
 
 from __future__ import annotations
 
@@ -25,9 +25,11 @@ def deployed_definitions(
     """Assets of the pipelines in the table of deployments of RS_HOME, the job that runs them, and its sensor.
 
     Merge it with your own: `Definitions.merge(build_definitions([pipeline]), deployed_definitions())`. The assets are
-    those of the versions that run when it is called; the sensor has the code location loaded again when they change.
-    `resources` and `translator` are as for `build_definitions`. A deployed pipeline that is called like one of
-    `others`, or like one that `build_definitions` was given before, is left out, and told by the sensor.
+    those of the versions that run when it is called; the sensor reloads the code location when they change.
+
+    - `resources`, `translator`: as for `build_definitions`.
+    - `others` (collection of Pipeline, default none): a deployed pipeline with the name of one of these, or of a
+      pipeline that `build_definitions` got before, is left out and reported by the sensor.
 
     >>> definitions = deployed_definitions()
     >>> definitions.resolve_job_def("rs_deployed").name
@@ -54,7 +56,7 @@ def deployed_definitions(
 
 
 def _definitions(assets: StreamAssets) -> Definitions:
-    """What Dagster shows of one deployed pipeline: what runs it is the common job."""
+    """The definitions of one deployed pipeline; the common job runs it."""
     from dagster import Definitions
 
     from rs_assets.dagster.assets.checks import checks_of

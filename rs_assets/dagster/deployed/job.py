@@ -1,4 +1,4 @@
-"""The job that runs one deployed pipeline, in its desired version."""
+"""The job that runs one deployed pipeline in its desired version."""
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 from collections.abc import Callable, Iterator
@@ -34,18 +34,18 @@ JOB = "rs_deployed"
 
 
 def deployed_job(translator: StreamTranslator | None) -> JobDefinition:
-    """One job for all deployed pipelines: its setting names the one that a run is for."""
+    """One job for all deployed pipelines; its setting names the pipeline of a run."""
 
     @op(name="deployed", config_schema={"pipeline": Field(String, description="namespace.job of a deployed pipeline")})
     def deployed(context: OpExecutionContext, rs_runtime: RuntimeResource) -> None:
         name = context.op_config["pipeline"]
-        # By these the sensor finds it, also where a person has launched it.
+        # The sensor finds the run by this tag, even if a person launched it.
         context.instance.add_run_tags(context.run_id, {"rs/pipeline": name})
-        shown = _Shown(context, rs_runtime, translator)
+        events = _VersionEvents(context, rs_runtime, translator)
         options = rs_runtime.options(context.run_id)
-        supervisor = Supervisor(name, options, shown.begun)
-        shown.computing_s = supervisor.computing_s
-        with shown_in(context), shown.closing():
+        supervisor = Supervisor(name, options, events.begun)
+        events.computing_s = supervisor.computing_s
+        with shown_in(context), events.closing():
             ended = _supervised(supervisor, context)
         if ended is not None and ended.interrupted:
             context.log.info(DRAINED)
@@ -64,7 +64,7 @@ def deployed_job(translator: StreamTranslator | None) -> JobDefinition:
 
 
 def _supervised(supervisor: Supervisor, context: OpExecutionContext) -> Ended | None:
-    """Run to the end; None where no version is to run. An interrupt drains what runs."""
+    """Run to the end; None if no version is to run. An interrupt drains the running version."""
     interrupted = requested = False
     report = None
     try:
@@ -80,8 +80,8 @@ def _supervised(supervisor: Supervisor, context: OpExecutionContext) -> Ended | 
     return None if report is None else Ended(report=report, interrupted=interrupted, requested=requested)
 
 
-class _Shown:
-    """Shows Dagster the batches of the version that runs, as events of its assets."""
+class _VersionEvents:
+    """Reports the batches of the running version to Dagster, as events of its assets."""
 
     def __init__(
         self, context: OpExecutionContext, runtime: RuntimeResource, translator: StreamTranslator | None
@@ -93,7 +93,7 @@ class _Shown:
         self._events: StepEvents | None = None
 
     def begun(self, version: Version, pipeline: Pipeline) -> RunOptions:
-        """Take note of the version that is about to run; the options that it runs with."""
+        """Called with the version that is about to run; returns its run options."""
         self._close()
         assets = StreamAssets.of(pipeline, self.translator)
         place = self.runtime.run.place()
@@ -112,13 +112,13 @@ class _Shown:
         return self.runtime.options(self.context.run_id)
 
     def put(self, progress: BatchProgress) -> None:
-        """Take note of a finished batch."""
+        """Queue a finished batch."""
         if self._events is not None:
             self._events.put(progress)
 
     @contextmanager
     def closing(self) -> Iterator[None]:
-        """Within this the batches are shown."""
+        """Report batches within this block."""
         self.runtime.listen(self.put)
         try:
             yield
@@ -126,7 +126,7 @@ class _Shown:
             self._close()
 
     def _close(self) -> None:
-        """Show what was not shown yet of the version that ran."""
+        """Report the remaining batches of the previous version."""
         events, self._events = self._events, None
         if events is None:
             return

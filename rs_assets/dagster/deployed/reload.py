@@ -1,4 +1,4 @@
-"""Asking Dagster's web server to load a code location again: no sensor can do it by itself."""
+"""Asks Dagster's web server to reload a code location, which a sensor cannot do itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import urllib.request
 
 import orjson
 
-# Where the web server is; `rs-assets ui` sets it for the processes that it starts.
+# The address of the web server; `rs-assets ui` sets it for its processes.
 URL = "RS_DAGSTER_URL"
 PATIENCE_S = 20.0
 MUTATION = """
@@ -26,7 +26,7 @@ mutation Reload($name: String!) {
 
 
 def ask_for_reload(location: str | None) -> str:
-    """Have the web server of RS_DAGSTER_URL load `location` again; empty if it did, else why not, in words."""
+    """Ask the web server of RS_DAGSTER_URL to reload `location`; returns an empty text or the reason of a failure."""
     url = os.environ.get(URL, "").rstrip("/")
     if not url.startswith(("http://", "https://")):
         return f"{URL} does not name the web server"
@@ -43,7 +43,7 @@ def ask_for_reload(location: str | None) -> str:
 
 
 def _refusal(answer: object) -> str:
-    """Why the web server has not loaded the location, empty if it has."""
+    """Why the web server has not reloaded the location; empty if it has."""
     data = answer.get("data") if isinstance(answer, dict) else None
     entry = data.get("reloadRepositoryLocation") if isinstance(data, dict) else None
     if not isinstance(entry, dict):

@@ -1,4 +1,4 @@
-"""The sensor of deployments: it launches, changes and stops deployed pipelines, and tells what became of them."""
+"""The sensor of deployments: it launches, changes and stops deployed pipelines, and reports the results."""
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 import time
@@ -37,14 +37,14 @@ from rs_assets.errors import ConfigurationError, RsError
 
 SENSOR = "rs_deployments"
 EVERY_S = 5
-# A reload that did not come about is asked for again after this, in seconds.
+# Seconds until a failed reload is requested again.
 RELOAD_AGAIN_S = 60.0
 
 
 def deployment_sensor(shown: Sequence[VisibleVersion], taken: Collection[str]) -> SensorDefinition:
-    """Reads the table of deployments of RS_HOME; `shown` are the versions whose assets are there now.
+    """Watches the table of deployments of RS_HOME; `shown` are the versions that have assets now.
 
-    `taken` are the labels of pipelines of code, which no deployed one may have.
+    `taken` are the labels of pipelines of code, which no deployed pipeline may have.
     """
 
     @sensor(
@@ -58,23 +58,23 @@ def deployment_sensor(shown: Sequence[VisibleVersion], taken: Collection[str]) -
         home, seen = Home.default(), cursor.load(context.cursor)
         tick = _Tick(context, home, seen, taken)
         try:
-            told = [f"{name}: {tick.dealt_with(name, state)}" for name, state in standings(home).items()]
+            results = [f"{name}: {tick.dealt_with(name, state)}" for name, state in standings(home).items()]
         except RsError as error:
             return SkipReason(str(error))
-        told += tick.reload(shown)
+        results += tick.reload(shown)
         events = list(tick.observations(shown))
         return SensorResult(
             run_requests=tick.launches,
             asset_events=events,
             cursor=cursor.dump(tick.seen),
-            skip_reason=None if tick.launches else "; ".join(told) or "nothing is deployed",
+            skip_reason=None if tick.launches else "; ".join(results) or "nothing is deployed",
         )
 
     return deployments
 
 
 class _Tick:
-    """One look at all deployed pipelines: `launches` are the runs that it asks for, `seen` is for the next one."""
+    """One tick over all deployed pipelines: `launches` are requested runs, `seen` is the cursor of the next tick."""
 
     def __init__(
         self, context: SensorEvaluationContext, home: Home, seen: dict[str, Any], taken: Collection[str]
@@ -87,14 +87,14 @@ class _Tick:
         self.launches: list[RunRequest] = []
 
     def dealt_with(self, name: str, state: Standing) -> str:
-        """Do what there is to do about one pipeline; what that was, or why it could not be done. Others go on."""
+        """Handle one pipeline; returns the result, or the error, so that other pipelines are still handled."""
         try:
             return self.deal_with(name, state)
         except (RsError, OSError) as error:
             return f"{type(error).__name__}: {error}"
 
     def deal_with(self, name: str, state: Standing) -> str:
-        """Do what there is to do about one pipeline; what that was, in words."""
+        """Handle one pipeline; returns the result in words."""
         if state.last is None and not self._builds(state.desired):
             state = standings(self.home)[name]
         mine = self.seen.setdefault("pipelines", {}).setdefault(name, {})
@@ -122,13 +122,13 @@ class _Tick:
         return decision.why + (f"; {state.strays} rows without a version above 0" if state.strays else "")
 
     def _builds(self, version: Version) -> bool:
-        """Whether a version can be read; one that cannot is noted as refused, whatever runs."""
+        """Whether a version can be read; if not, it is recorded as refused, whatever runs."""
         try:
             pipeline_of(version)
-            alike = self._called_alike(version.pipeline)
-            if alike:
+            other = self._same_label(version.pipeline)
+            if other:
                 raise ConfigurationError(
-                    f"{alike} is called {_label(version.pipeline)} in Dagster", remedy="use another name"
+                    f"{other} is called {_label(version.pipeline)} in Dagster", remedy="use another name"
                 )
         except RsError as error:
             if version.state == "running" or version.fault:
@@ -136,15 +136,15 @@ class _Tick:
                 return False
         return True
 
-    def _called_alike(self, name: str) -> str:
-        """What has the name of a pipeline in Dagster, in words; empty if it may have it."""
+    def _same_label(self, name: str) -> str:
+        """The other owner of a pipeline's label in Dagster, in words; empty if the label is free."""
         if _label(name) in self.taken:
             return "another pipeline"
         every = standings(self.home)
         mine = precedence(name, every[name])
         others = (other for other, state in every.items() if other != name and state.shown is not None)
-        alike = (other for other in others if _label(other) == _label(name))
-        return next((f"the pipeline {other}" for other in alike if precedence(other, every[other]) < mine), "")
+        same = (other for other in others if _label(other) == _label(name))
+        return next((f"the pipeline {other}" for other in same if precedence(other, every[other]) < mine), "")
 
     def _settle(self, version: Version, decision: Decision) -> None:
         self._note(version, "dropped" if version.state == "dropped" else "stopped", decision.why)
@@ -166,7 +166,7 @@ class _Tick:
         )
 
     def _run(self, name: str, lease: LeaseRow | None) -> tuple[DagsterRun | None, Verdict]:
-        """The run of the pipeline's deployed versions that goes on, else the one that decides; and the verdict."""
+        """The current run of the pipeline's deployed versions, else the run that decides; and the verdict."""
         mine = RunsFilter(job_name=JOB, tags={"rs/pipeline": name})
         if lease is not None and not lease.free:
             holder = self.context.instance.get_run_by_id(lease.run_id)
@@ -179,13 +179,13 @@ class _Tick:
     def _calm(self, run: DagsterRun | None, verdict: Verdict) -> str:
         if run is None or not run.is_finished or verdict.act != "leave":
             return ""
-        return f"{verdict.why}: mend it, then deploy a version" if verdict.end == "refused" else verdict.why
+        return f"{verdict.why}: fix it, then deploy a version" if verdict.end == "refused" else verdict.why
 
     def _folder(self, name: str) -> Any:
         return self.home.job(*name.split(".")) if is_name(name) else self.home.catalog / "nowhere"
 
     def observations(self, shown: Sequence[VisibleVersion]) -> Iterator[AssetObservation]:
-        """What has happened since the last tick, on the outputs of the pipelines that it happened to."""
+        """New events of deployments as observations of the pipelines' outputs."""
         stamp = stamp_of(self.home.catalog / TABLE)
         if stamp == self.seen.get("events"):
             return
@@ -207,15 +207,15 @@ class _Tick:
                     )
 
     def reload(self, shown: Sequence[VisibleVersion]) -> list[str]:
-        """Have the code location loaded again if its assets are not those of the table; what came of it, in words."""
-        there = {each.version.pipeline: _told(each.version) for each in shown}
-        wanted = {version.pipeline: _told(version) for version, _ in visible_pipelines(self.home, self.taken)}
+        """Reload the code location if its assets differ from the table; returns the result in words."""
+        there = {each.version.pipeline: _version_text(each.version) for each in shown}
+        wanted = {version.pipeline: _version_text(version) for version, _ in visible_pipelines(self.home, self.taken)}
         if there == wanted:
             return []
         asked = self.seen.get("reload") or {}
         if asked.get("for") == wanted and time.time() - asked.get("at", 0.0) < RELOAD_AGAIN_S:
             return [asked.get("why", "")]
-        self.seen["reload"] = {"for": wanted, "at": time.time(), "why": "a reload of the code location was asked for"}
+        self.seen["reload"] = {"for": wanted, "at": time.time(), "why": "a reload of the code location was requested"}
         origin = self.context.code_location_origin
         why = ask_for_reload(origin.location_name if origin is not None else None)
         if why:
@@ -224,12 +224,12 @@ class _Tick:
 
 
 def _label(pipeline: str) -> str:
-    """What a pipeline is called in Dagster."""
+    """The label of a pipeline in Dagster."""
     return pipeline.replace(".", "_")
 
 
-def _told(version: Version) -> str:
-    """Which version of which table it is."""
+def _version_text(version: Version) -> str:
+    """The version and its table."""
     return f"{version.version} {version.mark}"
 
 

@@ -1,4 +1,4 @@
-"""Which versions of the deployed pipelines people should see."""
+"""The versions of deployed pipelines that are visible in Dagster."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ Pairs = tuple[tuple[Version, Pipeline], ...]
 
 @dataclass(frozen=True, slots=True)
 class VisibleVersion:
-    """A version whose assets the code location has."""
+    """A version with assets in the code location."""
 
     version: Version
     assets: StreamAssets
 
 
 def visible_pipelines(home: Home, taken: Collection[str]) -> Pairs:
-    """The versions that people should see, with their pipelines, by name; none of a label in `taken`.
+    """The visible versions with their pipelines, by name; none with a label in `taken`.
 
-    What cannot be built, or read, is left out: the sensor tells of it.
+    Versions that cannot be read or built are left out; the sensor reports them.
     """
     try:
         return _shown(home, stamp_of(home.deployments), stamp_of(home.catalog / TABLE), frozenset(taken))
@@ -61,5 +61,5 @@ def _built(every: Mapping[str, Standing], labels: set[str]) -> list[tuple[Versio
 
 
 def precedence(name: str, state: Standing) -> tuple[bool, str]:
-    """Which of pipelines that have one name in Dagster has it: the least, so one that people see already."""
+    """The smallest of the pipelines with one label in Dagster has it; visible ones come first."""
     return not state.rooted, name

@@ -1,4 +1,4 @@
-"""The families' resources, as Dagster gets them: one object each, so that several definitions can be merged."""
+"""The resources of all families. Each is one object, so that several definitions can be merged."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 from rs_assets.dagster.resources.resource_keys import FAMILIES, IN_PROCESS, RUNTIME, key_of
 from rs_assets.errors import ConfigurationError
 
-# Dagster merges definitions only if what goes by one key is one object: runtimes by the resources that they tie.
+# Dagster merges definitions only if each key has one object. So runtimes are kept by their resources.
 _RUNTIMES: list[tuple[Mapping[str, Any], Any]] = []
 
 
 def resources_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """All resources by their keys: of each family the given one, else one that is configured in the Launchpad.
+    """All resources by key: for each family the given one, else one that is configured in the Launchpad.
 
-    The same objects for the same `given`, in one process. ConfigurationError if one is of no family.
+    The same objects for the same `given`, in one process. ConfigurationError for an unknown family.
     """
     from dagster import mem_io_manager
 
     strays = sorted(given.keys() - set(FAMILIES))
     if strays:
         raise ConfigurationError(
-            f"there is no family {', '.join(map(repr, strays))} of resources", remedy=f"use: {', '.join(FAMILIES)}"
+            f"unknown families of resources: {', '.join(map(repr, strays))}", remedy=f"use: {', '.join(FAMILIES)}"
         )
     families = {**_defaults(), **given}
     return {
@@ -56,7 +56,7 @@ def _defaults() -> Mapping[str, Any]:
 
 
 def _runtime(families: Mapping[str, Any]) -> Any:
-    """The runtime over `families`: one object for the same ones."""
+    """The runtime of `families`: the same object for the same resources."""
     from rs_assets.dagster.runs.runtime import RuntimeResource
 
     for tied, runtime in _RUNTIMES:

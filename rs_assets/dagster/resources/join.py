@@ -12,5 +12,5 @@ class JoinResource(ConfigurableResource[None]):
     idle_timeout_seconds: float = Field(
         default=0.0,
         ge=0,
-        description="A side without rows for so long no longer holds the other back in a started pipeline; 0: it does",
+        description="Seconds after which a silent side of a started pipeline does not hold the other back; 0: never",
     )

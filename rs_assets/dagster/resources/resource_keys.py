@@ -6,7 +6,7 @@ FAMILIES = ("spark", "source", "shuffle", "window", "join", "sink", "run")
 
 
 def key_of(family: str) -> str:
-    """The key under which the resource of `family` stands in Dagster, in the Launchpad too.
+    """The key of the resource of `family` in Dagster and in the Launchpad.
 
     >>> key_of("spark")
     'rs_spark'
@@ -15,7 +15,7 @@ def key_of(family: str) -> str:
 
 
 RUN = key_of("run")
-# Ops name it as their parameter.
+# The name of a parameter of the ops.
 RUNTIME = key_of("runtime")
-# The io manager that hands frames on inside one process.
+# The io manager that passes frames between ops of one process.
 IN_PROCESS = key_of("mem")

@@ -7,7 +7,7 @@ from pydantic import Field
 
 
 class ShuffleResource(ConfigurableResource[None]):
-    """How rows are spread."""
+    """How rows are distributed."""
 
     partitions: int = Field(
         default=0, ge=0, description="State and shuffle partitions of a new checkpoint, kept for its life; 0: the cores"

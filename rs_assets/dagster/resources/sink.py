@@ -12,5 +12,5 @@ class SinkResource(ConfigurableResource[None]):
     """How sinks write."""
 
     delta_connector: Literal["as_written", "native", "jvm"] = Field(
-        default="as_written", description="The writer of all Delta sinks; as_written: what each step says"
+        default="as_written", description="The writer of all Delta sinks; as_written: as each step says"
     )

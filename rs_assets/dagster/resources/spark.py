@@ -13,13 +13,13 @@ from rs_assets.spark.settings import SparkSettings
 
 
 class SparkResource(PySparkResource):
-    """A Spark session with the project's settings, made at its first use on a thread of its own.
+    """A Spark session with the project's settings, started at its first use on its own thread.
 
-    Unlike its parent it makes nothing when the run begins, keeps Spark off the thread that Dagster interrupts, and
-    ends the session (and its JVM) with the run, unless `share` leaves the process's own session running.
+    Unlike its parent it starts nothing when the run begins, keeps Spark off the thread that Dagster interrupts, and
+    ends the session (and its JVM) with the run, except with `share`, which uses the process's own session.
     """
 
-    spark_config: dict[str, Any] = Field(default_factory=dict, description="Spark settings laid over the project's own")
+    spark_config: dict[str, Any] = Field(default_factory=dict, description="Spark settings that override the project's")
     master: str = Field(default="", description="local[n] or spark://host:port; empty: RS_SPARK_MASTER, else local[*]")
     memory: str = Field(default="", description="The driver's heap, such as 2g; empty: RS_DRIVER_MEMORY, else 1g")
     ui: bool = Field(default=False, description="Spark's own UI, on loopback")
@@ -28,10 +28,10 @@ class SparkResource(PySparkResource):
     _driver: SparkDriver | None = PrivateAttr(default=None)
 
     def setup_for_execution(self, context: InitResourceContext) -> None:
-        """Make nothing yet: a run initialises its resources twice."""
+        """Nothing: a run initialises its resources twice."""
 
     def teardown_after_execution(self, context: InitResourceContext) -> None:  # noqa: ARG002  Dagster's form
-        """End an owned session."""
+        """End the session unless it is shared."""
         if self._driver is not None and not self.share:
             self._driver.stop()
             self._driver = None
@@ -44,7 +44,7 @@ class SparkResource(PySparkResource):
         return self._driver
 
     def settings(self) -> SparkSettings:
-        """What the session is made with."""
+        """The settings of the session."""
         given: dict[str, Any] = {"master": self.master, "memory": self.memory}
         return SparkSettings(ui=self.ui, extra=self.spark_config, **{k: v for k, v in given.items() if v})
 

@@ -12,8 +12,8 @@ class WindowResource(ConfigurableResource[None]):
     close_on_idle_seconds: float = Field(
         default=0.0,
         ge=0,
-        description="Event time goes on with the clock in a started pipeline without rows for so long; 0: it waits",
+        description="Seconds without rows after which event time of a started pipeline follows the clock; 0: it waits",
     )
     finish: bool = Field(
-        default=False, description="Fire every open window at the end of a run; later rows of them are late"
+        default=False, description="Fire every open window at the end of a run; later rows of these windows are late"
     )

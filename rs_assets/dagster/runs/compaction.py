@@ -1,4 +1,4 @@
-"""Compaction: small files of many batches become few large ones."""
+"""Compaction: joins the small files of many batches into few large ones."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from rs_assets.stream.pipeline import Pipeline
 from rs_assets.topology.nodes.sink import DeltaSink
 from rs_assets.topology.topology import Topology
 
-# Longer than any reader of an old version should take; what no version names by then is removed.
+# Longer than any reader of an old version should take; files of older versions are removed.
 RETENTION = timedelta(days=7)
-# What was done to a table: files that were joined, added and removed.
+# Numbers of files of a table that were joined, added and removed.
 Counts = dict[str, int]
 
 
@@ -34,7 +34,7 @@ def delta_outputs(topology: Topology, home: Home) -> dict[str, str]:
 def compact_everything(
     pipelines: Sequence[Pipeline], home: Home, *, savepoints: str | None = None
 ) -> dict[str, Counts]:
-    """Compact what `pipelines` have in `home`, and what all that run there share. Returns what was done, by table."""
+    """Compact the tables of `pipelines` in `home` and the shared ones. Returns the counts by table."""
     done: dict[str, Counts] = {}
     for pipeline in pipelines:
         done |= compact_pipeline(pipeline.topology, home)
@@ -42,7 +42,7 @@ def compact_everything(
 
 
 def compact_pipeline(topology: Topology, home: Home) -> dict[str, Counts]:
-    """Compact Delta outputs, tables of state and of shuffles; clear what going back moved aside."""
+    """Compact Delta outputs and the tables of state and of shuffles; remove what restores and rewinds moved aside."""
     done: dict[str, Counts] = {}
     for path in (*delta_outputs(topology, home).values(), *map(str, _own_tables(topology, home))):
         table = open_table(path)
@@ -53,7 +53,7 @@ def compact_pipeline(topology: Topology, home: Home) -> dict[str, Counts]:
 
 
 def compact_shared(home: Home, *, savepoints: str | None = None) -> dict[str, Counts]:
-    """Compact the catalog. Its rows older than RS_CATALOG_DAYS go, and files of savepoints that were removed."""
+    """Compact the catalog. Rows older than RS_CATALOG_DAYS and files of removed savepoints are removed."""
     tidy_catalog(home.catalog, keep=kept_for())
     catalog = Catalog(home.catalog).compact(retention=RETENTION)
     collect_garbage(SavepointStore(savepoints or home.savepoints))

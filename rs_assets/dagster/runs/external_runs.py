@@ -1,4 +1,4 @@
-"""A run in this process that Dagster shows in its timeline and on the job's page, as it shows those it launched."""
+"""Runs of this process that Dagster shows like those that it launched."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from dagster import DagsterInstance, JobDefinition
     from dagster._core.remote_origin import RemoteJobOrigin
 
-# What Dagster calls the repository of a code location that has one object `Definitions`.
+# Dagster's name of the repository of a code location with one `Definitions` object.
 REPOSITORY = "__repository__"
-# What `rs-assets ui` opens in a project without a workspace file.
+# The module that `rs-assets ui` opens in a project without a workspace file.
 DEFAULT_MODULE = "rs_assets.definitions"
 
 
 def run_recorded(
     job: JobDefinition, instance: DagsterInstance, *, run_config: Mapping[str, Any], tags: Mapping[str, str]
 ) -> str:
-    """Execute `job` here, note it in `instance` as a run of this project's code location, and return the run's id.
+    """Execute `job` here, record it in `instance` as a run of this project's code location, and return the run's id.
 
-    The error of the step that failed is raised. An interrupt, wherever it comes, is a stop that a person wished for.
+    The error of the failed step is raised. An interrupt at any point is a stop that a person requested.
     """
     from dagster import DagsterExecutionInterruptedError
     from dagster._core.definitions.job_base import InMemoryJob
@@ -53,7 +53,7 @@ def run_recorded(
 
 
 def _end_as_stopped(instance: DagsterInstance, run_id: str) -> None:
-    """Mark a run as canceled that an interrupt has ended where Dagster does not look for one."""
+    """Mark a run as canceled that was interrupted where Dagster does not handle it."""
     from dagster import DagsterRunStatus
 
     from rs_assets.dagster.runs.outcome import note_stop
@@ -65,7 +65,7 @@ def _end_as_stopped(instance: DagsterInstance, run_id: str) -> None:
 
 
 def job_origin(job: str) -> RemoteJobOrigin:
-    """Where the web server finds `job`: in the first location of workspace.yaml, else in that of `rs-assets ui`."""
+    """The location of `job` for the web server: the first one of workspace.yaml, else that of `rs-assets ui`."""
     from dagster._core.remote_origin import RemoteJobOrigin, RemoteRepositoryOrigin
     from dagster._core.workspace.load_target import ModuleTarget, WorkspaceFileTarget
 

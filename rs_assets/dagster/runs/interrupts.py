@@ -1,4 +1,4 @@
-"""Which of the signals that ask to end the run of a terminal hears, and what it makes of them."""
+"""Handling of the signals that end a run at a terminal."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-# As many open files as a terminal is looked for among.
+# Open files among which terminals are searched.
 FILES = 256
 
 
 @contextmanager
 def heard_at_terminal() -> Iterator[None]:
-    """Within this SIGTERM and SIGHUP do what Ctrl-C does: the run drains, also where its terminal was closed.
+    """Within this block SIGTERM and SIGHUP act as Ctrl-C: the run drains, even if its terminal was closed.
 
-    What is ignored, as SIGHUP is under `nohup`, stays so.
+    Ignored signals, such as SIGHUP under `nohup`, stay ignored.
     """
     terminals = {_device(number) for number in range(FILES) if os.isatty(number)}
 
     def hang_up(_: int, __: FrameType | None) -> None:
-        # What is shown goes nowhere from now on; written to a terminal that is gone it would be an error.
+        # Output is discarded from now on; writing to a closed terminal would be an error.
         with open(os.devnull, "r+b", buffering=0) as nowhere:  # noqa: PTH123  a file number is wanted
-            # Copies that were made since, too: what is gone says of none that it is a terminal.
+            # Later copies, too: `isatty` is false for a closed terminal.
             for number in range(FILES):
                 if _device(number) in terminals:
                     os.dup2(nowhere.fileno(), number)
@@ -45,7 +45,7 @@ def heard_at_terminal() -> Iterator[None]:
 
 
 def _device(number: int) -> int | None:
-    """The device that an open file is; None for other files, and without one."""
+    """The device of an open file; None for other files, and if there is none."""
     try:
         status = os.fstat(number)
     except OSError:

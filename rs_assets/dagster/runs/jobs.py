@@ -1,4 +1,4 @@
-"""Two jobs a pipeline: `run` to the end of the input, `start` for good."""
+"""The two jobs of a pipeline: `run` to the end of the input, and `start` until stopped."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from rs_assets.dagster.resources.resource_keys import RUN
 Mode = Literal["run", "start"]
 DESCRIPTIONS: dict[Mode, str] = {
     "run": "Process all input there is, then stop.",
-    "start": "Process input as it comes. Terminate drains and stops it; the run ends as a success then.",
+    "start": "Process input as it comes. Terminate drains and stops it; the run then ends as a success.",
 }
 
 
 def pipeline_job(assets: StreamAssets, graph: AssetsDefinition, mode: Mode) -> UnresolvedAssetJobDefinition:
     """The job that runs a pipeline in `mode`, in one process: frames cannot travel, and one JVM is enough."""
     config: dict[str, Any] = {"resources": {RUN: {"config": {"mode": mode}}}}
-    # A stream is meant to run on: no limit of time, and no retry that would start it again after a stop.
+    # A stream has no time limit, and no retry that would start it again after a stop.
     tags = {"rs/pipeline": assets.name, "rs/mode": mode, "dagster/max_runtime": "0", "dagster/max_retries": "0"}
     return define_asset_job(
         name=f"{assets.label}_{mode}",
-        # Checks of theirs would be "in progress" as long as a stream runs: the run tells what they say (verdicts.py).
+        # Their checks would be "in progress" as long as a stream runs: the run reports their results (verdicts.py).
         selection=AssetSelection.assets(*graph.keys).without_checks(),
         config=config,
         description=f"{assets.name}: {DESCRIPTIONS[mode]}",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRequest:
-    """What is asked of a run besides running: see RunResource for the words."""
+    """Settings of a run from the command line; RunResource describes them."""
 
     finish: bool = False
     new_generation: bool = False
@@ -28,7 +28,7 @@ class LaunchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """A finished run: Dagster's id of it, and what it did."""
+    """A finished run: its id in Dagster and its report."""
 
     run_id: str
     report: RunReport
@@ -86,7 +86,7 @@ def launch(
 
 
 def _run_config(mode: str, request: LaunchRequest, *, preview_rows: int, log_level: str) -> dict[str, Any]:
-    """What Dagster is told of the run."""
+    """Dagster's configuration of the run."""
     from rs_assets.dagster.resources.resource_keys import RUN, key_of
 
     asked = {
@@ -103,7 +103,7 @@ def _run_config(mode: str, request: LaunchRequest, *, preview_rows: int, log_lev
 
 
 def cause_of(error: BaseException) -> RsError | None:
-    """The error of ours inside one of Dagster's."""
+    """Our error in the chain of an error of Dagster."""
     current: BaseException | None = error
     while current is not None:
         if isinstance(current, RsError):
@@ -114,9 +114,9 @@ def cause_of(error: BaseException) -> RsError | None:
 
 @contextmanager
 def _unheard_by_helpers(instance: DagsterInstance) -> Iterator[None]:
-    """Within this, Ctrl-C ends none of the processes by which Dagster shows here what steps print, nor does a hang-up.
+    """Protect the processes that show the output of steps from Ctrl-C and hang-ups.
 
-    A terminal sends them to these, too. They would end with a trace, and what is printed while a stream drains be lost.
+    A terminal signals them, too. They would end with a trace, and lose the output of a stream that drains.
     """
     manager = instance.compute_log_manager
     capture = manager.capture_logs
@@ -124,7 +124,7 @@ def _unheard_by_helpers(instance: DagsterInstance) -> Iterator[None]:
     @contextmanager
     def unheard(log_key: Sequence[str]) -> Iterator[Any]:
         with ExitStack() as open_until_the_end:
-            # What is blocked here is blocked in a process that is started meanwhile, for good.
+            # Signals that are blocked here stay blocked in a process that is started meanwhile.
             before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
             try:
                 captured = open_until_the_end.enter_context(capture(log_key))

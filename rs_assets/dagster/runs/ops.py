@@ -30,41 +30,41 @@ from rs_assets.topology.nodes.base import Family, Node
 from rs_assets.topology.topology import Topology
 
 Flows = Mapping[str, Flow]
-# What is done when a start was refused.
+# Called when a start was refused.
 Refused = Callable[[OpExecutionContext], None]
 OpFactory = Callable[[Topology, Node, Refused], OpDefinition]
 
 
-def nothing_told(context: OpExecutionContext) -> None:
-    """For ops that nobody watches."""
+def report_nothing(context: OpExecutionContext) -> None:
+    """Do nothing: for ops without reports."""
 
 
-def source_op(topology: Topology, node: Node, refused: Refused = nothing_told) -> OpDefinition:
+def source_op(topology: Topology, node: Node, refused: Refused = report_nothing) -> OpDefinition:
     """Opens a source: the frame of its good records, by query."""
     return _wiring_op(topology, node, "Reads", refused)
 
 
-def step_op(topology: Topology, node: Node, refused: Refused = nothing_told) -> OpDefinition:
+def step_op(topology: Topology, node: Node, refused: Refused = report_nothing) -> OpDefinition:
     """Adds a stateless step; consecutive Python steps are fused when a frame is needed."""
     return _wiring_op(topology, node, "Computes", refused)
 
 
-def shuffle_op(topology: Topology, node: Node, refused: Refused = nothing_told) -> OpDefinition:
-    """Spreads the rows over partitions."""
-    return _wiring_op(topology, node, "Spreads", refused)
+def shuffle_op(topology: Topology, node: Node, refused: Refused = report_nothing) -> OpDefinition:
+    """Distributes the rows over partitions."""
+    return _wiring_op(topology, node, "Distributes", refused)
 
 
-def window_op(topology: Topology, node: Node, refused: Refused = nothing_told) -> OpDefinition:
+def window_op(topology: Topology, node: Node, refused: Refused = report_nothing) -> OpDefinition:
     """Groups rows into event-time windows, with control rows and watermark."""
     return _wiring_op(topology, node, "Aggregates", refused)
 
 
-def join_op(topology: Topology, node: Node, refused: Refused = nothing_told) -> OpDefinition:
+def join_op(topology: Topology, node: Node, refused: Refused = report_nothing) -> OpDefinition:
     """Joins two streams, each with control rows and watermark."""
     return _wiring_op(topology, node, "Joins", refused)
 
 
-def sink_op(topology: Topology, node: Node, refused: Refused = nothing_told) -> OpDefinition:
+def sink_op(topology: Topology, node: Node, refused: Refused = report_nothing) -> OpDefinition:
     """Binds a writer to the rows that leave the pipeline."""
     return _wiring_op(topology, node, "Writes", refused)
 
@@ -141,10 +141,10 @@ def process_op(assets: StreamAssets) -> OpDefinition:
             finally:
                 events.close()
         context.log.info(events.summary(ended.report))
-        told = {output_name(step, role): events.metadata(step, role) for step, role in events.seen()}
+        reported = {output_name(step, role): events.metadata(step, role) for step, role in events.seen()}
         for warning in (*ended.report.warnings, *events.failures.warnings):
             context.log.warning(warning)
-        for name, metadata in told.items():
+        for name, metadata in reported.items():
             yield Output(None, name, metadata=metadata)
         if ended.interrupted:
             context.log.info(DRAINED)

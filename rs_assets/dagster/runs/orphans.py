@@ -1,4 +1,4 @@
-"""Runs of terminals whose process is gone: Dagster takes them for runs that go on, and nobody else would end them."""
+"""Runs at terminals whose process is gone: Dagster takes them for running ones, and nothing else would end them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
     from rs_assets.topology.topology import Topology
 
-# What Dagster keeps of the process of a run. It stands in an event: tags are copied into runs that are made of it.
+# Metadata of a run's process. It is in an event, because tags are copied into copies of the run.
 HOST, PID, STARTED = "host", "process", "process_started"
-# The tag of a run that was marked as ended behind its end, which nobody has seen.
+# The tag of a run whose end was recorded later, so that its time is unknown.
 LOST = "rs/lost"
 GONE = "its process is gone: it was killed, or its terminal was closed; the next run goes on from its last commit"
 
 
 def note_process(instance: DagsterInstance, job: str, run_id: str, process: psutil.Process | None = None) -> None:
-    """Note in Dagster that a run goes on in `process`, by default this one; also of a run that is about to be made."""
+    """Record in Dagster that a run is executed by `process`, by default this one; the run may not exist yet."""
     from dagster._core.events import EngineEventData
 
     mine = process or psutil.Process()
@@ -44,13 +44,13 @@ def end_orphans(instance: DagsterInstance, topology: Topology) -> None:
 
 
 def is_gone(instance: DagsterInstance, run: DagsterRun) -> bool:
-    """Whether the process of a run of a terminal was on this machine, since it was booted, and has ended."""
+    """Whether the process of a run at a terminal was on this machine, since its boot, and has ended."""
     facts = _facts(instance, run)
     return facts is not None and facts[HOST] == this_host() and not lives(facts[PID], facts[STARTED])
 
 
 def _facts(instance: DagsterInstance, run: DagsterRun) -> dict[str, Any] | None:
-    """What was noted of the process of `run`; None for one that no terminal has made."""
+    """What was recorded about the process of `run`; None for a run without a terminal."""
     from dagster import DagsterEventType
 
     for entry in instance.all_logs(run.run_id, of_type=DagsterEventType.ENGINE_EVENT):

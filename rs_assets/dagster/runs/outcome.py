@@ -1,4 +1,4 @@
-"""How a run of Dagster ends that was told to stop, and what of its threads is seen in its log."""
+"""The outcome of a Dagster run that was asked to stop, and the logs of its threads."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from rs_assets.dagster.runs.runtime import Ended
 from rs_assets.errors import RsError
 
 DRAINED = "drained and stopped; the next run goes on from here"
-UNBEGUN = "told to stop before it had read anything; nothing was changed"
-AT_ONCE = "told to stop again while it drained: stopped at once; the next start goes on from its last commit"
-UNREQUESTED = "its process was told to end, but not by way of Dagster"
-# The tag of a run that a person has launched on a terminal; the value does not matter.
+UNBEGUN = "asked to stop before it had read anything; nothing was changed"
+AT_ONCE = "asked to stop again while it drained: stopped at once; the next start goes on from its last commit"
+UNREQUESTED = "its process got a signal to end, but not from Dagster"
+# The tag of a run that was launched at a terminal; the value does not matter.
 BY_HAND = "rs/by_hand"
 
 
 def stop_was_requested(context: OpExecutionContext) -> bool:
-    """Whether a person asked for the interrupt of this run: in Dagster, or at the terminal that it runs in.
+    """Whether a person asked for the interrupt of this run: in Dagster, or at the terminal of the run.
 
-    The latter is noted in Dagster too, so that nobody starts the run again, whatever becomes of it now. A run that
-    Dagster made of one at a terminal has its tags, and no terminal.
+    A stop at the terminal is recorded in Dagster, too, so that the run is not started again. A run that Dagster copied
+    from a run at a terminal has its tags, but no terminal.
     """
     return note_stop(context.instance, context.run_id)
 
 
 def note_stop(instance: DagsterInstance, run_id: str) -> bool:
-    """As `stop_was_requested`, of a run by its id."""
+    """`stop_was_requested` for a run by its id."""
     run = instance.get_run_by_id(run_id)
     if run is None:
         return False
@@ -47,7 +47,7 @@ def note_stop(instance: DagsterInstance, run_id: str) -> bool:
         return True
     if not _at_terminal(run):
         return False
-    instance.report_run_canceling(run, message="told to stop at its terminal")
+    instance.report_run_canceling(run, message="asked to stop at its terminal")
     return True
 
 
@@ -56,9 +56,9 @@ def _at_terminal(run: DagsterRun) -> bool:
 
 
 def refuse_interrupted(context: OpExecutionContext, said: str) -> None:
-    """Failure in one line, without a trace, of what was told to stop and has no good end: `said` is what became of it.
+    """Raise Failure in one line, without a trace, for an interrupted run without a good end; `said` is its outcome.
 
-    For a run at a terminal it is the interrupt itself, which is told there.
+    A run at a terminal raises the interrupt itself, which shows it there.
     """
     with held_back():
         requested = stop_was_requested(context)
@@ -68,7 +68,7 @@ def refuse_interrupted(context: OpExecutionContext, said: str) -> None:
 
 
 def refuse_if_unfinished(ended: Ended, mode: str) -> None:
-    """A stream that was told to stop has done what it should; anything else that was interrupted has not."""
+    """A stream that a person stopped is finished; any other interrupted run is not and raises Failure."""
     if not ended.requested:
         raise Failure(UNREQUESTED, allow_retries=False) from None
     if mode == "run":
@@ -77,17 +77,17 @@ def refuse_if_unfinished(ended: Ended, mode: str) -> None:
 
 @contextmanager
 def cause_first(context: OpExecutionContext) -> Iterator[None]:
-    """Within this, an error of ours is in the log with its remedy, in front of the failure with its traces."""
+    """Log errors of ours with their remedy before the failure with its traces."""
     try:
         yield
     except RsError as error:
-        context.log.error("%s", error)  # noqa: TRY400  the traces come with the failure
+        context.log.error("%s", error)  # noqa: TRY400  the failure has the traces
         raise
 
 
 @contextmanager
 def shown_in(context: OpExecutionContext) -> Iterator[None]:
-    """Within this, what threads beside the batches log is in the log of the run."""
+    """Show the logs of background threads in the log of the run."""
     handler = _RunLog(context)
     LOG.addHandler(handler)
     try:
@@ -102,8 +102,8 @@ class _RunLog(logging.Handler):
         self.context = context
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Hand a message on; the log of the run may be what fails."""
+        """Pass a message on; the log of the run may be what fails."""
         try:
             self.context.log.log(record.levelno, record.getMessage())
-        except Exception:  # noqa: BLE001  logging has a way of its own to tell
+        except Exception:  # noqa: BLE001  logging reports errors itself
             self.handleError(record)

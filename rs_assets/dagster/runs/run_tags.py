@@ -1,19 +1,19 @@
-"""What a run was asked for: tags by which runs that recovery launches are told from those of people."""
+"""Tags of runs, which distinguish runs that recovery launched from those that people launched."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-# The tag of a run that starts a stream again: the id of the last word on that stream then, empty without one.
+# The tag of a restart of a stream: the id of the stream's latest desired state then, empty without one.
 ANSWERS = "rs/answers"
-# The tag of a run that starts a stream again: the run that it follows.
+# The tag of a restart of a stream: the previous run.
 RECOVERS = "rs/recovers"
-# The tag of a run that starts a stream again: when that run ended, in seconds since the epoch.
+# The tag of a restart of a stream: the end of the previous run, in seconds since the epoch.
 ENDED = "rs/ended"
-# Dagster's tag of a run that was made of another one, with all tags of that one.
+# Dagster's tag of a run that copies another run with all its tags.
 PARENT = "dagster/parent_run_id"
 
 
 def answers_of(tags: Mapping[str, str]) -> str | None:
-    """The last word on the stream that a run is to start again; None if a person asked for the run."""
+    """The id of the desired state that a restart is for; None if a person launched the run."""
     return None if PARENT in tags else tags.get(ANSWERS)

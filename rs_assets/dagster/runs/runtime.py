@@ -1,4 +1,4 @@
-"""The pipeline runtime as a Dagster resource: it ties the families' resources to one run."""
+"""The pipeline runtime as a Dagster resource: it connects the families' resources for one run."""
 
 # No `from __future__ import annotations` here: Dagster reads the nested resources from the annotations themselves.
 from collections.abc import Callable, Mapping
@@ -39,56 +39,56 @@ from rs_assets.runtime.run.stopping import drain_and_stop
 from rs_assets.topology.topology import Topology
 
 Listener = Callable[[BatchProgress], None]
-# Whoever wants to see the batches of runs in this process, such as a progress bar.
+# Listeners for the batches of runs in this process, such as a progress bar.
 LISTENERS: list[Listener] = []
 # Called when Spark has started and the steps of a run in this process are wired.
 BEGUN: list[Callable[[], None]] = []
-# The reports of finished runs by run id, for whoever launched them in this process.
+# The reports of finished runs by run id, for their launcher in this process.
 LAST_REPORTS: dict[str, RunReport] = {}
-# How long a run that is told to stop waits for its batch in flight, in seconds.
+# Seconds that a stopping run waits for its batch in flight.
 DRAIN_S = 60.0
 
 
 class RunResource(ConfigurableResource[None]):
-    """How a run goes: what people set in the Launchpad.
+    """Settings of a run in the Launchpad.
 
-    `mode` run processes what is there and ends; start goes on until the run is terminated, which drains it.
+    `mode` run processes the current input and ends; start runs until the run is terminated, which drains it.
     """
 
-    mode: Literal["run", "start"] = Field(default="run", description="run: to the end of the input; start: for good")
-    home: str = Field(default="", description="Where catalog, checkpoints and tables lie; empty: RS_HOME, else .rs")
+    mode: Literal["run", "start"] = Field(default="run", description="run: to the end of the input; start: until stop")
+    home: str = Field(default="", description="The folder of catalog, checkpoints and tables; empty: RS_HOME, else .rs")
     interval_seconds: float = Field(
         default=1.0, gt=0, description="Least time between two batches of a started pipeline"
     )
     new_generation: bool = Field(default=False, description="Begin a fresh checkpoint and read the input again")
     reset_steps: list[str] = Field(default_factory=list, description="Forget the state of these steps only")
     preview_rows: int = Field(default=0, ge=0, description="How many open windows of each step the report shows")
-    keep_state: bool = Field(default=False, description="Use state that another version of the pipeline made")
+    keep_state: bool = Field(default=False, description="Use state that another version of the pipeline wrote")
     savepoint_every_seconds: float = Field(
         default=600.0, ge=0, description="Time between two savepoints of a started pipeline; 0: none"
     )
     savepoint_at_end: bool = Field(default=True, description="Take a savepoint when a run had batches")
-    savepoints_keep: int = Field(default=10, gt=0, description="How many savepoints stay")
+    savepoints_keep: int = Field(default=10, gt=0, description="How many savepoints are kept")
     savepoints_uri: str = Field(
         default="", description="Where savepoints go; use EnvVar for passwords; empty: RS_SAVEPOINTS, else the home"
     )
     local_storage_only: bool = Field(default=False, description="No savepoints, and no recovery from them")
     checkpoint_storage: str = Field(
         default="",
-        description="Where checkpoints are noted: delta, memory or db; empty: RS_CHECKPOINT_STORAGE, else delta",
+        description="Where checkpoints are published: delta, memory or db; empty: RS_CHECKPOINT_STORAGE, else delta",
     )
     metrics_port: int | None = Field(
         default=None, ge=0, description="A port of loopback for Prometheus; 0: any; none: RS_METRICS_PORT, else none"
     )
     metrics_endpoint: str = Field(
-        default="", description="A collector of OpenTelemetry, http://host:4318/v1/metrics; empty: RS_METRICS_ENDPOINT"
+        default="", description="An OpenTelemetry collector, http://host:4318/v1/metrics; empty: RS_METRICS_ENDPOINT"
     )
     storage_url: str = Field(
         default="", description="The SQLAlchemy URL of the storage db; use EnvVar for passwords; empty: RS_STORAGE_URL"
     )
 
     def place(self) -> Place:
-        """Where the run keeps what it has."""
+        """Where the run stores its data."""
         return Place.of(
             home=self.home,
             savepoints_uri=self.savepoints_uri,
@@ -97,7 +97,7 @@ class RunResource(ConfigurableResource[None]):
         )
 
     def savepoint_policy(self) -> SavepointPolicy:
-        """When savepoints are taken by themselves."""
+        """When savepoints are taken automatically."""
         every = timedelta(seconds=self.savepoint_every_seconds) if self.savepoint_every_seconds else None
         return SavepointPolicy(
             every=every,
@@ -110,7 +110,7 @@ class RunResource(ConfigurableResource[None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a run has ended; `interrupted` before its end, `requested` by a person."""
+    """The end of a run: `interrupted` before its end, `requested` by a person."""
 
     report: RunReport
     interrupted: bool = False
@@ -166,20 +166,20 @@ class RuntimeResource(ConfigurableResource[None]):
     run: RunResource
 
     _session: JobSession | None = PrivateAttr(default=None)
-    # What Dagster says of the run, if it goes on in one.
+    # The context of the Dagster run, if there is one.
     _context: InitResourceContext | None = PrivateAttr(default=None)
     _listeners: list[Listener] = PrivateAttr(default_factory=list)
 
     def setup_for_execution(self, context: InitResourceContext) -> None:
-        """Take note of the run."""
+        """Keep the context of the run."""
         self._context = context
 
     def teardown_after_execution(self, context: InitResourceContext) -> None:  # noqa: ARG002  Dagster's form
-        """Stop what still runs and give the pipeline's lease back."""
+        """Stop what still runs and release the pipeline's lease."""
         self.close()
 
     def close(self) -> None:
-        """Stop what still runs and give the pipeline's lease back; may be called twice."""
+        """Stop what still runs and release the pipeline's lease; may be called twice."""
         session, self._session = self._session, None
         if session is not None:
             session.close()
@@ -189,25 +189,25 @@ class RuntimeResource(ConfigurableResource[None]):
         self._listeners.append(listener)
 
     def computing_s(self) -> float:
-        """For how many seconds a batch has been computed, 0 if none is."""
+        """For how many seconds the current batch has been computed; 0 without one."""
         return self._session.computing_s if self._session is not None else 0.0
 
     def wire(
         self, topology: Topology, step: str, inputs: Mapping[str, Mapping[str, Flow]], *, run_id: str
     ) -> Mapping[str, Flow]:
-        """The flows behind `step`, by query, over those of its inputs; the first call opens the pipeline."""
+        """The flows of `step` by query, from those of its inputs; the first call opens the pipeline."""
         session = self._open(topology, run_id)
         return session.options.driver.call(lambda _: session.wire(step, inputs))
 
     def process(self, *, on_interrupt: Callable[[], bool] = bool) -> Ended:
-        """Run the wired queries as `mode` says. An interrupt drains and stops them and is no error by itself.
+        """Run the wired queries in `mode`. An interrupt drains and stops them; it is not an error by itself.
 
         `on_interrupt` is called before that, and returns whether a person asked for the stop.
         """
         assert self._session is not None  # noqa: S101  ops wired it before
         session, go_on = self._session, PROCESS[self.run.mode]
-        for told in BEGUN:
-            told()
+        for begun in BEGUN:
+            begun()
         finish = True if self.window.finish else None
         ended = go_on(session, finish, on_interrupt)
         LAST_REPORTS[session.options.run_id] = ended.report
@@ -224,9 +224,9 @@ class RuntimeResource(ConfigurableResource[None]):
         return self._session
 
     def _begin_stream(self, session: JobSession) -> None:
-        """Write down that this run is the stream; PipelineBusyError if recovery asked for it and nobody wishes for it.
+        """Record that this run is the stream; PipelineBusyError for a restart if the stream was stopped since.
 
-        With the lease in hand: nobody else starts or stops the stream meanwhile.
+        The lease is held, so no other run starts or stops the stream meanwhile.
         """
         run, instance = (self._context.run, self._context.instance) if self._context is not None else (None, None)
         answers = answers_of(run.tags) if run is not None else None
@@ -235,12 +235,12 @@ class RuntimeResource(ConfigurableResource[None]):
         session.run_on(answers=answers)
 
     def options(self, run_id: str) -> RunOptions:
-        """What a run goes by, as the resources are set."""
+        """The options of a run, from the resources."""
         connector, place = self.sink.delta_connector, self.run.place()
         return RunOptions(
             home=Home.at(self.run.home) if self.run.home else Home.default(),
             driver=self.spark.driver,
-            on_progress=self._tell,
+            on_progress=self._report,
             interval=timedelta(seconds=self.run.interval_seconds),
             idle_timeout=timedelta(seconds=self.join.idle_timeout_seconds) or None,
             close_on_idle=timedelta(seconds=self.window.close_on_idle_seconds) or None,
@@ -259,6 +259,6 @@ class RuntimeResource(ConfigurableResource[None]):
             run_id=run_id,
         )
 
-    def _tell(self, progress: BatchProgress) -> None:
+    def _report(self, progress: BatchProgress) -> None:
         for listener in (*self._listeners, *LISTENERS):
             listener(progress)

@@ -1,4 +1,4 @@
-"""An executor under which an interrupt at a terminal is a stop that was wished for, wherever in the run it comes."""
+"""An executor that treats an interrupt at a terminal as a requested stop, at any point of the run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rs_assets.dagster.runs.outcome import note_stop
 
 
 def stoppable(executor: ExecutorDefinition) -> ExecutorDefinition:
-    """`executor`, and before Dagster asks whether an interrupt was wished for it is told so.
+    """`executor`, which records a requested stop before Dagster handles an interrupt.
 
-    Steps tell it of those that they see; Dagster raises others between two steps.
+    Steps record the interrupts that they see; Dagster raises others between two steps.
     """
 
     def made(context: InitExecutorContext) -> Executor:
@@ -39,11 +39,11 @@ class _Stoppable(Executor):
 
     @property
     def retries(self) -> RetryMode:
-        """Those of the executor within."""
+        """Those of the inner executor."""
         return self._inner.retries
 
     def execute(self, plan_context: PlanOrchestrationContext, execution_plan: ExecutionPlan) -> Iterator[DagsterEvent]:
-        """Execute, and note the stop if an interrupt ends it."""
+        """Execute, and record the stop if an interrupt ends it."""
         try:
             yield from self._inner.execute(plan_context, execution_plan)
         except (KeyboardInterrupt, DagsterExecutionInterruptedError):

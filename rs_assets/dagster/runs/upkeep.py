@@ -1,4 +1,4 @@
-"""The job that looks after a pipeline: verify, savepoint, restore, rewind, rescale or compact, as its setting says."""
+"""The upkeep job of a pipeline: verify, savepoint, restore, rewind, rescale or compact, as its setting says."""
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 import threading
@@ -41,7 +41,7 @@ from rs_assets.runtime.run.rescale import check_partitions, rescale
 from rs_assets.runtime.upkeep import savepoints
 from rs_assets.topology.topology import Topology
 
-# How long a running stream gets to drain and end when it is asked to, in seconds.
+# Seconds that a running stream may take to drain and end.
 STOP_S = 120.0
 LOOK_S = 0.2
 Config = Mapping[str, Any]
@@ -107,9 +107,9 @@ STEP = Field(Noneable(String), default_value=None, description="The stateful ste
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something that is done to a pipeline: what it does, in words, and what people set for it in the Launchpad.
+    """An action on a pipeline: its function, description, and settings in the Launchpad.
 
-    What it returns is observed of the assets with these `roles`.
+    Its results are observed on the assets with these `roles`.
     """
 
     act: Act
@@ -120,7 +120,7 @@ class Action:
 
 ACTIONS: Mapping[str, Action] = MappingProxyType(
     {
-        "verify": Action(_verify, "Looks at the checkpoints as every start does; fails if one would be refused."),
+        "verify": Action(_verify, "Checks the checkpoints as every start does; fails if a start would be refused."),
         "savepoint": Action(
             _savepoint,
             "Copies the checkpoints, running or stopped, to the savepoint store.",
@@ -129,7 +129,7 @@ ACTIONS: Mapping[str, Action] = MappingProxyType(
         "restore": Action(
             _restore,
             "Brings the pipeline and its sinks back to a savepoint; a running stream is stopped and started again.",
-            {"savepoint": Field(Noneable(String), default_value=None, description="Its id; none: the newest")},
+            {"savepoint": Field(Noneable(String), default_value=None, description="Its id; default: the newest")},
         ),
         "rewind": Action(
             _rewind,
@@ -143,7 +143,7 @@ ACTIONS: Mapping[str, Action] = MappingProxyType(
         ),
         "compact": Action(
             _compact,
-            "Joins the small files of the outputs, of the state and of the catalog; removes what no version names.",
+            "Joins the small files of the outputs, the state and the catalog; removes files that no version uses.",
             roles=frozenset(),
         ),
     }
@@ -154,7 +154,7 @@ CHOICE = Selector(  # type: ignore[no-untyped-call]
 
 
 def upkeep_job(assets: StreamAssets) -> JobDefinition:
-    """One job for whatever is done to a pipeline now and then: its setting names the action."""
+    """One job for all actions; its setting names the action."""
     topology = assets.topology
 
     @op(name=f"{assets.label}__upkeep", config_schema=Field(CHOICE, default_value={"verify": {}}))
@@ -173,7 +173,7 @@ def upkeep_job(assets: StreamAssets) -> JobDefinition:
         description=f"{assets.name}: {', '.join(ACTIONS)}; choose one in the Launchpad.",
         tags={"rs/pipeline": assets.name, "dagster/max_retries": "0"},
         executor_def=in_process_executor,
-        # What the Launchpad begins with: the action is what people choose.
+        # The Launchpad's default; people choose the action.
         config={"ops": {"upkeep": {"config": {"verify": {}}}}},
     )
     def upkeep() -> None:
@@ -183,7 +183,7 @@ def upkeep_job(assets: StreamAssets) -> JobDefinition:
 
 
 def nightly_compaction(assets: StreamAssets, target: JobDefinition) -> ScheduleDefinition:
-    """Every night between three and four, UTC, each pipeline at a minute of its own; switched on in the UI."""
+    """Every night between three and four, UTC, at a different minute for each pipeline; switched on in the UI."""
     return ScheduleDefinition(
         name=f"{assets.label}_nightly_compaction",
         job=target,
@@ -195,9 +195,9 @@ def nightly_compaction(assets: StreamAssets, target: JobDefinition) -> ScheduleD
 
 @contextmanager
 def _stopped(context: OpExecutionContext, topology: Topology, options: RunOptions, why: str) -> Iterator[None]:
-    """Wait until no run holds the pipeline; a stream is asked to stop, and to be started again afterwards.
+    """Wait until no run holds the pipeline; a stream is asked to stop, and to start again afterwards.
 
-    PipelineBusyError if the run does not end in time. A stream that still drains then is started again all the same.
+    PipelineBusyError if the run does not end in time. A stream that is still draining is started again even so.
     """
     folder = options.home.job(topology.namespace, topology.job)
     lease = read_lease(options.home.leases, topology.name)
@@ -220,13 +220,13 @@ def _stopped(context: OpExecutionContext, topology: Topology, options: RunOption
 
 
 def _stopped_by_a_person(folder: Path) -> bool:
-    """Whether the last word on the stream is that it is stopped: it was said while the stream drained."""
+    """Whether the desired state of the stream is stopped: a person stopped it while it drained."""
     desired = read_desired_state(folder)
     return desired is not None and desired.stopped
 
 
 def _mode_of(context: OpExecutionContext, lease: LeaseRow) -> str:
-    """How the run that holds the lease goes: run, start, or unknown if Dagster has not launched it."""
+    """The mode of the run that holds the lease: run, start, or unknown if Dagster has not launched it."""
     run = context.instance.get_run_by_id(lease.run_id)
     return run.tags.get("rs/mode", "run") if run is not None else "unknown"
 

@@ -15,7 +15,7 @@ from rs_assets.dagster.sensors.recovery import recovery_sensor
 from rs_assets.dagster.sensors.rescaling import rescale_sensor
 from rs_assets.dagster.sensors.splits import split_change_sensor
 
-# Each makes the sensor of one pipeline, or None where there is nothing to watch.
+# Each returns the sensor of one pipeline, or None if there is nothing to watch.
 SENSORS: tuple[Callable[[StreamAssets], SensorDefinition | None], ...] = (
     new_input_sensor,
     split_change_sensor,
@@ -27,7 +27,7 @@ SENSORS: tuple[Callable[[StreamAssets], SensorDefinition | None], ...] = (
 
 
 def sensors_of(assets: StreamAssets, on_alert: OnAlert | None = None) -> list[SensorDefinition]:
-    """All sensors of a pipeline; the one of alerts if somebody is to be told."""
+    """All sensors of a pipeline; that of alerts only with `on_alert`."""
     made = (*(make(assets) for make in SENSORS), alert_sensor(assets, on_alert) if on_alert else None)
     return [sensor for sensor in made if sensor is not None]
 

@@ -1,4 +1,4 @@
-"""The alert sensor: calls a function of the project's own when a run failed, an output is stale, or letters came."""
+"""The alert sensor: calls a function for failed runs, stale outputs and new dead letters."""
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 from collections.abc import Callable, Mapping
@@ -24,13 +24,13 @@ from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import Place, place_of
 from rs_assets.dagster.sensors import cursor
 
-# So many failed runs are looked at in a tick; more than that fail only where nobody reads alerts.
+# Failed runs that a tick looks at.
 MOST_RUNS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """Something that a person should know of a pipeline: `text` says it in a line.
+    """An event that a person should know of; `text` describes it in a line.
 
     `kind` is "failed" (a run; `run_id` names it), "stale" (an output, by `fresh_within`) or "dead_letters".
     """
@@ -46,10 +46,10 @@ Seen = Mapping[str, Any]
 
 
 def alert_sensor(assets: StreamAssets, on_alert: OnAlert) -> SensorDefinition:
-    """Calls `on_alert` once for each failed run, output that has become stale, and tick with new dead letters.
+    """Calls `on_alert` once for each failed run, each output that became stale, and each tick with new dead letters.
 
-    What was there before its first tick is no news. If the function raises, the tick fails, and the next one tells it
-    all again: at least once.
+    Earlier events than its first tick are not reported. If the function raises, the tick fails, and the next tick
+    reports all of them again: at least once.
     """
     topology = assets.topology
 
@@ -57,7 +57,7 @@ def alert_sensor(assets: StreamAssets, on_alert: OnAlert) -> SensorDefinition:
         name=f"{assets.label}_alerts",
         minimum_interval_seconds=30,
         default_status=DefaultSensorStatus.RUNNING,
-        description=f"Tells of failed runs, stale outputs and dead letters of {assets.name}.",
+        description=f"Reports failed runs, stale outputs and dead letters of {assets.name}.",
     )
     def alerts(context: SensorEvaluationContext) -> SensorResult | SkipReason:
         seen, place = cursor.load(context.cursor), place_of(context, topology)
@@ -65,12 +65,12 @@ def alert_sensor(assets: StreamAssets, on_alert: OnAlert) -> SensorDefinition:
         now = {
             **_failed(context.instance, assets, seen, found),
             **_stale(assets, place, seen, found),
-            **_letters(assets, place, seen, found),
+            **_dead_letters(assets, place, seen, found),
         }
         for alert in found:
             on_alert(alert)
         if not found and now == seen:
-            return SkipReason("nothing to tell")
+            return SkipReason("nothing to report")
         return SensorResult(cursor=cursor.dump(now))
 
     return alerts
@@ -101,12 +101,12 @@ def _stale(assets: StreamAssets, place: Place, seen: Seen, found: list[Alert]) -
         verdicts[output] = bool(verdict.passed)
         if not verdict.passed and seen.get("fresh", {}).get(output, True):
             lag = verdict.metadata.get("watermark_lag_seconds")
-            why = verdict.description or (f"its watermark is {lag.value:,.0f} s behind the clock" if lag else "")
+            why = verdict.description or (f"its watermark lags the clock by {lag.value:,.0f} s" if lag else "")
             found.append(Alert(pipeline=assets.name, kind="stale", text=f"{output} is not fresh: {why}"))
     return {"fresh": verdicts}
 
 
-def _letters(assets: StreamAssets, place: Place, seen: Seen, found: list[Alert]) -> Seen:
+def _dead_letters(assets: StreamAssets, place: Place, seen: Seen, found: list[Alert]) -> Seen:
     topology, since = assets.topology, seen.get("letters")
     after = datetime.fromisoformat(since) if since else None
     letters = dead_letters_of(place.home.dead_letters, topology.namespace, topology.job, after=after)

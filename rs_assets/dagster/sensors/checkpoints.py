@@ -1,7 +1,7 @@
-"""The checkpoint sensor: what was kept of new batches becomes events of the checkpoint, state and output assets.
+"""The checkpoint sensor: reports new batches as events of the checkpoint, state and output assets.
 
-So the lineage is live while a stream runs, and stays true whoever runs the pipeline: the catalog is written by the
-runtime, not by a Dagster run.
+So the lineage is live while a stream runs, and correct for runs outside of Dagster, too: the runtime writes the
+catalog, not a Dagster run.
 """
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
@@ -34,12 +34,12 @@ from rs_assets.topology.nodes.sink import DeltaSink
 from rs_assets.topology.topology import Topology
 
 Event = AssetMaterialization | AssetObservation
-# Dagster's tag for what version of the data an event speaks of.
+# Dagster's tag of an event's data version.
 DATA_VERSION = "dagster/data_version"
 HOME = "home"
-# The newest version of each table that was told.
+# The newest reported version of each table.
 TABLES = "tables"
-# As many events of snapshots as a tick reports: it has a minute, and one that was off for long has missed thousands.
+# Events of snapshots in a tick: a tick has a minute, and a sensor that was off may have missed thousands.
 MOST_SNAPSHOTS = 100
 
 
@@ -55,7 +55,7 @@ def checkpoint_sensor(assets: StreamAssets) -> SensorDefinition | None:
     def checkpoints(context: SensorEvaluationContext) -> SensorResult | SkipReason:
         place, seen = place_of(context, topology), cursor.load(context.cursor)
         if seen.get(HOME) not in (None, str(place.home.root)):
-            # What was seen elsewhere says nothing of what is here.
+            # The cursor is of another home.
             seen = {}
         rows = _new_rows(topology, place, seen)
         snapshots = _new_snapshots(topology, place, seen)
@@ -76,7 +76,7 @@ def _new_rows(topology: Topology, place: Place, seen: dict[str, Any]) -> list[Ch
 
 
 def _new_snapshots(topology: Topology, place: Place, seen: dict[str, Any]) -> list[dict[str, Any]]:
-    """Those since the last look; at the first one the newest of each kind and step."""
+    """Snapshots since the last tick; at the first tick the newest of each kind and step."""
     if "snapshots" in seen:
         since = datetime.fromisoformat(seen["snapshots"])
         found = place.catalog.rows("snapshots", at_least={"at": since}, pipeline=topology.name)
@@ -96,8 +96,8 @@ def _moved(seen: dict[str, Any], rows: Sequence[CheckpointRow], snapshots: Seque
 
 
 def _versions(seen: dict[str, Any], tables: Sequence[AssetMaterialization]) -> dict[str, Any]:
-    told = {event.asset_key.to_user_string(): event.metadata["delta_version"].value for event in tables}
-    return {TABLES: {**seen.get(TABLES, {}), **told}}
+    versions = {event.asset_key.to_user_string(): event.metadata["delta_version"].value for event in tables}
+    return {TABLES: {**seen.get(TABLES, {}), **versions}}
 
 
 def _key(row: CheckpointRow) -> str:
@@ -131,7 +131,7 @@ def _checkpoint_events(
 
 
 def _table_events(assets: StreamAssets, place: Place, seen: dict[str, Any]) -> Iterator[AssetMaterialization]:
-    """One event for each Delta output with a batch in a version that was not seen yet."""
+    """One event for each Delta output with a new version from a batch."""
     for path, key in (
         (place.home.table(assets.topology.namespace, sink.table), assets.key(sink.name))
         for sink in assets.topology.sinks

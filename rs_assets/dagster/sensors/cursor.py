@@ -1,4 +1,4 @@
-"""Cursors: one line of JSON with a version, so that a later release can tell what it finds."""
+"""Cursors: one line of JSON with a version, for compatibility of later releases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VERSION = 1
 
 
 def load(text: str | None) -> dict[str, Any]:
-    """What a cursor holds; {} for none, for one of another version, and for one that somebody spoiled by hand.
+    """The content of a cursor; {} for None, another version, or invalid text.
 
     >>> load(dump({"batch": 3}))
     {'batch': 3}

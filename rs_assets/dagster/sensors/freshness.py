@@ -1,4 +1,4 @@
-"""The freshness sensor: tells by event time whether outputs are as fresh as the pipeline promises."""
+"""The freshness sensor: reports whether outputs are as fresh as the pipeline promises, by event time."""
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 import time
@@ -17,12 +17,12 @@ from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import place_of
 from rs_assets.dagster.sensors import cursor
 
-# A verdict that stays is told again after so many seconds: the lag in it has changed.
+# Seconds after which an unchanged result is reported again, because its lag has changed.
 AGAIN_S = 600.0
 
 
 def freshness_sensor(assets: StreamAssets) -> SensorDefinition | None:
-    """Reports the checks of event time without a run; None if the pipeline promises nothing."""
+    """Reports the checks of event time without a run; None for a pipeline without `fresh_within`."""
     if assets.pipeline.fresh_within is None:
         return None
     topology = assets.topology
@@ -31,7 +31,7 @@ def freshness_sensor(assets: StreamAssets) -> SensorDefinition | None:
         name=f"{assets.label}_freshness",
         minimum_interval_seconds=30,
         default_status=DefaultSensorStatus.RUNNING,
-        description=f"Tells whether the outputs of {assets.name} are fresh, by event time.",
+        description=f"Reports whether the outputs of {assets.name} are fresh, by event time.",
     )
     def freshness(context: SensorEvaluationContext) -> SensorResult | SkipReason:
         seen, now = cursor.load(context.cursor), time.time()

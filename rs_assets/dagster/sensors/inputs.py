@@ -1,4 +1,4 @@
-"""What the sources of a pipeline hold now, split by split, also while nothing runs."""
+"""The current ends of a pipeline's sources, by split, also while nothing runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rs_assets.connectors.source import Ends, Inspectable
 from rs_assets.topology.nodes.source import Source
 from rs_assets.topology.topology import Topology
 
-# A sensor has a minute in all: brokers that do not answer are asked again at its next tick.
+# A tick has a minute in all: brokers that do not answer are asked again at the next tick.
 PATIENCE = timedelta(seconds=5)
 
 
@@ -23,7 +23,7 @@ def watched(topology: Topology) -> Sequence[Source]:
 def ends_of(sources: Sequence[Source], home: Home | None = None) -> dict[str, Ends]:
     """The splits of each source with their ends; SourceReadError if a broker does not answer.
 
-    `home` is where tables lie that are only named (None: the default one).
+    `home` has the tables that are given by name (None: the default home).
     """
     readers = [reader_of(source, home) for source in sources]
     return {reader.name: reader.ends(PATIENCE) for reader in readers if isinstance(reader, Inspectable)}

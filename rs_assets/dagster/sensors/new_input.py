@@ -1,4 +1,4 @@
-"""Sensors: new input asks for a run."""
+"""The sensor of new input, which requests runs."""
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 import hashlib
@@ -25,13 +25,13 @@ from rs_assets.dagster.sensors.refusals import failed_with
 from rs_assets.errors import PipelineBusyError, SourceReadError
 from rs_assets.topology.topology import Topology
 
-# A run that was asked for and does not hold the lease yet. One that is older than this hangs, and holds up nobody.
+# A requested run without the lease. After this time it hangs, and does not block others.
 WAITING = (DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTING)
 LAUNCHED_WITHIN = timedelta(minutes=10)
 
 
 def new_input_sensor(assets: StreamAssets) -> SensorDefinition | None:
-    """Asks for a run when files or topics of an unbounded pipeline have grown or become more; None without such."""
+    """Requests a run when files or topics of an unbounded pipeline have grown; None without such sources."""
     topology = assets.topology
     sources = watched(topology)
     if not sources:
@@ -45,7 +45,7 @@ def new_input_sensor(assets: StreamAssets) -> SensorDefinition | None:
         description=f"Runs {assets.name} when its input has grown.",
     )
     def new_input(context: SensorEvaluationContext) -> SensorResult | SkipReason:
-        # The cursor stays: what grows meanwhile is asked for behind the run that goes on.
+        # The cursor stays: new input is requested after the current run.
         busy = _busy(context, topology)
         if busy is not None:
             return SkipReason(busy)
@@ -64,7 +64,7 @@ def new_input_sensor(assets: StreamAssets) -> SensorDefinition | None:
 
 
 def _busy(context: SensorEvaluationContext, topology: Topology) -> str | None:
-    """Why a run that is asked for now would be refused, None if it would not."""
+    """Why a run that is requested now would be refused; None if it would not."""
     lease = read_lease(place_of(context, topology).home.leases, topology.name)
     if lease is not None and not lease.free and not lease.stale:
         return f"run {lease.run_id} goes on"
@@ -76,7 +76,7 @@ def _busy(context: SensorEvaluationContext, topology: Topology) -> str | None:
 
 
 def _refused_as_busy(context: SensorEvaluationContext, job: str) -> str | None:
-    """The newest run of the job, if it was refused because another one was going; None otherwise."""
+    """The newest run of the job if it was refused because another run was active; else None."""
     instance = instance_of(context)
     runs = instance.get_runs(RunsFilter(job_name=job), limit=1) if instance is not None else []
     if instance is None or not runs or runs[0].status != DagsterRunStatus.FAILURE:

@@ -1,4 +1,4 @@
-"""The recovery sensor: a stream that ended without being told to is started again, with backoff and a limit."""
+"""The recovery sensor: restarts a stream that ended without a requested stop, with backoff and a limit."""
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 import copy
@@ -30,16 +30,16 @@ from rs_assets.dagster.sensors import cursor
 from rs_assets.dagster.sensors.stream_runs import StreamRuns
 from rs_assets.dagster.sensors.verdict import Verdict
 
-# What was wished for one start: a second one would read everything again, or forget state again.
+# Settings of one start only: a second start would read everything again, or forget state again.
 ONCE = ("new_generation", "reset_steps", "keep_state")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryPolicy:
-    """How often a pipeline is started again.
+    """How often a pipeline is restarted.
 
-    The first restart comes at once, each further one within an hour after twice the time, from `backoff` up to
-    `most_backoff`; more than `restarts_per_hour` are not made: then a person has to look.
+    The first restart is immediate. Each further one within an hour waits twice as long, from `backoff` up to
+    `most_backoff`. After `restarts_per_hour` restarts a person has to look.
     """
 
     backoff: timedelta = timedelta(seconds=10)
@@ -58,10 +58,10 @@ class RecoveryPolicy:
 
 
 def recovery_sensor(assets: StreamAssets, policy: RecoveryPolicy = RecoveryPolicy()) -> SensorDefinition | None:
-    """Starts a pipeline again when its `start` run failed or its lease went stale, or when a rescale stopped it.
+    """Restarts a pipeline when its `start` run failed or its lease went stale, or when a rescale stopped it.
 
-    The run that ended last decides: see `verdict.judge`. A requested stop counts, whatever it led to; a start that was
-    refused because the stream was going is passed over; one that was refused for good would be refused again.
+    The run that ended last decides: see `verdict.judge`. A requested stop is final; starts that were refused because
+    the stream was running are ignored; starts that were refused for good would be refused again.
     """
     topology = assets.topology
     job = f"{assets.label}_start"
@@ -92,7 +92,7 @@ def recovery_sensor(assets: StreamAssets, policy: RecoveryPolicy = RecoveryPolic
 
 
 def answers(desired: DesiredState | None) -> dict[str, str]:
-    """The tag of a run that is to start a stream again: it does not, if there was another word on it meanwhile."""
+    """The tag of a restart. It is refused if the desired state has changed meanwhile."""
     return {ANSWERS: desired.id if desired is not None else ""}
 
 
@@ -102,7 +102,7 @@ def _newest(context: SensorEvaluationContext, job: str) -> DagsterRun | None:
 
 
 def _again(run: DagsterRun | None) -> dict[str, Any] | None:
-    """The settings of a run for one that goes on from where it ended: without what was wished for once."""
+    """The settings of a run for its continuation, without settings of one start."""
     if run is None or not run.run_config:
         return None
     config: dict[str, Any] = copy.deepcopy(dict(run.run_config))
@@ -115,7 +115,7 @@ def _again(run: DagsterRun | None) -> dict[str, Any] | None:
 def _resumed(
     seen: dict[str, Any], stream: StreamRuns, newest: DagsterRun | None, resume: dict[str, Any]
 ) -> SensorResult:
-    """Start it again behind an upkeep job that has stopped it."""
+    """Restart after an upkeep job that has stopped it."""
     tags = {"rs/resumes_after": resume["reason"], **answers(stream.desired)}
     was = stream.run(stream.desired.run_id) if stream.desired is not None else None
     request = RunRequest(run_key=f"resume:{resume['id']}", tags=tags, run_config=_again(was or newest))
@@ -125,17 +125,16 @@ def _resumed(
 def _restarted(
     seen: dict[str, Any], policy: RecoveryPolicy, stream: StreamRuns, verdict: Verdict, now: float
 ) -> SensorResult | SkipReason:
-    """Start it again as the run was that decides, if it is time to."""
+    """Restart with the settings of the deciding run, if it is time."""
     before = sum(record.dagster_run.tags.get(RECOVERS) == verdict.run_id for record in stream.records)
-    # Those that were asked for before have ended without a word on the stream: another one was going then.
+    # Earlier restarts ended without a desired state, because another run was active.
     handled = f"{verdict.run_id}:{before}" if before else verdict.run_id
     if handled == seen.get("handled"):
         return SkipReason("the last failed run was already handled")
     recent = [at for at in seen.get("restarts", []) if now - at < timedelta(hours=1).total_seconds()]
     if len(recent) >= policy.restarts_per_hour:
         return SkipReason(
-            f"{verdict.why}, but it was started again {len(recent)} times within the hour: see why it fails,"
-            " then start it"
+            f"{verdict.why}, but it was restarted {len(recent)} times within the hour: see why it fails, then start it"
         )
     wait = policy.wait_s(len(recent)) - (now - max(recent, default=0.0))
     if wait > 0:

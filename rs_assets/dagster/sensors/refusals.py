@@ -1,4 +1,4 @@
-"""Why a run has failed: errors of ours, in the events that Dagster keeps of it."""
+"""Why a run failed: our errors in its events in Dagster."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dagster_shared.error import SerializableErrorInfo
 
 from rs_assets.errors import CheckpointError, PipelineBusyError, StartRefused, UserError
 
-# What another start would meet again, until a person has changed something. A holder goes, and a file that cannot be
-# read for a moment may be read in the next.
+# Refusals that pass: the other run ends, and an unreadable file may be readable later. All others would happen again
+# until a person changes something.
 PASSING = (PipelineBusyError, CheckpointError)
 KINDS = {kind for base in (StartRefused, UserError) for kind in (base, *base.__subclasses__())}
 REFUSALS = frozenset(kind.__name__ for kind in KINDS.difference(PASSING))
@@ -19,13 +19,13 @@ PROCESS = "process"
 
 
 def refusal_of(instance: DagsterInstance, run_id: str) -> str | None:
-    """The error that refused the start of a run for good, None if it failed for another reason or later."""
+    """The error that refused the start of a run for good; None if it failed for another reason or later."""
     found = (refusal(error) for step, error in _failures(instance, run_id) if step != PROCESS)
     return next((name for name in found if name is not None), None)
 
 
 def refusal(error: SerializableErrorInfo | None) -> str | None:
-    """The class of a refused start in a chain of errors, None if there is none; such a failure needs a person."""
+    """The class of a refused start in a chain of errors, which needs a person; None if there is none."""
     return next((name for name in _chain(error) if name in REFUSALS), None)
 
 
@@ -35,7 +35,7 @@ def failed_with(instance: DagsterInstance, run_id: str, kind: type[Exception]) -
 
 
 def was_canceled(instance: DagsterInstance, run_id: str) -> bool:
-    """Whether somebody asked for the end of a run, however it has ended."""
+    """Whether a person asked for the end of a run, however it has ended."""
     return bool(instance.all_logs(run_id, of_type=DagsterEventType.PIPELINE_CANCELING))
 
 

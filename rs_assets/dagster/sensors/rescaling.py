@@ -1,4 +1,4 @@
-"""The rescale sensor: more splits or a lag that lasts ask for more state partitions, within bounds."""
+"""The rescale sensor: more splits or a lasting lag request more state partitions, within bounds."""
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 import time
@@ -25,9 +25,13 @@ from rs_assets.topology.topology import Topology
 class RescalePolicy:
     """When the number of state partitions changes.
 
-    Partitions follow the splits, `splits_per_partition` to one, between `least` and `most`. A lag of more than
-    `lag_bytes` of files or `lag_records` of topics that lasts for `lag_lasts` doubles them. Fewer are asked for only
-    when half as many would do, and no two changes come within `cooldown`: so a number that wavers changes nothing.
+    - `least`, `most` (int, partitions, default 1 and 32): bounds.
+    - `splits_per_partition` (int, default 4).
+    - `lag_bytes` (int, bytes of files, default 256 MiB), `lag_records` (int, records of topics, default 1,000,000): a
+      greater lag doubles the partitions if it lasts for `lag_lasts` (timedelta, default 5 minutes).
+    - `cooldown` (timedelta, default 30 minutes): the least time between two changes.
+
+    The number only shrinks if half as many partitions are enough, so small variations change nothing.
     """
 
     least: int = 1
@@ -39,11 +43,11 @@ class RescalePolicy:
     cooldown: timedelta = timedelta(minutes=30)
 
     def __post_init__(self) -> None:
-        """Refuse bounds that leave no number."""
+        """Refuse bounds that allow no number."""
         if not 1 <= self.least <= self.most or min(self.splits_per_partition, self.lag_bytes, self.lag_records) < 1:
-            raise ConfigurationError(f"a rescale policy that leaves no number: {self}")
+            raise ConfigurationError(f"a rescale policy that allows no number: {self}")
 
-    def behind(self, lag: Lag) -> bool:
+    def exceeded(self, lag: Lag) -> bool:
         """Whether `lag` is more than a pipeline catches up with by itself."""
         return lag.bytes > self.lag_bytes or lag.records > self.lag_records
 
@@ -64,9 +68,9 @@ class RescalePolicy:
 
 
 def rescale_sensor(assets: StreamAssets, policy: RescalePolicy = RescalePolicy()) -> SensorDefinition | None:
-    """Asks for a rescale of a pipeline by `policy`; None without state or without sources whose splits change.
+    """Requests a rescale of a pipeline by `policy`; None without state or without sources whose splits change.
 
-    It is off until it is switched on: a rescale stops the stream for as long as its state takes to be rewritten.
+    It is off by default: a rescale stops the stream while its state is rewritten.
     """
     topology = assets.topology
     sources = watched(topology)
@@ -77,7 +81,7 @@ def rescale_sensor(assets: StreamAssets, policy: RescalePolicy = RescalePolicy()
         name=f"{assets.label}_rescale",
         job_name=f"{assets.label}_upkeep",
         minimum_interval_seconds=60,
-        description=f"Rescales {assets.name} when its splits or its lag ask for it.",
+        description=f"Rescales {assets.name} when its splits or its lag require it.",
     )
     def rescale(context: SensorEvaluationContext) -> SensorResult | SkipReason:
         place, seen, now = place_of(context, topology), cursor.load(context.cursor), time.time()
@@ -86,10 +90,10 @@ def rescale_sensor(assets: StreamAssets, policy: RescalePolicy = RescalePolicy()
             return SkipReason("it has not run yet")
         try:
             splits = sum(len(ends) for ends in ends_of(sources, place.home).values())
-            behind = policy.behind(lags(topology, place))
+            exceeded = policy.exceeded(lags(topology, place))
         except SourceReadError as error:
             return SkipReason(str(error))
-        lagging_since = (seen.get("lagging_since") or now) if behind else None
+        lagging_since = (seen.get("lagging_since") or now) if exceeded else None
         lagging = lagging_since is not None and now - lagging_since >= policy.lag_lasts.total_seconds()
         wanted = policy.wanted(manifest.partitions, splits=splits, lagging=lagging)
         kept = {"lagging_since": lagging_since, "changed_at": seen.get("changed_at", 0.0)}
@@ -97,8 +101,8 @@ def rescale_sensor(assets: StreamAssets, policy: RescalePolicy = RescalePolicy()
         if wanted == manifest.partitions:
             return SkipReason(f"{wanted} partitions are right for {splits} splits")
         if now - kept["changed_at"] < policy.cooldown.total_seconds():
-            return SkipReason(f"{wanted} partitions would be right, but the last change is too young")
-        why = "a lag that lasts" if lagging else f"{splits} splits"
+            return SkipReason(f"{wanted} partitions would be right, but the last change is too recent")
+        why = "a lasting lag" if lagging else f"{splits} splits"
         request = RunRequest(
             run_key=f"rescale:{manifest.generation}:{manifest.partitions}:{wanted}:{int(now)}",
             run_config={"ops": {"upkeep": {"config": {"rescale": {"partitions": wanted}}}}},
@@ -110,7 +114,7 @@ def rescale_sensor(assets: StreamAssets, policy: RescalePolicy = RescalePolicy()
 
 
 def lags(topology: Topology, place: Place) -> Lag:
-    """How far the queries lie behind the ends of their sources, by Spark's own log; of several queries the last counts.
+    """The lag of the queries to the ends of their sources, by Spark's log; of several queries the greatest counts.
 
     Archives do not count. SourceReadError if a broker does not answer.
     """

@@ -1,4 +1,4 @@
-"""The split sensor: splits of a source that come and go, also while nothing runs."""
+"""The split sensor: splits of a source that were added or removed, also while nothing runs."""
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 from dagster import (
@@ -17,7 +17,7 @@ from rs_assets.dagster.sensors import cursor
 from rs_assets.dagster.sensors.inputs import ends_of, watched
 from rs_assets.errors import SourceReadError
 
-# As many names as a person reads in an event.
+# Names in an event.
 SHOWN = 20
 
 
@@ -31,7 +31,7 @@ def split_change_sensor(assets: StreamAssets) -> SensorDefinition | None:
     @sensor(
         name=f"{assets.label}_split_change",
         minimum_interval_seconds=30,
-        description=f"Tells which splits of {assets.name} came and went.",
+        description=f"Reports added and removed splits of {assets.name}.",
     )
     def split_change(context: SensorEvaluationContext) -> SensorResult | SkipReason:
         known: dict[str, list[str]] = cursor.load(context.cursor)
@@ -45,7 +45,7 @@ def split_change_sensor(assets: StreamAssets) -> SensorDefinition | None:
             if known.get(name) != splits
         ]
         if not events:
-            return SkipReason("no split came or went")
+            return SkipReason("no split was added or removed")
         return SensorResult(asset_events=events, cursor=cursor.dump(now))
 
     return split_change
@@ -55,7 +55,7 @@ def _observation(key: AssetKey, known: set[str], now: set[str]) -> AssetObservat
     added, removed = sorted(now - known), sorted(known - now)
     return AssetObservation(
         key,
-        description=f"{len(added)} splits came, {len(removed)} went",
+        description=f"{len(added)} splits added, {len(removed)} removed",
         metadata={
             "splits": len(now),
             "splits_added": len(added),

@@ -1,4 +1,4 @@
-"""What is known of the runs of a stream: in Dagster, in the lease of its pipeline, and of the processes here."""
+"""The runs of a stream, from Dagster, the lease of its pipeline, and the processes of this machine."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from rs_assets.dagster.sensors.refusals import failed_with, refusal_of, was_canc
 from rs_assets.dagster.sensors.verdict import End, Ran, Verdict, judge
 from rs_assets.errors import PipelineBusyError
 
-# So many of the newest runs are looked at, and that of the last word on the stream.
+# The newest runs that are looked at, besides the run of the desired state.
 MOST_RUNS = 25
-# A run that has shown no sign of life for so long, and does not hold the lease, hangs and holds up nobody.
+# A run without a sign of life for so long, and without the lease, hangs and does not block others.
 LAUNCHED_WITHIN = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamRuns:
-    """The runs of one stream: those that `runs` chooses in Dagster, the last word on it, and its lease."""
+    """The runs of one stream that `runs` selects in Dagster, its desired state, and its lease."""
 
     instance: DagsterInstance
     records: Sequence[RunRecord]
@@ -36,7 +36,7 @@ class StreamRuns:
     def of(
         cls, instance: DagsterInstance, runs: RunsFilter, desired: DesiredState | None, lease: LeaseRow | None
     ) -> StreamRuns:
-        """What is known now."""
+        """The current runs."""
         records = list(instance.get_run_records(runs, limit=MOST_RUNS))
         if desired is not None and all(record.dagster_run.run_id != desired.run_id for record in records):
             records += instance.get_run_records(RunsFilter(run_ids=[desired.run_id]))
@@ -52,12 +52,12 @@ class StreamRuns:
         return self.lease.run_id if self.lease is not None and not (self.lease.free or self.lease.stale) else ""
 
     def verdict(self) -> Verdict:
-        """Whether the stream is to be started again."""
+        """Whether to start the stream again."""
         runs = [*(self._ran(record) for record in self.records), *self._unrecorded()]
         return judge(self.desired, runs, self._end_of, holder=self.holder)
 
     def before(self, run: DagsterRun) -> Verdict:
-        """The verdict by the runs that have ended, for `run` itself, which knows when the one ended that it follows."""
+        """The verdict over the ended runs, for the restart `run`, whose tags have the end of the previous run."""
         follows, ended = run.tags.get(RECOVERS), float(run.tags.get(ENDED, "0"))
         others = [self._ran(record) for record in self.records if record.dagster_run.run_id != run.run_id]
         seen = [replace(ran, ended=max(ended, ran.began)) if ran.run_id == follows else ran for ran in others]
@@ -65,7 +65,7 @@ class StreamRuns:
         return judge(self.desired, [*over, *self._unrecorded()], self._end_of)
 
     def _unrecorded(self) -> Iterator[Ran]:
-        """The run of the last word if Dagster does not know it, ended with the last sign of life in the lease."""
+        """The run of the desired state if Dagster does not know it; it ended with the last heartbeat of its lease."""
         desired, lease = self.desired, self.lease
         if desired is not None and self.run(desired.run_id) is None:
             seen = _seconds(lease.renewed_at) if lease is not None and lease.run_id == desired.run_id else desired.at
@@ -80,14 +80,14 @@ class StreamRuns:
         return Ran(run_id=run.run_id, began=began, ended=self._lost(record, began), asked_for=asked_for)
 
     def _seen_last(self, record: RunRecord, began: float) -> float:
-        """When a run has ended that Dagster knows to be over: it may have found that out later on."""
+        """The end of a finished run: Dagster may have noticed it later."""
         run = record.dagster_run
         if self.lease is not None and self.lease.run_id == run.run_id:
             return _seconds(self.lease.renewed_at)
         return began if LOST in run.tags else record.end_time or _seconds(record.update_timestamp)
 
     def _lost(self, record: RunRecord, began: float) -> float | None:
-        """The last sign of life of a run that Dagster takes for one that goes on, and that does not; else None."""
+        """The last sign of life of a run that Dagster takes for a running one but that is not; else None."""
         run, lease = record.dagster_run, self.lease
         mine = lease if lease is not None and lease.run_id == run.run_id else None
         if mine is not None and not mine.released:
@@ -104,7 +104,7 @@ class StreamRuns:
         if run is None:
             return End(kind="ended", why="it was not started by Dagster: start it again yourself")
         if run.status == DagsterRunStatus.CANCELED or was_canceled(self.instance, run.run_id):
-            return End(kind="stopped", why="its last run was told to stop")
+            return End(kind="stopped", why="its last run was asked to stop")
         if run.status == DagsterRunStatus.SUCCESS:
             return End(kind="ended", why="its last run is success")
         return self._failure_of(run) if run.status == DagsterRunStatus.FAILURE else _failed(self._how_lost(run))
@@ -120,22 +120,22 @@ class StreamRuns:
     def _how_lost(self, run: DagsterRun) -> str:
         lease = self.lease
         if lease is None or lease.run_id != run.run_id or lease.released:
-            return "its process ended without a word"
+            return "its process ended without a trace"
         if lease.free:
             return "its process exited without releasing the lease"
         return f"its lease is stale: no heartbeat for {lease.age.total_seconds():.0f} s"
 
 
 def refuse_if_stopped(instance: DagsterInstance, run: DagsterRun, desired: DesiredState | None) -> None:
-    """PipelineBusyError if nobody wishes any more for `run`, which recovery asked for: the stream was stopped since.
+    """PipelineBusyError if the stream was stopped since recovery requested `run`.
 
-    To be called with the pipeline's lease in hand.
+    The pipeline's lease must be held.
     """
     verdict = StreamRuns.of(instance, RunsFilter(job_name=run.job_name), desired, None).before(run)
     if verdict.end == "stopped":
         raise PipelineBusyError(
             f"the stream was stopped after this run was asked for: {verdict.why}",
-            remedy="nothing to do: this start is not wished for any more",
+            remedy="nothing to do: the stream is to stay stopped",
         )
 
 

@@ -1,8 +1,7 @@
-"""Whether a stream is to be started again: a function of what is known of its runs, which touches nothing.
+"""Whether a stream is to be restarted: a pure function of its runs.
 
-The run that ended last decides. A start that was refused because the stream was going decides nothing, as if it had
-never been asked for; nor does one of recovery's own that failed before it was the stream. So a stop counts as long as
-no start came after it, and a kill as long as no stop did.
+The run that ended last decides. A start that was refused because the stream was running is ignored, and so is a restart
+that failed before it became the stream. So a stop counts until a later start, and a kill until a later stop.
 """
 
 from __future__ import annotations
@@ -13,17 +12,17 @@ from typing import Literal
 
 from rs_assets.catalog.desired_state import DesiredState
 
-# How a run ended. stopped: by a person. ended: well, by itself or at the request of an upkeep job. busy: its start was
-# refused because another run was going. refused: its start was refused for good. failed: whatever else, SIGKILL too.
+# How a run ended. stopped: by a person. ended: well, by itself or for an upkeep job. busy: its start was refused
+# because another run was active. refused: its start was refused for good. failed: anything else, SIGKILL too.
 Kind = Literal["stopped", "ended", "busy", "refused", "failed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """A run of a stream. `began` is when it was launched, `ended` when it ended, None if it may go on.
+    """A run of a stream: `began` is its launch, `ended` its end, or None if it may be running.
 
-    Times are seconds since the epoch. A run whose end nobody has seen `ended` with its last sign of life. `asked_for`
-    tells whether recovery asked for it, and no person.
+    Times are seconds since the epoch. If the end of a run is unknown, `ended` is its last sign of life. `asked_for` is
+    whether recovery launched it, not a person.
     """
 
     run_id: str
@@ -42,9 +41,9 @@ class End:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What to do of a stream: start it again as `run_id` was, wait for a run that goes on, or leave it, and why.
+    """What to do with a stream: restart it with the settings of `run_id`, wait for a running run, or leave it; and why.
 
-    `end` is how the run ended that decides, None if there is none, and `ended` when.
+    `end` is how the deciding run ended, None if there is none, and `ended` when.
     """
 
     act: Literal["restart", "wait", "leave"]
@@ -57,9 +56,9 @@ class Verdict:
 def judge(
     desired: DesiredState | None, runs: Sequence[Ran], end_of: Callable[[Ran], End], *, holder: str = ""
 ) -> Verdict:
-    """What to do, by the last word `desired` on the stream, its newest `runs` and the run `holder` that has its lease.
+    """The verdict, from the desired state `desired`, the newest `runs` and the run `holder` that has the lease.
 
-    `end_of` tells how a run ended; it is asked of as few as possible. `runs` has that of `desired` among them.
+    `end_of` returns how a run ended; it is called for as few runs as possible. `runs` contains that of `desired`.
 
     >>> runs = [Ran(run_id="a", began=1.0, ended=9.0), Ran(run_id="b", began=2.0, ended=3.0)]
     >>> ends = {"a": End(kind="failed", why="its run failed"), "b": End(kind="busy", why="busy")}
@@ -79,7 +78,7 @@ def judge(
             return Verdict(act="leave", why="it was stopped by a person", run_id=run.run_id, end="stopped")
         end = end_of(run)
         begun = desired is not None and run.run_id == desired.run_id
-        # One that recovery asked for and that failed before it was the stream says nothing: what it follows does.
+        # A restart that failed before it became the stream is ignored: the previous run decides.
         if end.kind != "busy" and not (end.kind == "failed" and run.asked_for and not begun):
             act: Literal["restart", "leave"] = "restart" if end.kind == "failed" else "leave"
             return Verdict(act=act, why=end.why, run_id=run.run_id, end=end.kind, ended=run.ended or 0.0)
@@ -87,13 +86,13 @@ def judge(
 
 
 def _last_first(desired: DesiredState | None, runs: Sequence[Ran]) -> Iterator[Ran]:
-    """The runs that may decide, the one that ended last first; none that ended before what `desired` is about."""
+    """The runs that may decide, the one that ended last first; none that ended before the run of `desired`."""
     ended = sorted(runs, key=lambda run: run.ended or 0.0, reverse=True)
     if desired is None:
         yield from ended
         return
     mine = next((run for run in runs if run.run_id == desired.run_id), Ran(run_id=desired.run_id, began=desired.since))
-    # It went on until then, at least. Its clock may be behind that of Dagster, by which a run before it has ended.
+    # It ran until then, at least. Its clock may lag that of Dagster, by which the previous run has ended.
     at = max(mine.began, desired.at, 0.0 if desired.stopped else mine.ended or 0.0)
     yield from (run for run in ended if run.run_id != desired.run_id and (run.ended or 0.0) > at)
     yield mine
