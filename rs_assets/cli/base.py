@@ -1,4 +1,4 @@
-"""What all commands share: options, errors as text, the choice of a pipeline."""
+"""Common parts of the commands: options, errors as text, the choice of a pipeline."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from rs_assets.errors import ConfigurationError, RsError
 if TYPE_CHECKING:
     from rs_assets.stream.pipeline import Pipeline
 
-# A run that was refused or failed; 2 is click's own for wrong usage.
+# The exit code of a refused or failed run; click uses 2 for wrong usage.
 FAILED = 1
 
 
 def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Show our own errors as text, not as a trace, and end with a code that says so."""
+    """Show our own errors as text instead of a trace, and exit with a code that says so."""
 
     @wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> Any:
@@ -45,7 +45,7 @@ MODULES = click.option(
 
 
 def _names(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:  # noqa: ARG001  click's form
-    """The names of pipelines that begin so, for the Tab key; none where the project does not load."""
+    """Names of pipelines for completion with the Tab key; none if the project does not load."""
     try:
         found = find_pipelines(context.params.get("modules") or ())
     except RsError:
@@ -59,19 +59,19 @@ AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for p
 
 
 def chosen(modules: tuple[str, ...], name: str | None) -> Pipeline:
-    """The pipeline called `name`, of the project's code or, where no modules are named, deployed.
+    """The pipeline called `name`, in the project's code or, if no modules are given, deployed.
 
     Without a name it is the only one of the code; ConfigurationError names them if there are several.
     """
     if name is None:
         return _only(find_pipelines(modules))
     if not name.strip():
-        raise ConfigurationError("a pipeline has a name")
+        raise ConfigurationError("the name of a pipeline must not be empty")
     return pick(known(modules), name)
 
 
 def known(modules: tuple[str, ...]) -> tuple[Pipeline, ...]:
-    """The pipelines of the project's code and, where no modules are named, those that are deployed."""
+    """The pipelines of the project's code and, if no modules are given, the deployed ones."""
     from rs_assets.dagster.deployed.visible import visible_pipelines
 
     found = find_pipelines(modules)

@@ -1,4 +1,4 @@
-"""What a person sees of a run: a progress bar, then the results, and where to look further."""
+"""The output of a run: a progress bar, the results, and where to find more."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from rs_assets.stream.pipeline import Pipeline
 # How many rows of each result are shown.
 PREVIEW_ROWS = 5
 OF_NOW = timedelta(days=1)
-# Of a stop in the moments in which nothing is begun or all is over.
+# A stop before the beginning or after the end of the work.
 STOPPED = "stopped; the next start goes on from its last commit"
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 def run_and_show(pipeline: Pipeline, request: LaunchRequest, *, plain: bool, as_json: bool) -> None:
-    """Run `pipeline` to the end of its input and show what came out; raises the RsError that ended it."""
+    """Run `pipeline` to the end of its input and show the results; raises the RsError that ended it."""
     out = terminal()
     run_id: str | None = None
     with bar_of(pipeline, out, hidden=as_json) as bar:
@@ -66,7 +66,7 @@ def run_and_show(pipeline: Pipeline, request: LaunchRequest, *, plain: bool, as_
 
 
 def _launched(pipeline: Pipeline, request: LaunchRequest, bar: Bar) -> Launched:
-    """The run of `pipeline` through Dagster; ClickException, without a trace, if it was told to stop."""
+    """The run of `pipeline` through Dagster; ClickException, without a trace, if a person stopped it."""
     from dagster import DagsterExecutionInterruptedError, Failure
 
     try:
@@ -74,7 +74,7 @@ def _launched(pipeline: Pipeline, request: LaunchRequest, bar: Bar) -> Launched:
     except Failure as ended:
         raise click.ClickException(f"{ended.description}; the next run goes on from here") from None
     except DagsterExecutionInterruptedError:
-        # A second time, while the batch in flight was waited for.
+        # The second interrupt, while the run waited for its batch in flight.
         raise click.ClickException("stopped at once; the next run goes on from its last commit") from None
 
 
@@ -112,12 +112,12 @@ class Bar:
         self.task: TaskID = progress.add_task("starting Spark", total=None)
 
     def begun(self) -> None:
-        """Say that Spark has started and the queries with it."""
+        """Show that Spark and the queries have started."""
         if not self.batches:
             self.progress.update(self.task, description="Spark runs; no batch so far")
 
     def show(self, batch: BatchProgress) -> None:
-        """Move on by one batch."""
+        """Advance by one batch."""
         self.batches += 1
         self._read[batch.query] += batch.rows_in
         self._first_read += batch.rows_in - batch.rows_in_again
@@ -130,7 +130,7 @@ class Bar:
 
     @property
     def rows(self) -> int:
-        """The rows that were read, those of one source once, whichever of its queries was the first to read them."""
+        """The rows that were read; those of one source count once, even if several queries read them."""
         return max(self._first_read, *self._read.values(), 0)
 
     def _said(self, batch: BatchProgress) -> str:
@@ -140,9 +140,9 @@ class Bar:
         at = moving(batch.watermark)
         if at is not None:
             lag = datetime.now(UTC) - at
-            # Of rows of long ago the time is of use, and not how long ago it is.
+            # For old rows the time is more useful than the lag.
             parts.append(
-                f"watermark {in_short(lag)} behind" if abs(lag) < OF_NOW else f"watermark {at:%Y-%m-%d %H:%M:%S}"
+                f"watermark lags {in_short(lag)}" if abs(lag) < OF_NOW else f"watermark {at:%Y-%m-%d %H:%M:%S}"
             )
         return ", ".join(parts)
 
@@ -155,7 +155,7 @@ class Bar:
 def bar_of(pipeline: Pipeline, out: Console, *, hidden: bool) -> Iterator[Bar]:
     """A bar on the terminal of `out` while `pipeline` runs."""
     columns = (SpinnerColumn(), TextColumn(f"[bold]{pipeline.name}"), BarColumn(), TextColumn("{task.description}"))
-    with _beside_logs(out) as console:
+    with _own_terminal(out) as console:
         shown = Progress(
             *columns, TimeElapsedColumn(), console=console, disable=hidden, redirect_stdout=False, redirect_stderr=False
         )
@@ -166,10 +166,10 @@ def bar_of(pipeline: Pipeline, out: Console, *, hidden: bool) -> Iterator[Bar]:
 
 
 @contextmanager
-def _beside_logs(out: Console) -> Iterator[Console]:
-    """The terminal of `out` whatever becomes of standard output: Dagster sends what a step prints to a file.
+def _own_terminal(out: Console) -> Iterator[Console]:
+    """The terminal of `out`, even if standard output is redirected: Dagster writes the output of steps to a file.
 
-    A bar is drawn on terminals only, and would fill the log of a stream that runs for months.
+    A bar is drawn on terminals only: it would fill the log of a stream that runs for months.
     """
     if not out.file.isatty():
         yield out
@@ -180,7 +180,7 @@ def _beside_logs(out: Console) -> Iterator[Console]:
 
 @contextmanager
 def counting(text: str, *, hidden: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar for long work; the value is called with what is done and what there is."""
+    """A bar for long work; call the value with the finished and the total amount."""
     columns = (SpinnerColumn(), TextColumn(f"[bold]{text}"), BarColumn())
     with Progress(*columns, TimeElapsedColumn(), disable=hidden, transient=True) as progress:
         task = progress.add_task(text, total=None)
@@ -206,7 +206,7 @@ def show_report(report: RunReport, out: Console) -> None:
 
 
 def _parts(report: RunReport) -> str:
-    """What became of the rows; by query if there are several, since each decides for itself."""
+    """The counts of used, dead and late rows; by query if there are several, since each decides for itself."""
 
     def parts(of: RunReport | QueryReport, on: int) -> str:
         return f"{on:,} used + {of.rows_dead:,} dead letters + {of.rows_late:,} late"
@@ -217,7 +217,7 @@ def _parts(report: RunReport) -> str:
 
 
 def show_results(report: RunReport, out: Console) -> None:
-    """Some rows of each table, whatever its size, and where the tables are."""
+    """Some rows of each table, and the paths of the tables."""
     for step, path in report.tables.items():
         table = open_table(path) if Path(path).exists() else None
         if table is None:
@@ -229,11 +229,11 @@ def show_results(report: RunReport, out: Console) -> None:
 
 
 def show_places(report: RunReport, out: Console) -> None:
-    """Where the tables are, each in one line however long it is: paths are copied."""
+    """The paths of the tables, each in one line, so that they can be copied."""
     places = dict(report.tables)
-    letters = Home.default().dead_letters
-    if letters.exists():
-        places["dead letters"] = str(letters)
+    dead_letters = Home.default().dead_letters
+    if dead_letters.exists():
+        places["dead letters"] = str(dead_letters)
     out.print("\n[italic]where the tables are[/]")
     width = max(map(len, places), default=0)
     for step, path in places.items():
@@ -258,14 +258,14 @@ def show_next(run_id: str | None, out: Console) -> None:
 
 
 def _first(rows: pa.Table) -> pa.Table:
-    """Window rows in the order of their ends, without the time that is only a sum of two others."""
+    """Window rows in the order of their ends, without `fire_time`, which follows from the others."""
     if not {"end_time", "fire_time"} <= set(rows.schema.names):
         return rows
     return rows.sort_by([("end_time", "ascending")]).drop_columns(["fire_time"])
 
 
 def in_short(time: timedelta) -> str:
-    """A time in its greatest unit, for people.
+    """A duration in its largest unit, for people.
 
     >>> in_short(timedelta(seconds=3)), in_short(timedelta(minutes=90)), in_short(timedelta(days=320))
     ('3 s', '1.5 h', '320 d')

@@ -1,4 +1,4 @@
-"""The records that a pipeline could not use: shown, counted by reason, written into a file to be mended."""
+"""Dead letters of a pipeline: shown, counted by reason, exported to a file for repair."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHOWN = ("at", "step", "split", "line", "reason", "record")
 @AS_JSON
 @guarded
 def dead_letters(name: str | None, rows: int, file: Path | None, modules: tuple[str, ...], as_json: bool) -> None:
-    """Show the records that a pipeline could not use: where each stood, why, and its text."""
+    """Show the records that a pipeline rejected: their place, the reason, and their text."""
     from rs_assets.cli.upkeep import show
     from rs_assets.connectors.console import as_table, terminal
     from rs_assets.connectors.dead_letters import dead_letters_of
@@ -42,7 +42,7 @@ def dead_letters(name: str | None, rows: int, file: Path | None, modules: tuple[
         click.echo(json.dumps({"count": letters.num_rows, "newest": newest.to_pylist()}, default=str))
         return
     if not letters.num_rows:
-        click.echo(f"{topology.job}: no dead letter")
+        click.echo(f"{topology.job}: no dead letters")
         return
     counts = letters.group_by(["step", "reason"]).aggregate([([], "count_all")]).sort_by([("count_all", "descending")])
     rows_of = [{"letters": f"{row['count_all']:,}", **row} for row in counts.to_pylist()]
@@ -50,19 +50,21 @@ def dead_letters(name: str | None, rows: int, file: Path | None, modules: tuple[
     title = f"the newest of {letters.num_rows:,}" if letters.num_rows > rows else "all of them"
     terminal().print(as_table(newest.select(SHOWN), title=title, max_rows=rows))
     if file is not None:
-        click.echo(f"wrote {letters.num_rows:,} records into {file}, a line each: mend them and let a source read it")
+        click.echo(
+            f"wrote {letters.num_rows:,} records into {file}, a line each: correct them and let a source read it"
+        )
 
 
 def export(letters: pa.Table, file: Path) -> None:
     """Write the text of each record into a new file, a line each.
 
-    ConfigurationError if the file is there, or cannot be made.
+    ConfigurationError if the file exists or cannot be written.
     """
     texts = letters["record"].to_pylist()
     try:
         with file.open("x", encoding="utf-8") as content:
             content.writelines(f"{text}\n" for text in texts if text is not None)
     except FileExistsError as error:
-        raise ConfigurationError(f"{file} is there already", remedy="name a file that is new") from error
+        raise ConfigurationError(f"{file} already exists", remedy="name a new file") from error
     except OSError as error:
         raise ConfigurationError(f"{file} cannot be written: {error.strerror}", remedy="name another file") from error

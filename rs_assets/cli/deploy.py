@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rs_assets.deploy.history import Event, Standing
 
 NEXT = (
-    "the sensor rs_deployments of Dagster acts on it (rs-assets ui), where its definitions have deployed_definitions();"
+    "the sensor rs_deployments of Dagster executes it (rs-assets ui), if its definitions have deployed_definitions();"
     " see: rs-assets deployments"
 )
 
@@ -30,7 +30,7 @@ NEXT = (
 @click.option("--rollback", type=int, metavar="VERSION", help="Run the statements of this version of NAME again.")
 @click.option("--start", "state", flag_value="start", help="Run the newest statements of NAME.")
 @click.option("--stop", "state", flag_value="stop", help="Drain and stop NAME.")
-@click.option("--drop", "state", flag_value="drop", help="Stop NAME and take its assets away; tables and state stay.")
+@click.option("--drop", "state", flag_value="drop", help="Stop NAME and remove its assets; tables and state stay.")
 @click.option("--note", default="", help="What it is for.")
 @AS_JSON
 @guarded
@@ -50,7 +50,7 @@ def deploy(
 
     deployed = Deployments()
     if rollback is not None and state is not None:
-        raise ConfigurationError(f"--rollback and --{state} are two versions", remedy="give one of them")
+        raise ConfigurationError(f"--rollback and --{state} exclude each other", remedy="give one of them")
     if rollback is not None:
         pipeline, version = what, deployed.rollback(what, to=rollback, reset=reset, note=note)
     elif state is not None:
@@ -84,7 +84,7 @@ def _deployed(
 @AS_JSON
 @guarded
 def deployments(name: str | None, *, text: int | None, as_json: bool) -> None:
-    """Show where the deployed pipelines stand, or all versions of NAME and what became of them."""
+    """Show the state of the deployed pipelines, or all versions of NAME with their results."""
     from rs_assets.deploy.deployments import Deployments
 
     deployed = Deployments()

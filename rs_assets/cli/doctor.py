@@ -1,4 +1,4 @@
-"""What a machine and a project need, and what to do about what is missing."""
+"""What a machine and a project need, and how to get what is missing."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from rs_assets.common.project import TABLE, project_folder
 from rs_assets.errors import RsError
 
 OLDEST, NEWEST = (3, 11), (3, 13)
-# Spark spills and checkpoints; below this the first larger run ends in the middle.
+# Spark spills and writes checkpoints; with less a larger run would fail.
 LEAST_FREE_BYTES = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at: what was found, and, where it does not serve, what to do."""
+    """A check with its result, and a remedy if something is wrong."""
 
     what: str
     found: str
@@ -31,12 +31,12 @@ class Finding:
 
     @property
     def good(self) -> bool:
-        """Whether nothing has to be done."""
+        """Whether nothing is wrong."""
         return not self.remedy
 
 
 def findings() -> Iterator[Finding]:
-    """Everything that was looked at, in the order in which it is needed; changes nothing."""
+    """All checks, in the order in which they are needed. Nothing is changed."""
     for what, look in LOOKS.items():
         try:
             yield look(what)
@@ -51,7 +51,7 @@ def _python(what: str) -> Finding:
 
 
 def _packages(what: str) -> Finding:
-    """Whether the packages are those that this version asks for."""
+    """Whether the packages are the required ones."""
     from packaging.requirements import Requirement
 
     wrong = []
@@ -68,7 +68,7 @@ def _packages(what: str) -> Finding:
                 wrong.append(f"{wanted.name} is {version}, not {wanted.specifier}")
     if wrong:
         return Finding(what, "; ".join(wrong), "python -m pip install --upgrade --force-reinstall rs-assets")
-    # Whoever needs an extra that is not there gets an error that names it.
+    # A missing extra is not a fault: its users get an error that names it.
     extras = (name if is_installed(name) else f"no {name} ({install_command(name)})" for name in EXTRAS)
     core = f"pyspark {metadata.version('pyspark')}, dagster {metadata.version('dagster')}"
     return Finding(what, f"{core}; extras: {', '.join(extras)}")
@@ -126,7 +126,7 @@ def _writable(what: str, folder: Path) -> Finding:
 
 
 def _nearest(folder: Path) -> Path:
-    """The folder, or the nearest one above it that is there."""
+    """The folder, or its nearest existing parent."""
     return next(path for path in (folder, *folder.parents) if path.is_dir())
 
 

@@ -1,4 +1,4 @@
-"""Which part of the input may be in the rows of a batch: of steps with state, also what earlier batches read."""
+"""The part of the input that may be in the rows of a batch; for stateful steps also the input of earlier batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rs_assets.topology.nodes.distinct import Distinct
 from rs_assets.topology.nodes.window import WindowAggregate
 from rs_assets.topology.topology import Topology
 
-# Windows that no row is in whose event time lies further back than they are long.
+# Windows whose rows are at most as old as the window is long.
 BOUNDED = (TumblingWindow, HoppingWindow, CumulateWindow, CalendarWindow)
 
 
@@ -30,10 +30,10 @@ class SplitRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fed:
-    """What may be in the rows of a batch: nothing else is, and not all of it need be.
+    """The input that may be in the rows of a batch: an upper bound.
 
-    `oldest_batch` is the first batch whose rows may be in it, as far as its checkpoints were stored; None if any batch
-    up to it may have them.
+    `oldest_batch` is the first batch whose rows may be in it, as far as its checkpoints were stored; None if any
+    earlier batch may have them.
     """
 
     splits: tuple[SplitRange, ...]
@@ -41,9 +41,9 @@ class Fed:
 
 
 def counting(rows: Sequence[CheckpointRow], place: tuple[int, int]) -> list[CheckpointRow]:
-    """Of the rows of one query those before `place`, a generation and a batch, that no later generation undid.
+    """The rows of one query before `place`, a generation and a batch, that no later generation undid.
 
-    A generation goes on behind a batch of an earlier one; what it went back behind does not count any more.
+    A generation continues after a batch of an earlier one; the batches that it went back over do not count.
     """
     first: dict[int, int] = {}
     for row in rows:
@@ -56,22 +56,22 @@ def counting(rows: Sequence[CheckpointRow], place: tuple[int, int]) -> list[Chec
 
 
 def read_before(rows: Sequence[CheckpointRow], place: tuple[int, int]) -> dict[tuple[str, str], str]:
-    """Up to where each split, by source and queue, was read before the batch at `place`; `rows` as for `counting`."""
+    """The position of each split, by source and queue, before the batch at `place`; `rows` as for `counting`."""
     return {(row.topic, row.queue): row.offset for row in counting(rows, place)}
 
 
 def read_in(rows: Sequence[CheckpointRow], place: tuple[int, int]) -> tuple[SplitRange, ...]:
-    """What the batch at `place` itself read."""
+    """The input that the batch at `place` itself read."""
     before = read_before(rows, place)
     return tuple(_range(row, before) for row in rows if row.place == place)
 
 
 def fed_by(topology: Topology, plan: QueryPlan, rows: Sequence[CheckpointRow], place: tuple[int, int]) -> Fed | None:
-    """What may be in the rows of the batch at `place`; None if that is what the batch itself read.
+    """The input that may be in the rows of the batch at `place`; None if it is exactly what the batch read.
 
-    The end is exact. The beginning is where the windows that could still fire began, by the watermark before the batch
-    and the greatest event time that earlier batches can have seen. Where that is not known (joins, sessions, several
-    steps with state, windows that fire more than once, a watermark by split) it is the beginning.
+    The end is exact. The beginning is that of the oldest windows that could still fire, by the watermark before the
+    batch and the greatest event time of earlier batches. If it is unknown (joins, sessions, several stateful steps,
+    windows that fire more than once, a watermark by split) it is the beginning of the input.
     """
     states = [topology[name] for name in plan.states]
     if not states or all(isinstance(node, Distinct) for node in states):
@@ -85,12 +85,12 @@ def fed_by(topology: Topology, plan: QueryPlan, rows: Sequence[CheckpointRow], p
 
 
 def reaches_back(topology: Topology, plan: QueryPlan, rows: Sequence[CheckpointRow], place: tuple[int, int]) -> bool:
-    """Whether `rows`, the last ones up to the batch at `place`, say all that earlier ones could say of `fed_by`."""
+    """Whether `rows`, the last ones up to the batch at `place`, are enough for `fed_by`."""
     if len(plan.states) != 1 or _reach(topology[plan.states[0]]) is None:
         return True
     counted = counting(rows, (place[0], place[1] + 1))
     passed = _passed(counted, place[1])
-    # Before a batch without a watermark there was none; behind the end of time all windows are due.
+    # Earlier batches had no watermark either; at the end of the input all windows are due.
     if not passed or has_ended(max(passed.values())):
         return True
     return _oldest(topology[plan.states[0]], counted, place[1]) is not None
@@ -107,14 +107,14 @@ def _oldest(node: object, rows: Sequence[CheckpointRow], batch: int) -> int | No
     newest = max(passed.values(), default=None)
     if reach is None or newest is None or has_ended(newest):
         return None
-    # The watermark of a batch is that of the rows before it, so those have at most that time and the delay.
+    # The watermark of a batch comes from earlier rows, whose time is at most the watermark plus the delay.
     over = [at for at, mark in passed.items() if mark + reach < newest]
     before = max((row.batch_id for row in rows if row.batch_id < max(over, default=0)), default=None)
     return None if before is None else before + 1
 
 
 def _reach(node: object) -> timedelta | None:
-    """How far behind a watermark the rows of windows that fire by it may have begun, and the delay of the watermark."""
+    """How long before the watermark the windows that it fires may have begun, plus the watermark's delay."""
     if not isinstance(node, WindowAggregate) or node.fired or node.splits is not None or node.event_time is None:
         return None
     return node.window.longest + node.delay if isinstance(node.window, BOUNDED) else None

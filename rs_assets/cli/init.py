@@ -1,4 +1,4 @@
-"""A new project, written from the templates beside this module."""
+"""A new project, written from the templates in this package."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from rs_assets.errors import ConfigurationError
 
 TEMPLATES = Path(__file__).with_name("template")
 SUFFIX = ".tmpl"
-# Files whose own names packagers would leave out.
+# Files that packaging tools would ignore by their real names.
 HIDDEN: Mapping[str, str] = {"gitignore": ".gitignore"}
 ORDERS, SEED = 300, 7
 BEGIN = datetime(2026, 1, 5, 6, 0, tzinfo=UTC)
 
 
 def write_project(folder: Path) -> tuple[str, ...]:
-    """Write a project that works at once into `folder`, and return its files.
+    """Write a working project into `folder`, and return its files.
 
-    The folder is made if it is not there. ConfigurationError if one of the files is there: nothing is written then.
+    The folder is created if necessary. ConfigurationError if one of the files exists: nothing is written then.
     """
     files = dict(_files(folder.absolute().name))
     there = [name for name in files if (folder / name).exists()]
     if there:
         raise ConfigurationError(
-            f"{folder / there[0]} is there already", remedy="name a folder that is new: rs-assets init my_project"
+            f"{folder / there[0]} already exists", remedy="name a new folder: rs-assets init my_project"
         )
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ def write_project(folder: Path) -> tuple[str, ...]:
 
 
 def namespace_of(project: str) -> str:
-    """The name of a project as a namespace; UserError if it is none.
+    """The namespace for a project's name; UserError if there is none.
 
     >>> namespace_of("My-Shop 2")
     'my_shop_2'
@@ -57,8 +57,8 @@ def _files(project: str) -> Iterator[tuple[str, str]]:
 
 
 def orders(count: int = ORDERS, *, seed: int = SEED) -> Iterator[str]:
-    """Lines of CSV: a header, and `count` orders of a day that overtake each other by some minutes; two are broken."""
-    chance = random.Random(seed)  # noqa: S311  the same lines every time, that is the point
+    """Lines of CSV: a header, and `count` orders of a day, out of order by some minutes; two are malformed."""
+    chance = random.Random(seed)  # noqa: S311  the lines must be the same every time
     yield "order_id,country,amount,status,ordered_at"
     for number in range(count):
         at = BEGIN + timedelta(minutes=4 * number - chance.randrange(8), seconds=chance.randrange(60))

@@ -1,4 +1,4 @@
-"""From a version of an output table back to what made it: batch, run, offsets of each split, snapshots."""
+"""From a version of an output table back to its batch, run, offsets of each split, and snapshots."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from rs_assets.topology.nodes.dim_join import DimJoin
 from rs_assets.topology.nodes.sink import DeltaSink
 from rs_assets.topology.topology import Topology
 
-# Batches in which a sink without state may not have flushed a split.
+# A stateless sink may flush a split so many batches later.
 BEFORE = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lineage:
-    """What made one version of a table; `columns` gives the fields of sources and dimensions that each column is of.
+    """The origin of one version of a table; `columns` has the source and dimension fields of each column.
 
-    `splits` are what its batch read. `fed` are what its rows may be made of, where steps with state keep rows of
-    earlier batches, from `oldest_batch` on (None: from the first). `dimensions` are by the step that looks them up.
+    `splits` are what its batch read. `fed` is what its rows may come from if stateful steps keep rows of earlier
+    batches, since `oldest_batch` (None: the first). `dimensions` are by the step that joins them.
     """
 
     table: str
@@ -60,9 +60,9 @@ class Lineage:
 
 
 def lineage_of(pipelines: Sequence[Pipeline], table: str, *, version: int | None, home: Home) -> Lineage:
-    """The lineage of a Delta output, named by its table or its path; `version` None is the newest of ours.
+    """The lineage of a Delta output, given by its table or its path; `version` None is our newest one.
 
-    ConfigurationError for a table that no pipeline writes, SinkError for a version that no batch of ours made.
+    ConfigurationError for a table that no pipeline writes, SinkError for a version that no batch of ours wrote.
     """
     place = Place(home=home)
     topology, sink, path = _sink_of(pipelines, table, home)
@@ -93,7 +93,7 @@ def lineage_of(pipelines: Sequence[Pipeline], table: str, *, version: int | None
         generation=generation,
         batch_id=batch,
         written_at=datetime.fromtimestamp(entry["timestamp"] / 1000).astimezone() if "timestamp" in entry else None,
-        run_id=now[0].run_id if now else _told(place, topology, plan, generation, batch),
+        run_id=now[0].run_id if now else _run_of(place, topology, plan, generation, batch),
         watermark=now[0].watermark if now else None,
         splits=read_in(of_query, (generation, batch)),
         fed=fed.splits if fed is not None else (),
@@ -112,8 +112,8 @@ def lineage_of(pipelines: Sequence[Pipeline], table: str, *, version: int | None
 def around(topology: Topology, plan: QueryPlan, place: Place, batch: int) -> list[CheckpointRow]:
     """The checkpoints of the last batches up to `batch`, of every generation, as many as its lineage needs.
 
-    They are 100 batches, in which a sink without state may not have flushed a split, and more where windows may hold
-    older rows.
+    That is 100 batches, in which a stateless sink may not have flushed a split, and more if windows may hold older
+    rows.
     """
     reach = BEFORE
     while True:
@@ -178,8 +178,8 @@ def _sink_of(pipelines: Sequence[Pipeline], table: str, home: Home) -> tuple[Top
     raise ConfigurationError(f"no pipeline writes a table {table!r}", remedy=f"there are: {', '.join(known) or 'none'}")
 
 
-def _told(place: Place, topology: Topology, plan: QueryPlan, generation: int, batch: int) -> str | None:
-    """The run of a batch that read no split, by the messages of that batch; None if the catalog has none yet."""
+def _run_of(place: Place, topology: Topology, plan: QueryPlan, generation: int, batch: int) -> str | None:
+    """The run of a batch that read no split, from the messages of that batch; None if the catalog has none yet."""
     of_batch = {"query": plan.name, "generation": generation, "batch_id": batch}
     found = place.catalog.last("system_messages", pipeline=topology.name, **of_batch)
     return None if found is None else str(found["run_id"])

@@ -73,13 +73,13 @@ def describe(name: str | None, modules: tuple[str, ...], mermaid: bool) -> None:
 @click.option("--finish", is_flag=True, help="Fire all open windows: the input is at its end.")
 @click.option("--new-generation", is_flag=True, help="Begin a fresh checkpoint and read the input again.")
 @click.option("--reset-step", "reset_steps", multiple=True, help="Forget the state of this step only.")
-@click.option("--keep-state", is_flag=True, help="Use state that another version of the pipeline made, as it is.")
+@click.option("--keep-state", is_flag=True, help="Use state that another version of the pipeline wrote, as it is.")
 @click.option("--plain", is_flag=True, help="Without Dagster: no run is recorded.")
 @MODULES
 @AS_JSON
 @guarded
 def run(name: str | None, modules: tuple[str, ...], *, plain: bool, as_json: bool, **request: Any) -> None:
-    """Process all input there is, through Dagster, and show what came out. Of a single pipeline no name is needed."""
+    """Process all input there is, through Dagster, and show the results. A single pipeline needs no name."""
     pipeline = _chosen_to_run(modules, name, brief=True)
     from rs_assets.cli.console import run_and_show
     from rs_assets.dagster.runs.launch import LaunchRequest
@@ -100,7 +100,7 @@ def start(name: str | None, modules: tuple[str, ...]) -> None:
 
 
 def _chosen_to_run(modules: tuple[str, ...], name: str | None, *, brief: bool) -> Pipeline:
-    """The pipeline that is meant; Spark begins to start, which takes as long as what is imported next."""
+    """The chosen pipeline. Spark starts in the background during the next imports, which take as long."""
     pipeline = chosen(modules, name)
     from rs_assets.spark.driver import SparkDriver
     from rs_assets.spark.settings import BRIEF_JAVA, SparkSettings
@@ -115,7 +115,7 @@ def _chosen_to_run(modules: tuple[str, ...], name: str | None, *, brief: bool) -
 @AS_JSON
 @guarded
 def status(name: str | None, modules: tuple[str, ...], as_json: bool) -> None:
-    """Show where each pipeline stands, deployed ones too: generation, last batch, watermark, who runs it."""
+    """Show the state of each pipeline, deployed ones too: generation, last batch, watermark, running process."""
     from rs_assets.cli.status import show_status
 
     show_status([chosen(modules, name)] if name else known(modules), as_json=as_json)
@@ -133,7 +133,7 @@ def ui(modules: tuple[str, ...], port: int) -> None:
     ensure_home()
     targets, alone = _targets(modules)
     click.echo(f"Dagster opens on http://127.0.0.1:{port}  (terminate running streams before you stop it)")
-    # Its daemon would say of each sensor, several times a minute, that there was nothing to do.
+    # Dagster's daemon would log several times a minute that each sensor had nothing to do.
     quiet = ["--log-level", "warning"]
     command = [sys.executable, "-m", "dagster", "dev", *targets, "-h", "127.0.0.1", "-p", str(port), *quiet]
     here = {"PYTHONWARNINGS": "ignore", "RS_DAGSTER_URL": f"http://127.0.0.1:{port}"}
@@ -142,7 +142,7 @@ def ui(modules: tuple[str, ...], port: int) -> None:
 
 
 def _become(command: list[str], environment: Mapping[str, str]) -> None:
-    """Go on as `command`: what ends this process ends it, too, also where a shell began it in the background."""
+    """Continue as `command`: signals to this process then end it, also if a shell started it in the background."""
     sys.stdout.flush()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)

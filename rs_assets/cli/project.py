@@ -1,4 +1,4 @@
-"""Commands for the first hours: a new project, what this machine lacks, getting it, and a check of the pipelines."""
+"""Commands for the first hours: a new project, the needs of this machine, set-up, and a check of the pipelines."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def init(folder: Path) -> None:
 @AS_JSON
 @guarded
 def doctor(as_json: bool) -> None:
-    """Tell what this machine and this project lack, and the command that mends it; exit code 1 if there is anything."""
+    """Show what this machine and this project lack, and the command that fixes it; exit code 1 if anything is."""
     from rs_assets.cli.doctor import findings
 
     found = list(findings())
@@ -52,7 +52,7 @@ def doctor(as_json: bool) -> None:
 @click.command()
 @guarded
 def setup() -> None:
-    """Get what pip cannot bring: a Java, the jars of Delta and Kafka, that of the processors, an archive of classes."""
+    """Get what pip cannot install: a Java, the jars of Delta, Kafka and the processors, an archive of classes."""
     from rs_assets.cli.rehearsal import archive_classes
     from rs_assets.spark.jars import SPARK
     from rs_assets.spark.java import java_home

@@ -1,6 +1,6 @@
-"""A small pipeline that is run at set-up, so that an archive of the classes it needed can be made; run as a module too.
+"""A small pipeline that set-up runs, to archive the classes that it loads; also run as a module.
 
-It does what most pipelines do: files, a bad record, a step in Python, windows that close, Delta.
+It does what most pipelines do: files, a bad record, a Python step, windows that close, Delta.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from rs_assets.spark.driver import SparkDriver
 from rs_assets.spark.processor.library import session_jars
 from rs_assets.spark.settings import SparkSettings
 
-# Java writes 200 MB at its end.
+# Java writes 200 MB when it ends.
 _END_TIMEOUT_S = 300
 
 
 def archive_classes() -> str:
-    """Make the archive if there is none for this Java and these jars; return a line that tells what became of it."""
+    """Make the archive unless it exists for this Java and these jars; returns the result in a line."""
     try:
         return f"archived in {archive.make(session_jars(), rehearse)}"
     except RsError as error:
@@ -34,7 +34,7 @@ def archive_classes() -> str:
 
 
 def rehearse(java_options: str) -> None:
-    """Run the pipeline on a Spark of its own, started with `java_options`, and wait for the end of its Java."""
+    """Run the pipeline on its own Spark, started with `java_options`, and wait for its Java to end."""
     from pyspark import SparkContext
 
     driver = SparkDriver(SparkSettings(master="local[2]", partitions=2, java_options=java_options))

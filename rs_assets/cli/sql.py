@@ -1,4 +1,4 @@
-"""`rs-assets sql`: a file of streaming SQL, explained or run; without a file statements one after the other."""
+"""`rs-assets sql`: a file of streaming SQL, explained or run; without a file, an interactive session."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rs_assets.cli.base import AS_JSON, guarded
 
 @click.command()
 @click.argument("file", type=click.Path(), required=False)
-@click.option("--explain", is_flag=True, help="Show the steps that the file becomes, and run nothing.")
+@click.option("--explain", is_flag=True, help="Show the steps of the file without running it.")
 @click.option("--namespace", default="sql", show_default=True, help="The pipeline's namespace.")
 @click.option("--job", help="The pipeline's job (default: the name of the file).")
 @click.option("--set", "variables", multiple=True, metavar="NAME=VALUE", help="A value for ${NAME} in the file.")
@@ -20,7 +20,7 @@ from rs_assets.cli.base import AS_JSON, guarded
     type=click.Choice(["flink", "spark"]),
     default="flink",
     show_default=True,
-    help="Whose words they are in.",
+    help="The dialect of the statements.",
 )
 @click.option("--finish", is_flag=True, help="Fire all open windows: the input is at its end.")
 @AS_JSON
@@ -36,7 +36,7 @@ def sql(
     finish: bool,
     as_json: bool,
 ) -> None:
-    """Process all input there is as FILE says, and show what came out; without FILE, ask for statements."""
+    """Process all input there is as FILE says, and show the results; without FILE, ask for statements."""
     from pathlib import Path
 
     from rs_assets.cli.console import run_and_show

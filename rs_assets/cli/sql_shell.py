@@ -1,4 +1,4 @@
-"""`rs-assets sql` without a file: statements one after the other, with history and completion."""
+"""`rs-assets sql` without a file: an interactive session with history and completion."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ WORDS: Final = (
     *("DESCRIPTOR", "PARTITION", "ORDER", "OVER", "EMIT", "DELAY", "EXISTS", "UNNEST", "LATERAL"),
     *("help", "quit", "show", "describe"),
 )
-# What `show` shows.
+# The kinds that `show` lists.
 KINDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "": ("table", "view", "function"),
@@ -76,17 +76,17 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 HELP: Final = """\
 CREATE TABLE | VIEW | FUNCTION ...;   is kept until the end of the session
 SET 'key' = 'value';                  is kept as well
-SELECT ...;                           shows what the first records of the files give, with all windows fired
+SELECT ...;                           shows the result for the first records of the files, with all windows fired
 INSERT INTO ... SELECT ...;           processes all input there is, at once
 show tables; show functions;          what was created
 describe NAME;                        the columns of a table or a view
 quit;                                 or Ctrl-D
-A statement ends with a semicolon at the end of a line, outside of quotes; docs/sql.md tells what is read."""
+A statement ends with a semicolon at the end of a line, outside of quotes; docs/sql.md describes the language."""
 
 
 @dataclass(slots=True)
 class Shell:
-    """Takes statements line by line and says what they give; `run` processes a pipeline. An error ends no session."""
+    """Takes statements line by line and shows their results; `run` processes a pipeline. Errors end no session."""
 
     session: Session
     run: Callable[[Pipeline], Any]
@@ -95,11 +95,11 @@ class Shell:
 
     @property
     def prompt(self) -> str:
-        """What stands before the next line."""
+        """The prompt of the next line."""
         return MORE if self.waiting else PROMPT
 
     def loop(self, lines: Iterable[str]) -> None:
-        """All lines, to the end of input or `quit`."""
+        """Take all lines, to the end of input or `quit`."""
         for line in lines:
             if not self.take(line):
                 return
@@ -107,7 +107,7 @@ class Shell:
             self.say("the last statement does not end with a semicolon, so it was not run")
 
     def take(self, line: str) -> bool:
-        """One more line; False if it ends the session."""
+        """Take one more line; False if it ends the session."""
         if not self.waiting and (not line.strip() or line.strip().startswith("--")):
             return True
         self.waiting.append(line.rstrip("\n"))
@@ -119,7 +119,7 @@ class Shell:
         return self.do(command)
 
     def do(self, text: str) -> bool:
-        """One statement without its semicolon, or a command; False if it ends the session."""
+        """Execute a statement without its semicolon, or a command; False if it ends the session."""
         word, _, rest = text.partition(" ")
         try:
             if word.lower() in COMMANDS:
@@ -132,7 +132,7 @@ class Shell:
         return True
 
     def statements(self, text: str) -> None:
-        """Keep, preview or run what stands in `text`."""
+        """Keep, preview or run the statements in `text`."""
         found = self.session.read(text)
         if any(isinstance(each, Insert) for each in found):
             self.run(self.session.pipeline(text))
@@ -146,10 +146,10 @@ class Shell:
             self.say("write one statement, or INSERTs together: EXECUTE STATEMENT SET BEGIN ... END;")
 
     def show(self, what: str) -> bool:
-        """What was created."""
+        """List what was created."""
         wanted = KINDS.get(what.lower())
         if wanted is None:
-            self.say(f"there is nothing called {what!r} to show: show tables; show views; show functions;")
+            self.say(f"cannot show {what!r}: show tables; show views; show functions;")
             return True
         kinds = sorted((kind, name) for name, kind in self.session.names.items() if kind in wanted)
         self.say(
@@ -166,12 +166,12 @@ class Shell:
         return True
 
     def help(self, _: str) -> bool:
-        """What may be written."""
+        """Show what may be written."""
         self.say(HELP)
         return True
 
     def completions(self, begun: str) -> list[str]:
-        """Words that begin so: of the language, of what was created, and functions."""
+        """Words that begin with `begun`: keywords, functions, and created names."""
         known = [*WORDS, *SQL_FUNCTIONS, *self.session.names]
         for name, kind in self.session.names.items():
             known += self.session.columns(name) if kind == "table" else ()
@@ -189,9 +189,9 @@ COMMANDS: Final[dict[str, Callable[[Shell, str], bool]]] = {
 
 
 def _whole(text: Text) -> bool:
-    """Whether a statement is at its end; one of a set is not before END.
+    """Whether a statement is complete; a statement set is complete after its END.
 
-    A semicolon in a text or a remark ends nothing, but with an empty line behind it one that nobody closed.
+    A semicolon in a text or a comment does not end it, unless an empty line follows an unclosed one.
     """
     bare = text.bare()
     if any(sign in bare for sign in OPENED):
@@ -205,7 +205,7 @@ def _whole(text: Text) -> bool:
 
 
 def shown(error: RsError, text: str) -> str:
-    """An error, and below the line that it is about a mark at the column."""
+    """An error, with a mark at its column below its line."""
     if not isinstance(error, SqlError):
         return f"{type(error).__name__}: {error}"
     lines = text.split("\n")
@@ -216,7 +216,7 @@ def shown(error: RsError, text: str) -> str:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The first of some rows, as a table."""
+    """The first rows as a table."""
     import pyarrow as pa
     from rich.console import Console
 
@@ -237,7 +237,7 @@ def interactive(session: Session, run: Callable[[Pipeline], Any]) -> None:
         shell.loop(sys.stdin)
         return
     save = _with_history(shell)
-    click.echo("rs-assets SQL: statements end with ; - help; tells what may be written")
+    click.echo("rs-assets SQL: statements end with ; - help; shows what may be written")
     try:
         while True:
             try:
@@ -253,7 +253,7 @@ def interactive(session: Session, run: Callable[[Pipeline], Any]) -> None:
 
 
 def _with_history(shell: Shell) -> Callable[[], None]:
-    """Lines of sessions before, and completion by the tab key, if Python has readline; what saves the lines."""
+    """Load the history and completion if Python has readline; returns a function that saves the history."""
     try:
         import readline
     except ImportError:
@@ -266,7 +266,7 @@ def _with_history(shell: Shell) -> Callable[[], None]:
 
     def complete(begun: str, place: int) -> str | None:
         if not begun:
-            # Nothing to complete: a tab, as lines that are pasted have it before them.
+            # Nothing to complete: a tab, as at the beginning of pasted lines.
             if place == 0:
                 readline.insert_text("\t")
             return None

@@ -1,4 +1,4 @@
-"""Answers about state, for the command line."""
+"""Queries of state for the command line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rs_assets.topology.topology import Topology
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateQuestion:
-    """What is asked of a step's state; see the command `state` for the words."""
+    """A query of a step's state; the options of the command `state` describe it."""
 
     step: str
     keys: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ Rows = list[dict[str, Any]]
 
 
 def answer(topology: Topology, question: StateQuestion) -> tuple[str, Rows]:
-    """A line about how fresh the answer is, and the rows."""
+    """A line about the age of the answer, and the rows."""
     stateful = [node.name for node in topology if node.stateful]
     if question.step not in stateful:
         raise ConfigurationError(
@@ -65,7 +65,7 @@ def answer(topology: Topology, question: StateQuestion) -> tuple[str, Rows]:
 def _fields(keys: tuple[str, ...]) -> dict[str, str]:
     wrong = [key for key in keys if "=" not in key]
     if wrong:
-        raise ConfigurationError(f"{wrong[0]!r} is no FIELD=VALUE", remedy="write --key page=/index")
+        raise ConfigurationError(f"--key must be FIELD=VALUE, not {wrong[0]!r}", remedy="write --key page=/index")
     return dict(key.split("=", 1) for key in keys)
 
 

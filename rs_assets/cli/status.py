@@ -1,4 +1,4 @@
-"""Where pipelines stand, read from their files: no Spark is started."""
+"""The state of pipelines, read from their files: no Spark is started."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from rs_assets.stream.pipeline import Pipeline
 
 
 def status_of(pipeline: Pipeline, home: Home) -> list[dict[str, Any]]:
-    """One entry a query: generation, last committed batch, watermark, who runs the pipeline, and what fails beside.
+    """One entry for each query: generation, last committed batch, watermark, running process, background failures.
 
-    It was `killed` if the process that ran it last ended without giving its lease back.
+    `killed`: the last process ended without releasing its lease.
     """
     topology = pipeline.topology
     folder = home.job(topology.namespace, topology.job)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @AS_JSON
 @guarded
 def show(table: str, rows: int, modules: tuple[str, ...], as_json: bool) -> None:
-    """Show some rows of a table that a pipeline writes, by its name or that of its step; whatever its size."""
+    """Show some rows of a table that a pipeline writes, by its name or that of its step."""
     from rs_assets.connectors.console import as_table, terminal
     from rs_assets.connectors.delta.rows import dataset_of
     from rs_assets.connectors.delta.table import open_table
@@ -33,7 +33,7 @@ def show(table: str, rows: int, modules: tuple[str, ...], as_json: bool) -> None
     opened = open_table(path)
     if opened is None:
         raise ConfigurationError(
-            f"the table {table!r} is not there yet", remedy="run its pipeline: rs-assets run NAME", path=path
+            f"the table {table!r} does not exist yet", remedy="run its pipeline: rs-assets run NAME", path=path
         )
     count = opened.count()
     first = dataset_of(opened, path).head(rows)
@@ -45,9 +45,9 @@ def show(table: str, rows: int, modules: tuple[str, ...], as_json: bool) -> None
 
 
 def _path(table: str, pipelines: Sequence[Pipeline]) -> str:
-    """Where the table lies that is called so, or that the step of this name writes.
+    """The path of the table with this name or step.
 
-    ConfigurationError if there is none, and if there are several: a namespace before the name tells them apart.
+    ConfigurationError if there is none, and if there are several: a namespace before the name selects one.
     """
     known = list(_tables(pipelines))
     found = sorted({path for names, path in known if table in names})
@@ -61,7 +61,7 @@ def _path(table: str, pipelines: Sequence[Pipeline]) -> str:
 
 
 def _tables(pipelines: Sequence[Pipeline]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """What each table is called, the name that no other one has last, and its path."""
+    """The names of each table, the unique one last, and its path."""
     from rs_assets.common.home import Home
     from rs_assets.topology.nodes.sink import DeltaSink
 

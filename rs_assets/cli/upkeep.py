@@ -1,4 +1,4 @@
-"""The commands that look after checkpoints and state, from verify to compact."""
+"""The commands for checkpoints and state, from verify to compact."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from rs_assets.cli.base import AS_JSON, FAILED, MODULES, NAME, NAME_OR_NONE, chosen, guarded
 
-# Characters of a value in a table for people.
+# Characters of a value in a table.
 CELL = 160
 
 
@@ -22,7 +22,7 @@ CELL = 160
 @AS_JSON
 @guarded
 def verify(name: str | None, modules: tuple[str, ...], *, repair: str | None, as_json: bool) -> None:
-    """Look at the checkpoints of a stopped pipeline; ends with 1 if a start would be refused."""
+    """Check the checkpoints of a stopped pipeline; exit code 1 if a start would be refused."""
     from rs_assets.runtime.job import preflight
 
     topology = chosen(modules, name).topology
@@ -52,7 +52,7 @@ def verify(name: str | None, modules: tuple[str, ...], *, repair: str | None, as
 
 @click.command()
 @NAME_OR_NONE
-@click.option("--limit", default=20, show_default=True, help="Show at most so many, the newest.")
+@click.option("--limit", default=20, show_default=True, help="At most so many, the newest.")
 @MODULES
 @AS_JSON
 @guarded
@@ -107,11 +107,11 @@ def savepoint(name: str, modules: tuple[str, ...], *, note: str, listing: bool, 
     topology, options = chosen(modules, name).topology, RunOptions()
     if listing:
         found = savepoints_of(options).savepoints(topology.namespace, topology.job)
-        emit([_told(each) for each in found], as_json=as_json, empty=f"{name}: no savepoint yet")
+        emit([_entry(each) for each in found], as_json=as_json, empty=f"{name}: no savepoint yet")
         return
     with progress(f"copying {name}", hidden=as_json) as bar:
         taken = savepoints.savepoint(topology, options, note=note, on_progress=lambda p: bar(p.bytes, p.bytes_total))
-    emit([_told(taken)], as_json=as_json)
+    emit([_entry(taken)], as_json=as_json)
 
 
 @click.command()
@@ -124,7 +124,7 @@ def restore(name: str, savepoint_id: str | None, modules: tuple[str, ...], *, as
     """Bring a stopped pipeline and its sinks back to a savepoint (the newest if none is named)."""
     from rs_assets.runtime.upkeep import savepoints
 
-    emit([_told(savepoints.restore(chosen(modules, name).topology, savepoint_id=savepoint_id))], as_json=as_json)
+    emit([_entry(savepoints.restore(chosen(modules, name).topology, savepoint_id=savepoint_id))], as_json=as_json)
 
 
 @click.command()
@@ -153,7 +153,7 @@ def fork(name: str, modules: tuple[str, ...], *, source: str, savepoint_id: str 
 
     namespace, _, job = source.partition(".")
     emit(
-        [_told(savepoints.fork(chosen(modules, name).topology, (namespace, job), savepoint_id=savepoint_id))],
+        [_entry(savepoints.fork(chosen(modules, name).topology, (namespace, job), savepoint_id=savepoint_id))],
         as_json=as_json,
     )
 
@@ -195,7 +195,7 @@ def rescale(name: str, modules: tuple[str, ...], *, partitions: int, as_json: bo
 @AS_JSON
 @guarded
 def state(name: str, step: str, modules: tuple[str, ...], *, limit: int, as_json: bool, **how: Any) -> None:
-    """Look into the state of a step: rows by key, as of a batch, or what changed between two."""
+    """Show the state of a step: rows by key, as of a batch, or the changes between two batches."""
     from rs_assets.cli.state_view import StateQuestion, answer
 
     question = StateQuestion(step=step, limit=limit, **how)
@@ -214,7 +214,7 @@ def state(name: str, step: str, modules: tuple[str, ...], *, limit: int, as_json
 @AS_JSON
 @guarded
 def lineage(table: str, modules: tuple[str, ...], *, version: int | None, as_json: bool) -> None:
-    """Walk back from a table's version to the batch, the run, the offsets and the snapshots that made it."""
+    """Trace a table's version back to the batch, the run, the offsets and the snapshots that made it."""
     from rs_assets.cli.lineage import lineage_of, show_lineage
     from rs_assets.common.home import Home
     from rs_assets.dagster.discovery import find_pipelines
@@ -231,7 +231,7 @@ def lineage(table: str, modules: tuple[str, ...], *, version: int | None, as_jso
 @AS_JSON
 @guarded
 def compact(modules: tuple[str, ...], *, as_json: bool) -> None:
-    """Join the small files of all outputs and of the catalog, and remove what no recent version names."""
+    """Join the small files of all outputs and of the catalog, and remove files that no recent version uses."""
     from rs_assets.common.home import Home
     from rs_assets.dagster.discovery import find_pipelines
     from rs_assets.dagster.runs.compaction import compact_everything
@@ -254,7 +254,7 @@ def emit(rows: Sequence[dict[str, Any]], *, as_json: bool, empty: str = "nothing
 
 
 def show(rows: Sequence[dict[str, Any]], columns: Sequence[str], *, empty: str) -> None:
-    """A table on the terminal, or a word that there is nothing."""
+    """A table on the terminal, or `empty` if there are no rows."""
     from rich.table import Table
     from rich.text import Text
 
@@ -272,7 +272,7 @@ def show(rows: Sequence[dict[str, Any]], columns: Sequence[str], *, empty: str) 
 
 
 def _short(value: object) -> str:
-    """A value for a cell: long ones are cut, `--json` has them whole."""
+    """A value for a cell: long ones are cut; `--json` has them in full."""
     text = "" if value is None else str(value)
     return text if len(text) <= CELL else f"{text[: CELL - 1]}\u2026"
 
@@ -284,7 +284,7 @@ def progress(text: str, *, hidden: bool) -> Any:
     return counting(text, hidden=hidden)
 
 
-def _told(savepoint: Any) -> dict[str, Any]:
+def _entry(savepoint: Any) -> dict[str, Any]:
     return {
         "savepoint": savepoint.id,
         "pipeline": savepoint.pipeline_id[:8],

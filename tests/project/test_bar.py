@@ -31,7 +31,7 @@ def progress(**facts):
     [
         ({"rows_in": 5000}, "batch 1, 5,000 rows, 2,500 rows/s"),
         ({"rows_in": 0}, "batch 1, 0 rows"),
-        ({"rows_in": 2, "watermark": timedelta(minutes=90)}, "batch 1, 2 rows, 1 rows/s, watermark 1.5 h behind"),
+        ({"rows_in": 2, "watermark": timedelta(minutes=90)}, "batch 1, 2 rows, 1 rows/s, watermark lags 1.5 h"),
         (
             {"rows_in": 2, "watermark": datetime(2020, 1, 5, 9, tzinfo=UTC)},
             "batch 1, 2 rows, 1 rows/s, watermark 2020-01-05 09:00:00",

@@ -79,7 +79,7 @@ def test_dagster_loads_what_the_project_lists_and_what_is_deployed(shop, monkeyp
 def test_what_is_there_is_not_written_over(tmp_path):
     (tmp_path / "README.md").write_text("mine")
     code, text = call("init", str(tmp_path))
-    assert (code, "README.md is there already" in text, "remedy: " in text) == (1, True, True)
+    assert (code, "README.md already exists" in text, "remedy: " in text) == (1, True, True)
     assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
 
 
@@ -161,7 +161,7 @@ def test_the_set_up_says_what_it_did(monkeypatch):
 
 def test_rows_of_a_table_are_shown(shop):
     code, text = call("show", "revenue_by_country")
-    assert (code, "is not there yet" in text) == (1, True)
+    assert (code, "does not exist yet" in text) == (1, True)
     path = Home.default().table("shop", "revenue_by_country")
     write_deltalake(path, pa.table({"country": ["DE", "FR"], "revenue": [1.5, 2.5]}))
     code, text = call("show", "revenue", "--rows", "1")

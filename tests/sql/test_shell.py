@@ -81,7 +81,7 @@ def test_should_go_on_after_an_error_with_a_mark_at_its_place(table: str) -> Non
     assert said[2].splitlines()[:2] == ["SELECT 'open FROM clicks", "       ^ a text is not closed"]
     assert "there is no column 'x'" in said[3]
     assert "there is no table 'nothing'" in said[4]
-    assert "there is nothing called 'me' to show" in said[5]
+    assert "cannot show 'me'" in said[5]
     assert "there is no table 'nowhere'" in said[6]
     assert "'UPDATE' does not begin a statement" in said[7]
     assert ran == []
