@@ -46,11 +46,17 @@ def _ignore(progress: BatchProgress) -> None:
 class SavepointPolicy:
     """When savepoints are taken automatically, and how many are kept.
 
-    `every` is the time between two savepoints of a started pipeline, `at_end` takes one when a run with batches ends;
-    None and False: never. The newest `keep` are kept, unless they are older than `max_age`; the newest is always kept.
-    `uri` is their location (None: RS_SAVEPOINTS, else the home). `local_storage_only` keeps checkpoints on this disk
-    alone: no savepoint is taken automatically, and a lost disk is not recovered from one. With `state_rows` each
-    automatic savepoint also exports state as rows.
+    - `every` (timedelta, default None: never): the time between two savepoints of a started pipeline.
+    - `at_end` (bool, default False): take one at the end of a run that had batches.
+    - `keep` (int, savepoints, default 10): the newest ones are kept, the very newest always.
+    - `max_age` (timedelta, default None: any age): older ones are removed, even among the newest `keep`.
+    - `uri` (str, path or fsspec URI, default RS_SAVEPOINTS, else in the home): where they are stored.
+    - `local_storage_only` (bool, default False): no automatic savepoints, and no recovery of a lost disk from one.
+    - `state_rows` (bool, default True): also write the state as rows with each automatic savepoint.
+
+    >>> from rs_assets import Time
+    >>> SavepointPolicy(every=Time.minutes(10), keep=3).keep
+    3
     """
 
     every: timedelta | None = None
@@ -64,24 +70,55 @@ class SavepointPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """The environment and the settings of a run.
+    """Where and with what a pipeline runs.
 
-    `home` defaults to RS_HOME; `driver` to the process's own Spark. `on_progress` is called after each batch, from a
-    thread of the runtime. `interval` is the least time between two batches of a started pipeline. In a started
-    pipeline, a side of a join that had no rows for `idle_timeout` no longer holds the watermark back (None: it does),
-    and the event time of a query that had no rows for `close_on_idle` advances with the wall clock, so that windows
-    close (None: they wait). `new_generation` begins a new checkpoint, `reset_steps` one for the named stateful steps
-    only; `keep_state` uses state of another version of the pipeline. `run_id` names the run in the catalog and in
-    reports. `partitions` is the number of state partitions of a new checkpoint (None: the setting of Spark's session).
-    `max_line_bytes` caps the lines of followed files. `connector` overrides the writer of all Delta sinks. `lease_ttl`
-    is how long a silent driver keeps its pipeline before another may take over. `checkpoint_storage` is delta, memory
-    or db, `storage_url` the SQLAlchemy URL of db: offsets are stored there for other programs, and not read by starts;
-    `catalog_keep` is the retention of catalog rows. `preview_rows` is how many open windows of each step the report
-    shows. `savepoints` is the policy of automatic savepoints. `max_poisons` is how many different records of a batch
-    may be quarantined because a step cannot compute them; more end the run. Without `trace` every Python function runs
-    in Python, even if it could be translated to Spark's plan. `metrics_port` is a loopback port that serves the run's
-    metrics to Prometheus (0: any free one; None: no metrics), `metrics_endpoint` the address of an OpenTelemetry
-    collector that gets them, `http://host:4318/v1/metrics`.
+    Place and Spark:
+
+    - `home` (Home, default RS_HOME): catalog, checkpoints and tables.
+    - `driver` (SparkDriver, default: the process's own).
+    - `run_id` (str, default random): the name of the run in the catalog and in reports.
+    - `lease_ttl` (timedelta, default 30 seconds): a driver without a sign of life for so long loses its pipeline to
+      another.
+
+    Batches:
+
+    - `interval` (timedelta, default 1 second): least time between two batches of a started pipeline.
+    - `on_progress` (function of a BatchProgress, default none): called after each batch, from a thread of the runtime.
+    - `idle_timeout` (timedelta, default None: never): in a started pipeline a side of a join without rows for so long
+      no longer holds the watermark back.
+    - `close_on_idle` (timedelta, default None: never): in a started pipeline the event time of a query without rows for
+      so long continues with the wall clock, so that windows close.
+    - `max_line_bytes` (int, bytes, default 10 MiB): a longer line of a followed file is a bad record.
+    - `connector` ("native" or "jvm", default None: as each step says): the writer of all Delta sinks.
+    - `max_poisons` (int, records, default 100): how many records of a batch may be quarantined because a step fails on
+      them; more end the run.
+    - `trace` (bool, default True): translate Python functions into Spark expressions where possible.
+    - `preview_rows` (int, rows, default 0): how many open windows of each step the report shows.
+
+    Checkpoints and state:
+
+    - `new_generation` (bool, default False): begin a new checkpoint and read the input again.
+    - `reset_steps` (tuple of str, default none): begin a new state for these stateful steps only.
+    - `keep_state` (bool, default False): use state that another version of the pipeline wrote.
+    - `partitions` (int, default: that of Spark's session): state partitions of a new checkpoint.
+    - `savepoints` (SavepointPolicy, default: none are taken automatically).
+
+    Catalog and metrics:
+
+    - `checkpoint_storage` ("delta", "memory" or "db", default RS_CHECKPOINT_STORAGE, else "delta"): where offsets are
+      published. Starts do not read them.
+    - `storage_url` (str, default RS_STORAGE_URL): the SQLAlchemy URL for "db".
+    - `catalog_keep` (timedelta, default RS_CATALOG_DAYS): how long rows of the catalog are kept.
+    - `metrics_port` (int, default RS_METRICS_PORT, else None: off): a port on loopback for Prometheus; 0 is any free
+      port.
+    - `metrics_endpoint` (str, default RS_METRICS_ENDPOINT, else off): the address of an OpenTelemetry collector,
+      `http://host:4318/v1/metrics`.
+
+    ConfigurationError for a `metrics_endpoint` that is not an http(s) URL.
+
+    >>> from rs_assets import Time
+    >>> RunOptions(interval=Time.seconds(5), partitions=4).max_poisons
+    100
     """
 
     home: Home = field(default_factory=Home.default)

@@ -1,1 +1,1 @@
-"""The fluent API: what a user writes. It only collects nodes; nothing here touches Spark."""
+"""The fluent API, in which pipelines are written. It only collects nodes and never calls Spark."""

@@ -1,4 +1,4 @@
-"""Where a pipeline begins: a namespace, a job, and its sources."""
+"""The beginning of a pipeline: a namespace, a job, and its sources."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ class StreamBuilder:
 
     @staticmethod
     def data_stream(namespace: str, job: str) -> DataStreamSource:
-        """Begin the pipeline `job` in `namespace`; both are names of a-z, 0-9 and _.
+        """Begin the pipeline `job` in `namespace`.
+
+        - `namespace`, `job` (str): names of a-z, 0-9 and _. Together they name the pipeline and its checkpoints.
 
         >>> stream = StreamBuilder.data_stream("shop", "hello").from_array([{"page": "/"}])
         >>> stream.to_print().build().name
@@ -49,10 +51,16 @@ class StreamBuilder:
 
 @dataclass(frozen=True, slots=True)
 class DataStreamSource(Fluent):
-    """The sources of one pipeline; each `from_*` call gives a stream, and several of them may be united.
+    """The sources of one pipeline. Each `from_*` call returns a stream; `union` and `join` combine several of them.
 
-    A `schema` is DDL text ("page string, ms bigint"), a StructType of Spark, or a class of records: a TypedDict, a
-    dataclass, a NamedTuple or a Pydantic model.
+    These arguments mean the same in all sources that have them:
+
+    - `schema` (DDL text such as "page string, ms bigint", a StructType of Spark, or a class of records: TypedDict,
+      dataclass, NamedTuple or Pydantic model).
+    - `bad_records` (str, default "fail"): the policy for records that do not fit the schema. "fail" ends the run,
+      "dead_letter" writes them to the dead-letter table, "quarantine" also those on which a later step fails (in Python
+      or in SQL), "skip" drops and counts them.
+    - `name` (str, default: the kind of source): the name of the step; offsets are stored under it.
     """
 
     draft: Draft
@@ -65,9 +73,19 @@ class DataStreamSource(Fluent):
         bad_records: str | BadRecords = BadRecords.FAIL,
         name: str = "array",
     ) -> DataStream:
-        """Rows given in the program; a bounded source. Without `schema` the types are inferred from the rows.
+        """Rows given in the program; a bounded source.
 
-        With `bad_records="quarantine"` a row on which a step fails goes to the dead letters.
+        Typical uses: examples, tests, small fixed inputs.
+
+        - `rows` (iterable of dicts): the rows; at least one if there is no `schema`.
+        - `schema` (default: inferred from the rows).
+        - `bad_records` (default "fail"): with "quarantine" a row on which a step fails becomes a dead letter.
+        - `name` (str, default "array").
+
+        >>> from rs_assets.testing import run_rows
+        >>> pages = StreamBuilder.data_stream("docs", "array").from_array([{"page": "/a", "ms": 12}, {"page": "/b"}])
+        >>> run_rows(pages)
+        [{'page': '/a', 'ms': 12}, {'page': '/b', 'ms': None}]
         """
         policy = BadRecords.of(bad_records)
         return self._begin(
@@ -77,9 +95,20 @@ class DataStreamSource(Fluent):
     def from_memory(
         self, channel: MemoryChannel, *, bad_records: str | BadRecords = BadRecords.FAIL, name: str = "memory"
     ) -> DataStream:
-        """Rows that the program puts into `channel`, now or while the pipeline runs; bounded once it is closed.
+        """Rows that the program puts into `channel` at any time; bounded once the channel is closed.
 
-        With `bad_records="quarantine"` a row on which a step fails goes to the dead letters.
+        Typical uses: tests, a pipeline inside another program.
+
+        - `channel` (MemoryChannel): it must have a schema.
+        - `bad_records` (default "fail"): with "quarantine" a row on which a step fails becomes a dead letter.
+        - `name` (str, default "memory").
+
+        >>> from rs_assets import MemoryChannel
+        >>> from rs_assets.testing import run_rows
+        >>> channel = MemoryChannel(schema="page string, ms bigint")
+        >>> hits = StreamBuilder.data_stream("docs", "memory").from_memory(channel)
+        >>> run_rows(hits.filter("ms > 100"), [{"page": "/a", "ms": 12}, {"page": "/b", "ms": 120}])
+        [{'page': '/b', 'ms': 120}]
         """
         policy = BadRecords.of(bad_records)
         return self._begin(MemorySource(name=name, channel=channel, policy=policy))
@@ -101,17 +130,30 @@ class DataStreamSource(Fluent):
     ) -> DataStream:
         """Rows from a file, a directory or a glob.
 
-        One file that does not grow is bounded; a directory, a glob and `tail=True` are not. `schema` is DDL text; left
-        out it is inferred from a sample at the first start and then pinned. `format` is "json" (a record a line),
-        "text", "csv" or "parquet"; left out it is csv or parquet for paths that end so, else json. "text" gives the
-        field `value`, or, with `pattern` (a regular expression with named groups), one field a group, cast to `schema`;
-        `time_format` is the pattern of its timestamps. CSV with a `header` is matched by name, in each file by its own:
-        other columns are passed over, a missing one is an error; so it is with "parquet". `bad_records` says what
-        happens to a record that does not parse: fail, dead_letter, quarantine (those too on which a step fails, in
-        Python or in SQL) or skip. Gzip and zstd files are read by their ending (.gz, .zst).
+        Typical uses: logs that grow, files that arrive in a folder, exports of another system. A single file without
+        `tail` is bounded; a directory, a glob and `tail=True` are unbounded. Files that end in .gz or .zst are
+        decompressed.
 
-        >>> source = StreamBuilder.data_stream("shop", "hits")
-        >>> stream = source.from_file("hits.jsonl", schema="page string, ms bigint", bad_records="dead_letter")
+        - `path` (str or Path): a file, a directory or a glob; relative to the project's folder.
+        - `format` (default by the ending: "csv", "parquet", else "json"): "json" has a record a line. "text" gives the
+          field `value`, or with `pattern` a field a group. "csv" and "parquet" are matched by column name: unknown
+          columns are ignored, a missing column is an error.
+        - `schema` (default: inferred from a sample at the first start, then pinned).
+        - `tail` (bool, default False): follow files as they grow.
+        - `pattern` (str, default None): for "text", a regular expression with named groups, which are cast to `schema`.
+        - `time_format` (str, default None): for `pattern`, the pattern of timestamps.
+        - `header` (bool, default True): whether CSV files begin with a header; columns are matched by the header of
+          each file.
+        - `bad_records` (default "fail").
+        - `max_files_per_batch` (int, default None: no limit).
+        - `max_rows_per_batch` (int, default None: no limit).
+        - `name` (str, default "file").
+
+        >>> from rs_assets.testing import run_rows
+        >>> source = StreamBuilder.data_stream("docs", "hits")
+        >>> hits = source.from_file("hits.jsonl", schema="page string, ms bigint", bad_records="dead_letter")
+        >>> run_rows(hits.filter("ms > 100"), [{"page": "/a", "ms": 12}, {"page": "/b", "ms": 120}])
+        [{'page': '/b', 'ms': 120}]
         """
         return self._begin(
             FileSource(
@@ -150,25 +192,47 @@ class DataStreamSource(Fluent):
         min_partitions: int | None = None,
         name: str = "kafka",
     ) -> DataStream:
-        """Records of Kafka: of one `topic`, of `topics`, or of all that match `pattern`; an unbounded source.
+        """Records of Kafka topics; an unbounded source. Splits are partitions; new partitions are found while it runs.
 
-        `bootstrap_servers` is `host:port`, Dagster's `EnvVar` or a `KafkaCluster`. Splits are partitions, new ones too.
-        `format="json"` gives the fields of `schema` (DDL text; left out it is inferred from the first records and then
-        pinned), "avro" those of the Avro record in `schema` (JSON text; "confluent_avro" has the header of a schema
-        registry before it, whose id is not looked up), "text" the field `value`, and "raw" everything as it is: key,
-        value (binary), headers, topic, partition, offset, timestamp. For the others `metadata=["key", "offset"]`
-        adds fields: kafka_key (text), kafka_topic, kafka_partition, kafka_offset, kafka_timestamp, kafka_headers.
-        `starting_offsets` counts at the first start only: "earliest", "latest", "committed" (by `group`), a datetime,
-        or {"topic": {0: 17}} (partitions that are left out: from the earliest). Committed offsets are shown in `group`,
-        so that Kafka's own tools tell the lag. `bad_records` is as for files; `dead_letter_topic` gets such records
-        too, as they were, with Kafka Streams' headers `__streams.errors.*`. `tombstones` (records without a value):
-        skip, keep as a row of nulls, or bad. Records of aborted transactions are never seen, unless `isolation` is
-        "read_uncommitted". `on_data_loss="continue"` goes on when records were deleted before they were read, and
-        writes the range into the catalog's operations. A batch has at most `max_rows_per_batch` records.
-        `min_partitions` lets Spark read a partition in parts, at the same time: its records lose their order then.
+        Typical uses: events of services, change streams, the output of another pipeline. See docs/kafka.md.
 
-        >>> shop = StreamBuilder.data_stream("shop", "totals")
-        >>> stream = shop.from_kafka("localhost:9092", "orders", group="totals", schema="id bigint, ms bigint")
+        - `bootstrap_servers` ("host:port", Dagster's `EnvVar`, or a `KafkaCluster` with its login).
+        - `topic` (str), `topics` (sequence of str) or `pattern` (str, a regular expression): the topics to read.
+        - `group` (str, default None): committed offsets are also written to this consumer group, so that Kafka's tools
+          show the lag. Starts do not read them, except for "committed".
+        - `format` (default "json"): "json" gives the fields of `schema`. "avro" gives those of the Avro record in
+          `schema`; "confluent_avro" also skips the header of a schema registry, whose id is not looked up. "text" gives
+          the field `value`. "raw" gives key, value (binary), headers, topic, partition, offset and timestamp.
+        - `schema` (default: for "json" inferred from the first records, then pinned): for Avro the JSON text of the
+          record.
+        - `starting_offsets` (default "earliest"): used at the first start only. "earliest", "latest", "committed" (of
+          `group`), a datetime, or {"topic": {0: 17}} with the earliest offset for partitions that are left out.
+        - `metadata` (sequence of "key", "topic", "partition", "offset", "timestamp", "headers", default none): adds the
+          fields `kafka_key` (text), `kafka_topic`, ... to all formats but "raw".
+        - `bad_records` (default "fail").
+        - `dead_letter_topic` (str, default None): bad records are also sent there unchanged, with Kafka Streams'
+          headers `__streams.errors.*`.
+        - `on_data_loss` (default "fail"): what to do if records were deleted before they were read. "continue" goes on
+          and writes the lost range into the catalog's operations.
+        - `tombstones` (default "skip"): records without a value are dropped ("skip"), become rows of nulls ("keep") or
+          are bad records ("bad").
+        - `isolation` (default "read_committed"): "read_uncommitted" also reads records of aborted transactions.
+        - `max_rows_per_batch` (int, records, default 1,000,000; None: no limit).
+        - `min_partitions` (int, default None): Spark reads partitions in parts, in parallel; records of a partition
+          lose their order.
+        - `name` (str, default "kafka").
+
+        >>> from rs_assets.testing import run_rows
+        >>> shop = StreamBuilder.data_stream("docs", "totals")
+        >>> orders = shop.from_kafka("localhost:9092", "orders", group="totals", schema="id bigint, ms bigint")
+        >>> slow = orders.filter("ms > 100")
+        >>> run_rows(slow, [{"id": 1, "ms": 12}, {"id": 2, "ms": 120}])
+        [{'id': 2, 'ms': 120}]
+        >>> print(slow.to_print().build().describe())
+        docs.totals  fingerprint ...
+          kafka     kafka_source  [json orders]
+          filter_1  filter <- kafka  [ms > 100]
+          print     print_sink <- filter_1
         """
         node = KafkaSource(
             name=name,
@@ -200,14 +264,22 @@ class DataStreamSource(Fluent):
         max_rows_per_batch: int | None = 100_000,
         name: str = "sqlite",
     ) -> DataStream:
-        """Rows of a table of SQLite, exactly once, in the order of its INTEGER PRIMARY KEY; an unbounded source.
+        """Rows of an SQLite table, exactly once, in the order of its INTEGER PRIMARY KEY; an unbounded source.
 
-        For tables that rows are added to: what was read is not looked at again, and new rows need greater keys than
-        all before (AUTOINCREMENT sees to that). The table is one split, its offset the key of the last row; a batch has
-        at most `max_rows_per_batch` rows, read by one task, which must see the file. `schema` is DDL text and may name
-        some of the columns; left out it is that of the table at the first start. A row with a value that is not of its
-        field's type is a bad record, for `bad_records`. SourceReadError if there is no such table or key, DataLossError
-        if rows of a planned batch are gone.
+        Typical uses: an outbox table, a log that another program inserts into. Rows must only be added: rows that were
+        read are not read again, and new rows need greater keys than all earlier ones (AUTOINCREMENT ensures that). The
+        table is one split; its offset is the key of the last row. One task reads a batch, so all workers must see the
+        file.
+
+        - `path` (str or Path): the database.
+        - `table` (str).
+        - `schema` (default: that of the table at the first start): may name some of the columns. A value that is not of
+          its field's type makes the row a bad record.
+        - `bad_records` (default "fail").
+        - `max_rows_per_batch` (int, rows, default 100,000; None: no limit).
+        - `name` (str, default "sqlite").
+
+        SourceReadError if the table or its key is missing, DataLossError if rows of a planned batch are gone.
 
         >>> source = StreamBuilder.data_stream("shop", "copy").from_sqlite("shop.db", "orders", schema="id bigint")
         >>> print(source.to_sqlite("copy.db", "orders").build().describe())
@@ -236,18 +308,30 @@ class DataStreamSource(Fluent):
         bad_records: str | BadRecords = BadRecords.FAIL,
         name: str = "delta",
     ) -> DataStream:
-        """Rows of a Delta table, exactly once: those that are there, then those that are added; an unbounded source.
+        """Rows of a Delta table, exactly once: first the existing rows, then added ones; an unbounded source.
 
-        `table` is named as for `to_delta`: a plain name is one of the namespace's tables in the home, others are paths.
-        A batch is whole versions of it; compactions are no news. A version that changes or removes rows ends the run
-        with SourceReadError, unless `changes=True` reads the table's change feed (`delta.enableChangeDataFeed`) from
-        its first version on: the fields have `_change_type` (insert, update_preimage, update_postimage, delete),
-        `_commit_version` and `_commit_timestamp` then. `starting_version` leaves out what is older. `schema` may name
-        some of the columns; with it `.build()` knows them, left out it is that of the table at the first start.
+        Typical uses: a pipeline after another one, a table that Spark jobs append to. A batch is whole versions of the
+        table; compactions give no rows. A version that changes or removes rows ends the run with SourceReadError,
+        except with `changes=True`.
 
+        - `table` (str or Path): as for `to_delta`: a plain name is a table of the namespace in RS_HOME, others are
+          paths.
+        - `schema` (default: that of the table at the first start): may name some of the columns. Only with it does
+          `.build()` check the fields of later steps.
+        - `changes` (bool, default False): read the change feed (`delta.enableChangeDataFeed`) from its first version
+          on; rows also have `_change_type` (insert, update_preimage, update_postimage, delete), `_commit_version` and
+          `_commit_timestamp`.
+        - `starting_version` (int, default None: all): skip older versions.
+        - `bad_records` (default "fail").
+        - `name` (str, default "delta").
+
+        >>> from rs_assets.testing import run_rows
         >>> shop = StreamBuilder.data_stream("shop", "large")
         >>> paid = shop.from_delta("paid", schema="country string, amount double")
-        >>> print(paid.filter("amount > 1000").to_delta("large").build().describe())
+        >>> large = paid.filter("amount > 1000")
+        >>> run_rows(large, [{"country": "DE", "amount": 12.5}, {"country": "FR", "amount": 1200.0}])
+        [{'country': 'FR', 'amount': 1200.0}]
+        >>> print(large.to_delta("large").build().describe())
         shop.large  fingerprint ...
           delta        delta_source  [paid]
           filter_1     filter <- delta  [amount > 1000]

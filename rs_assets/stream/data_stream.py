@@ -1,4 +1,4 @@
-"""A stream of records, and the steps that may follow it."""
+"""A stream of records, and its steps."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from rs_assets.topology.nodes.base import Node
 
 Rows = Iterable[Mapping[str, Any]]
-# The sink of a preview.
+# The name of a preview's sink.
 PREVIEW = "preview"
 
 
@@ -68,8 +68,19 @@ PREVIEW = "preview"
 class DataStream(JoinSteps, DimJoinSteps, SinkSteps, Fluent):
     """The output of one step. Each method adds a step and returns its output; sinks return the same stream.
 
-    A Python function gets a record as a dict of its own, with maps as dicts; a filter gets a mapping that it can only
-    read. It must be deterministic, because a batch may be computed again.
+    A Python function gets a copy of the record as a dict; a filter gets a read-only mapping. Functions must be
+    deterministic, because a batch may be computed again. Two arguments are common to most steps:
+
+    - `trace` (bool, default True): translate a Python function into a Spark expression where the result is the same;
+      False runs it in Python for every record.
+    - `name` (str, default: the kind of step and a number): the name of the step.
+
+    >>> from rs_assets import StreamBuilder
+    >>> from rs_assets.testing import run_rows
+    >>> rows = [{"page": "/a", "ms": 12}, {"page": "/b", "ms": 120}]
+    >>> hits = StreamBuilder.data_stream("docs", "slow").from_array(rows)
+    >>> run_rows(hits.filter("ms > 100").with_fields(seconds="ms / 1000"))
+    [{'page': '/b', 'ms': 120, 'seconds': 0.12}]
     """
 
     draft: Draft
@@ -80,10 +91,22 @@ class DataStream(JoinSteps, DimJoinSteps, SinkSteps, Fluent):
     ) -> DataStream:
         """Turn each record into another.
 
-        Either a Python function from dict to dict, with `schema` or a return annotation (TypedDict or dataclass), or a
-        select list in SQL or Columns: `.map("page", "ms / 1000 AS seconds")`. The function must return just the fields
-        of the schema, each of them: None says that there is no value. `trace=False` leaves it to
-        Python, as for `filter`.
+        Typical uses: choose and compute fields in SQL, call a Python library.
+
+        - `first`, `more`: either a select list in SQL or Columns, one argument a column; or one Python function from
+          dict to dict. The function must return exactly the fields of its schema; None means null.
+        - `schema` (default: the function's return annotation, a TypedDict or dataclass): the fields of a function's
+          result.
+        - `trace`, `name`: see `DataStream`.
+
+        >>> from rs_assets import StreamBuilder
+        >>> from rs_assets.testing import run_rows
+        >>> rows = [{"page": "/a", "ms": 1500}, {"page": "/b", "ms": 20}]
+        >>> hits = StreamBuilder.data_stream("docs", "map").from_array(rows)
+        >>> run_rows(hits.map("page", "ms / 1000 AS seconds"))
+        [{'page': '/a', 'seconds': 1.5}, {'page': '/b', 'seconds': 0.02}]
+        >>> run_rows(hits.map(lambda hit: {"page": hit["page"].upper()}, schema="page string"))
+        [{'page': '/A'}, {'page': '/B'}]
         """
         step = self.draft.auto_name("map", name, after=self.step)
         if callable(first) and not is_spark_column(first) and not more:
@@ -97,10 +120,24 @@ class DataStream(JoinSteps, DimJoinSteps, SinkSteps, Fluent):
     def flat_map(
         self, function: object, *, schema: Schema | None = None, trace: bool = True, name: str | None = None
     ) -> DataStream:
-        """Turn each record into any number of others: a function that returns a list of dicts, or an SQL generator.
+        """Turn each record into any number of records.
 
-        Each dict must have just the fields of the schema, as for `map`; none and None are no records. `trace=False`
-        leaves all records to Python, also those of which it is known that nothing is made.
+        Typical uses: one row for each item of an order, parse a message with several events.
+
+        - `function`: an SQL generator such as "explode(items) AS item", or a Python function that returns a list of
+          dicts with exactly the fields of the schema. An empty list and None give no record.
+        - `schema` (default: the function's return annotation): the fields of the result.
+        - `trace`, `name`: see `DataStream`. With `trace=False` records that give no rows are passed to Python, too.
+
+        >>> from rs_assets import StreamBuilder
+        >>> from rs_assets.testing import run_rows
+        >>> orders = StreamBuilder.data_stream("docs", "items").from_array([{"id": 1, "items": ["tea", "jam"]}])
+        >>> run_rows(orders.flat_map("explode(items) AS item"))
+        [{'item': 'tea'}, {'item': 'jam'}]
+        >>> def items(order):
+        ...     return [{"id": order["id"], "item": item} for item in order["items"]]
+        >>> run_rows(orders.flat_map(items, schema="id bigint, item string"))
+        [{'id': 1, 'item': 'tea'}, {'id': 1, 'item': 'jam'}]
         """
         step = self.draft.auto_name("flat_map", name, after=self.step)
         if callable(function) and not is_spark_column(function):
@@ -110,10 +147,23 @@ class DataStream(JoinSteps, DimJoinSteps, SinkSteps, Fluent):
         return self._then(FlatMap(name=step, inputs=(self.step,), expression=made))
 
     def filter(self, condition: object, *, trace: bool = True, name: str | None = None) -> DataStream:
-        """Keep the records for which `condition` is true: SQL text, a Column or a function of a read-only mapping.
+        """Keep the records for which `condition` is true.
 
-        A function is computed by Spark, as far as Spark is known to do the same, without being called; values that it
-        takes from outside are those of the moment when the plan is made. `trace=False` leaves it to Python.
+        Typical uses: one kind of event, one country, valid records only.
+
+        - `condition`: SQL text, a Column, or a Python function of a read-only mapping. Spark computes a function
+          without calling it, as far as the result is the same; values from outside the function are read when the plan
+          is made.
+        - `trace`, `name`: see `DataStream`.
+
+        >>> from rs_assets import StreamBuilder
+        >>> from rs_assets.testing import run_rows
+        >>> rows = [{"page": "/a", "ms": 12}, {"page": "/b", "ms": 120}]
+        >>> hits = StreamBuilder.data_stream("docs", "filter").from_array(rows)
+        >>> run_rows(hits.filter("ms > 100"))
+        [{'page': '/b', 'ms': 120}]
+        >>> run_rows(hits.filter(lambda hit: hit["page"].startswith("/a")))
+        [{'page': '/a', 'ms': 12}]
         """
         step = self.draft.auto_name("filter", name, after=self.step)
         return self._then(
@@ -121,43 +171,65 @@ class DataStream(JoinSteps, DimJoinSteps, SinkSteps, Fluent):
         )
 
     def filter_by_expression(self, condition: str, *, name: str | None = None) -> DataStream:
-        """Keep the records for which a condition holds: `(age,>,int,18)&((name,like,'a%')|(ip,ipContains,'10.'))`.
+        """Keep the records that match a condition: `(age,>,int,18)&((name,like,'a%')|(ip,ipContains,'10.'))`.
 
-        An atom is `(field,operator,value)`, or `(field,operator,type,value)` where a text is to be compared as a number
-        or time; `&`, `|` and `!` join atoms. With null or an empty text an atom is false, but for `!in`, `!like`,
-        `!regex` and `notContains`, which are true then. TopologyError, with line and column, for what cannot be read.
+        Typical use: conditions that people configure, as in RocketMQ-Streams.
+
+        - `condition` (str): atoms `(field,operator,value)`, joined by `&`, `|` and `!`. With
+          `(field,operator,type,value)` a text is compared as a number or a time. For null and empty text an atom is
+          false; `!in`, `!like`, `!regex` and `notContains` are true.
+        - `name`: see `DataStream`.
+
+        TopologyError, with line and column, for a condition that cannot be parsed.
 
         >>> from rs_assets import StreamBuilder
-        >>> hits = StreamBuilder.data_stream("docs", "wide").from_file("in.jsonl", schema="page string, ms bigint")
-        >>> hits.filter_by_expression("(ms,>,100)&!(page,in,'/health,/ready')").to_print().build().name
-        'docs.wide'
+        >>> from rs_assets.testing import run_rows
+        >>> rows = [{"page": "/a", "ms": 12}, {"page": "/b", "ms": 120}, {"page": "/health", "ms": 200}]
+        >>> hits = StreamBuilder.data_stream("docs", "wide").from_array(rows)
+        >>> run_rows(hits.filter_by_expression("(ms,>,100)&!(page,in,'/health,/ready')"))
+        [{'page': '/b', 'ms': 120}]
         """
         step = self.draft.auto_name("filter", name, after=self.step)
         parse_condition(condition)
         return self._then(Filter(name=step, inputs=(self.step,), condition=ConditionText(condition)))
 
     def script(self, text: str, *, zone: str = "UTC", strict: bool = False, name: str | None = None) -> DataStream:
-        """Fill, drop, rename and multiply by a script: `x=trim(a);if(x==''){break()}else{n=length(x)}`.
+        """Set, drop and rename fields and drop records by a script: `x=trim(a);if(x==''){break()}else{n=length(x)}`.
 
-        Functions are those of docs/functions.md. A bare word is a field, or the word itself where there is no such
-        field; with `strict` that is an error. Numbers compare as numbers, texts in quotes as texts. `zone` is that of
-        times which are written without one. What a function cannot compute is null. TopologyError, with line and
-        column, for what cannot be read, or fits no field.
+        Typical use: rules that people configure, as in RocketMQ-Streams. The functions are listed in docs/functions.md.
+
+        - `text` (str): the script. A bare word is a field, or the word itself if there is no such field. Numbers
+          compare as numbers, quoted texts as texts. A function that cannot be computed gives null.
+        - `zone` (str, default "UTC"): the time zone of times that are written without one.
+        - `strict` (bool, default False): a bare word must be a field.
+        - `name`: see `DataStream`.
+
+        TopologyError, with line and column, for a script that cannot be parsed or does not fit the fields.
 
         >>> from rs_assets import StreamBuilder
-        >>> hits = StreamBuilder.data_stream("docs", "kinds").from_file("in.jsonl", schema="page string, ms bigint")
-        >>> kinds = hits.script("page=lower(page);if(ms>100){kind='slow'}else{kind='fast'}")
-        >>> kinds.to_print().build().name
-        'docs.kinds'
+        >>> from rs_assets.testing import run_rows
+        >>> rows = [{"page": "/A", "ms": 12}, {"page": "/B", "ms": 120}]
+        >>> hits = StreamBuilder.data_stream("docs", "kinds").from_array(rows)
+        >>> run_rows(hits.script("page=lower(page);if(ms>100){kind='slow'}else{kind='fast'}"))
+        [{'page': '/a', 'ms': 12, 'kind': 'fast'}, {'page': '/b', 'ms': 120, 'kind': 'slow'}]
         """
         step = self.draft.auto_name("script", name, after=self.step)
         parse_script(text)
         return self._then(Script(name=step, inputs=(self.step,), text=text, zone=checked_zone(zone), strict=strict))
 
     def for_each(self, function: Callable[[Record], Any], *, name: str | None = None) -> DataStream:
-        """Call `function` for its side effect; a batch that is repeated calls it again.
+        """Call `function` for its side effect. A repeated batch calls it again.
 
-        The record goes on as it came, whatever the function does to its dict.
+        Typical uses: count in a metrics library, call a service that tolerates duplicates.
+
+        - `function`: gets a record as a dict. Its result and its changes to the dict are ignored.
+        - `name`: see `DataStream`.
+
+        >>> from rs_assets import StreamBuilder
+        >>> from rs_assets.testing import run_rows
+        >>> hits = StreamBuilder.data_stream("docs", "each").from_array([{"page": "/a", "ms": 12}])
+        >>> run_rows(hits.for_each(lambda hit: hit.clear()))
+        [{'page': '/a', 'ms': 12}]
         """
         step = self.draft.auto_name("for_each", name, after=self.step)
         if not callable(function):
@@ -165,12 +237,36 @@ class DataStream(JoinSteps, DimJoinSteps, SinkSteps, Fluent):
         return self._then(ForEach(name=step, inputs=(self.step,), function=PythonFunction(function)))
 
     def select_fields(self, *fields: str, name: str | None = None) -> DataStream:
-        """Keep only these fields, in this order."""
+        """Keep only these fields, in this order.
+
+        Typical use: drop what later steps do not need.
+
+        - `fields` (str): names of fields.
+        - `name`: see `DataStream`.
+
+        >>> from rs_assets import StreamBuilder
+        >>> from rs_assets.testing import run_rows
+        >>> hits = StreamBuilder.data_stream("docs", "fields").from_array([{"page": "/a", "ip": "10.0.0.1", "ms": 12}])
+        >>> run_rows(hits.select_fields("ms", "page"))
+        [{'ms': 12, 'page': '/a'}]
+        """
         step = self.draft.auto_name("select_fields", name, after=self.step)
         return self._then(SelectFields(name=step, inputs=(self.step,), fields=fields))
 
     def with_fields(self, *, name: str | None = None, **columns: object) -> DataStream:
-        """Add or replace fields: `.with_fields(seconds="ms / 1000")`; all are computed from the record as it came."""
+        """Add or replace fields. All are computed from the input record.
+
+        Typical uses: units, derived keys, defaults for nulls.
+
+        - `columns` (SQL text or Column, by field name): the new values.
+        - `name`: see `DataStream`.
+
+        >>> from rs_assets import StreamBuilder
+        >>> from rs_assets.testing import run_rows
+        >>> hits = StreamBuilder.data_stream("docs", "more").from_array([{"page": "/a", "ms": 1500}])
+        >>> run_rows(hits.with_fields(ms="ms + 1", seconds="ms / 1000"))
+        [{'page': '/a', 'ms': 1501, 'seconds': 1.5}]
+        """
         step = self.draft.auto_name("with_fields", name, after=self.step)
         if not columns:
             raise TopologyError(f"step {step!r} adds no field")
@@ -178,9 +274,20 @@ class DataStream(JoinSteps, DimJoinSteps, SinkSteps, Fluent):
         return self._then(WithFields(name=step, inputs=(self.step,), columns=made))
 
     def union(self, *others: DataStream | WindowStream[DataStream], name: str | None = None) -> DataStream:
-        """Feed this stream and `others` of the same pipeline into one; duplicates stay, there is no order.
+        """Merge this stream with `others` of the same pipeline. Duplicates stay; there is no order.
 
-        Branches of one stream may meet again; before a step with state only if the steps between are SQL or Columns.
+        Typical use: several topics or folders with the same fields. Branches of one stream may be merged again; before
+        a stateful step only if the steps between are SQL or Columns.
+
+        - `others` (DataStream or WindowStream): streams with the same fields.
+        - `name`: see `DataStream`.
+
+        >>> from rs_assets import StreamBuilder
+        >>> from rs_assets.testing import run_rows
+        >>> shop = StreamBuilder.data_stream("docs", "union")
+        >>> web, app = (shop.from_array([{"page": page}], name=name) for name, page in (("web", "/a"), ("app", "/b")))
+        >>> run_rows(web.union(app))
+        [{'page': '/a'}, {'page': '/b'}]
         """
         step = self.draft.auto_name("union", name, after=self.step)
         streams = [other.to_data_stream() if isinstance(other, WindowStream) else other for other in others]
@@ -192,9 +299,20 @@ class DataStream(JoinSteps, DimJoinSteps, SinkSteps, Fluent):
         return self._then(Union(name=step, inputs=(self.step, *(stream.step for stream in streams))))
 
     def split(self, label: object, *, trace: bool = True, name: str | None = None) -> SplitStream:
-        """Label each record (SQL text, a Column or a function that returns the label); branch with `.select(label)`.
+        """Label each record; `.select(label)` gives the branch of one label.
 
-        `trace=False` leaves a function to Python, as for `filter`.
+        Typical use: different steps or sinks for different kinds of record.
+
+        - `label`: SQL text, a Column, or a Python function that returns the label.
+        - `trace`, `name`: see `DataStream`.
+
+        >>> from rs_assets import StreamBuilder
+        >>> from rs_assets.testing import run_rows
+        >>> rows = [{"page": "/a", "ms": 12}, {"page": "/b", "ms": 120}]
+        >>> hits = StreamBuilder.data_stream("docs", "split").from_array(rows)
+        >>> kinds = hits.split("if(ms > 100, 'slow', 'fast')")
+        >>> run_rows(kinds.select("slow")), run_rows(kinds.select("fast"))
+        ([{'page': '/b', 'ms': 120}], [{'page': '/a', 'ms': 12}])
         """
         step = self.draft.auto_name("split", name, after=self.step)
         made = expression(label, step=step, trace=trace)
@@ -209,19 +327,43 @@ class DataStream(JoinSteps, DimJoinSteps, SinkSteps, Fluent):
         bootstrap_servers: str | KafkaCluster | None = None,
         name: str | None = None,
     ) -> DataStream:
-        """Spread the rows over `partitions`, by `keys` or evenly.
+        """Distribute the rows over `partitions`, by `keys` or evenly.
 
-        `memory` is Spark's exchange inside the query. `delta` (a table below RS_HOME) and `kafka` (a topic, with
-        `bootstrap_servers`) part the pipeline into two queries, each with a checkpoint of its own: what stands before
-        the shuffle is computed once for all that stands behind it, and steps with state may follow one another.
-        All give equal results; a durable one cannot be rewound, only begun anew.
+        Typical uses: more parallelism after a source with few splits; a durable intermediate result for several
+        stateful steps. "memory" is Spark's exchange inside the query. "delta" (a table in RS_HOME) and "kafka" (a
+        topic) split the pipeline into two queries with a checkpoint each: the steps upstream are computed once for all
+        steps downstream, and stateful steps may follow one another. The results are the same; a durable shuffle cannot
+        be rewound, only started again.
+
+        - `partitions` (int): the number of partitions.
+        - `keys` (sequence of str, default none): rows with equal keys go to one partition.
+        - `strategy` ("memory", "delta" or "kafka", default "memory").
+        - `bootstrap_servers` (as for `from_kafka`): needed for "kafka".
+        - `name`: see `DataStream`.
+
+        >>> from rs_assets import StreamBuilder
+        >>> from rs_assets.testing import run_rows
+        >>> rows = [{"page": "/a"}, {"page": "/b"}]
+        >>> hits = StreamBuilder.data_stream("docs", "spread").from_array(rows)
+        >>> sorted(hit["page"] for hit in run_rows(hits.shuffle(2, keys=["page"])))
+        ['/a', '/b']
+        >>> hits = StreamBuilder.data_stream("docs", "durable").from_array([{"page": "/a"}, {"page": "/b"}])
+        >>> print(hits.shuffle(2, strategy="delta", name="stored").to_print().build().describe())
+        docs.durable  fingerprint ...
+          array         array_source  [2 rows]
+          stored_write  shuffle_write <- array  [to delta, 2 partitions]
+          stored        shuffle_read <- stored_write  [from delta]
+          print         print_sink <- stored
         """
         step = self.draft.auto_name("shuffle", name, after=self.step)
         by = (keys,) if isinstance(keys, str) else tuple(keys)
         if strategy == "memory" and bootstrap_servers is None:
             return self._then(Shuffle(name=step, inputs=(self.step,), partitions=partitions, keys=by))
         if strategy not in get_args(DurableStrategy):
-            raise TopologyError(f"step {step!r}: {strategy!r} is no durable shuffle", remedy="use 'delta' or 'kafka'")
+            raise TopologyError(
+                f"step {step!r}: the strategy of a durable shuffle must be 'delta' or 'kafka', not {strategy!r}",
+                remedy="use 'delta' or 'kafka'",
+            )
         half: dict[str, Any] = {
             "place": f"{SHUFFLES if strategy == 'kafka' else ''}{self.draft.namespace}.{self.draft.job}.{step}",
             "strategy": strategy,
@@ -241,20 +383,29 @@ class DataStream(JoinSteps, DimJoinSteps, SinkSteps, Fluent):
         late_to: str | PathLike[str] | None = None,
         name: str = "distinct",
     ) -> DataStream:
-        """Drop rows that equal an earlier one in `fields`; `name` keys the state. Null equals null.
+        """Drop rows that equal an earlier row in `fields`. Null equals null.
 
-        Of rows whose event times (`time_field`; without one, of their arrival) lie at most `within` apart just the one
-        that comes first passes; of others it may. `water_mark` is how far a row may lie behind the greatest time seen
-        before it is late: the same as `within` unless it is given. `late_to` is a Delta table for late rows, as that
-        of a window is.
+        Typical uses: producers that send twice, one event for each user. Of rows whose event times are at most `within`
+        apart only one passes, that of the earliest batch; of rows further apart a later one may pass, too.
+
+        - `fields` (str): the fields that make a row a duplicate.
+        - `within` (timedelta): how long a row is remembered, by event time.
+        - `time_field` (str, default None: the time of arrival): the event time.
+        - `water_mark` (timedelta, default `within`): how far a row may be older than the greatest time seen before it
+          is late.
+        - `late_to` (str or Path, default None): a Delta table for late rows, as for windows.
+        - `name` (str, default "distinct"): the state is stored under it.
 
         >>> from rs_assets import StreamBuilder, Time
-        >>> orders = StreamBuilder.data_stream("shop", "once").from_file("in.jsonl", schema="id string, ts timestamp")
+        >>> rows = [{"id": "a", "ts": 60_000}, {"id": "a", "ts": 60_000}, {"id": "b", "ts": 90_000}]
+        >>> orders = StreamBuilder.data_stream("shop", "once").from_array(rows)
         >>> once = orders.distinct("id", within=Time.minutes(10), time_field="ts")
+        >>> sorted(once.preview(), key=lambda row: row["ts"])
+        [{'id': 'a', 'ts': 60000}, {'id': 'b', 'ts': 90000}]
         >>> print(once.to_print().build().describe())
         shop.once  fingerprint ...
-          file      file_source  [json in.jsonl]
-        * distinct  distinct <- file  [id within 0:10:00]
+          array     array_source  [3 rows]
+        * distinct  distinct <- array  [id within 0:10:00]
           print     print_sink <- distinct
         """
         node = Distinct(
@@ -273,28 +424,32 @@ class DataStream(JoinSteps, DimJoinSteps, SinkSteps, Fluent):
     def window(
         self, window: Window, *, name: str = "window", emit: EmitStrategy = "on_window_close"
     ) -> WindowStream[DataStream]:
-        """Begin a windowed aggregation; `name` keys its state, so two windows of a pipeline need names of their own.
+        """Begin a windowed aggregation.
 
-        "on_window_close" emits each window once, when the water mark has passed its end. "on_window_update" emits, in
-        each batch, the row as it stands of every window that the batch changed, and nothing when a window closes: the
-        last row of a window is its result. Into `to_delta(mode="upsert", keys=[group fields and "start_time"])` that
-        gives one row a window, always up to date; every other sink gets each update as a row, and `fire_time` tells
-        them apart. Steps behind it see updates; steps with state and durable shuffles are refused there. Sessions grow
-        and merge: before a session tells another row, the one that it told is taken back by one that is equal but for
-        `retracted`, which is true there (`to_delta(..., deletes="retracted")`). So does a `GlobalWindow`, which never
-        closes and tells its row, or the ranks of its `top_n`, in each batch that changes them; it takes no `emit`.
+        Typical uses: counts a minute, sessions of a user, running totals. See docs/windows.md.
+
+        - `window`: such as `TumblingWindow.of(Time.minutes(1), "ts")`.
+        - `name` (str, default "window"): the state is stored under it, so two windows of a pipeline need different
+          names.
+        - `emit` (default "on_window_close"): when a window emits rows.
+          - "on_window_close": once, when the watermark has passed its end.
+          - "on_window_update": in each batch that changes the window; nothing when it closes, so the last row is the
+            result. `to_delta(mode="upsert", keys=[group fields and "start_time"])` keeps one current row a window;
+            other sinks get each update, in the order of `fire_time`. Stateful steps and durable shuffles cannot follow.
+          - "on_update_and_close": as "on_window_update", and a final row when the window closes.
+          - "on_record": at each record; nothing when the window closes.
+
+        Sessions grow and merge: before an updated session is emitted, its previous row is retracted by an equal row
+        with `retracted = true` (`to_delta(..., deletes="retracted")`). A `GlobalWindow` does the same: it never closes
+        and emits its row, or the ranks of its `top_n`, in each batch that changes them; it takes no `emit`.
 
         >>> from rs_assets import StreamBuilder, Time, TumblingWindow
-        >>> clicks = StreamBuilder.data_stream("shop", "live").from_file(
-        ...     "clicks.jsonl", schema="page string, ts timestamp"
-        ... )
+        >>> rows = [{"page": "/a", "ts": 1_000}, {"page": "/a", "ts": 2_000}]
+        >>> clicks = StreamBuilder.data_stream("shop", "live").from_array(rows)
         >>> windows = clicks.window(TumblingWindow.of(Time.seconds(10), "ts"), emit="on_window_update").group_by("page")
-        >>> live = windows.count("n").to_data_stream().to_delta("live", mode="upsert", keys=["page", "start_time"])
-        >>> print(live.build().describe())
-        shop.live  fingerprint ...
-          file        file_source  [json clicks.jsonl]
-        * window      window_aggregate <- file  [tumbling 0:00:10 by page: n, on each update]
-          live_table  delta_sink <- window  [upsert live]
+        >>> counts = windows.count("n").to_data_stream()
+        >>> counts.map("page", "n", "unix_millis(end_time) AS until").preview()
+        [{'page': '/a', 'n': 2, 'until': 10000}]
         """
         return WindowStream(
             upstream=self.step, assigner=window, name=name, resume=self._then, beside=self.draft.add, emit=emit
@@ -307,12 +462,16 @@ class DataStream(JoinSteps, DimJoinSteps, SinkSteps, Fluent):
         records: int = 20,
         spark: SparkDriver | None = None,
     ) -> list[dict[str, Any]]:
-        """What this step gives for the first `records` of each file, table or array it reads, with all windows fired.
+        """Compute this step for the first `records` of each file, table or array, with all windows fired.
 
-        With `rows` it reads these instead, by the names of the sources if there are several; a number stands for
-        `records`. It runs in a folder of its
-        own: sinks are not touched, and nothing is kept. `spark` is the SparkDriver to use. TopologyError for a source
-        whose first records cannot be told; else errors as for `run()`.
+        Typical uses: a notebook, a first look at a query. It runs in a temporary folder: sinks are not touched and
+        nothing is kept.
+
+        - `rows` (rows, a dict of them by source, or an int): read these rows instead; an int is the same as `records`.
+        - `records` (int, records of each source, default 20).
+        - `spark` (SparkDriver, default: the process's own).
+
+        TopologyError for a source without first records, such as a topic; other errors as for `run()`.
 
         >>> from rs_assets import StreamBuilder
         >>> hits = StreamBuilder.data_stream("shop", "look").from_array([{"ms": 12}, {"ms": 120}, {"ms": 7}])
@@ -343,21 +502,30 @@ class DataStream(JoinSteps, DimJoinSteps, SinkSteps, Fluent):
         owners: Sequence[str] = (),
         fresh_within: timedelta | None = None,
     ) -> Pipeline:
-        """Freeze what leads here, and the branches written beside it since the last `build()`, into a pipeline.
+        """Make a pipeline of this stream and of the branches that were written since the last `build()`.
 
-        UserError says what does not fit: TopologyError, UnknownFieldError or SchemaError. Streams are values: they stay
-        as they are, and more can be written behind them for the next `build()`.
+        Streams are values: they do not change, and more steps can be added for the next `build()`. UserError says what
+        does not fit: TopologyError, UnknownFieldError or SchemaError.
 
-        `renamed` maps earlier names of steps to those they have now, so that state, offsets and sinks go on under the
-        new name: `.build(renamed={"clicks": "page_views"})`. It may stay there for good.
+        - `renamed` (dict from earlier to current step names, default none): state, offsets and sinks are continued
+          under the new names. The entry may stay for good.
+        - `description` (str, Markdown) and `owners` ("team:orders" or e-mail addresses): shown by Dagster.
+        - `fresh_within` (timedelta, default None: no limit): a check of the outputs in Dagster fails if the watermark
+          is further behind the clock. TopologyError if no step has event time.
 
-        `description` (Markdown) and `owners` (`team:orders`, or e-mail addresses) are for people: Dagster shows them.
-        `fresh_within` is how far the watermark may lie behind the clock before a check of the outputs in Dagster fails;
-        no limit without it. TopologyError if no step has event time.
+        >>> from rs_assets import StreamBuilder
+        >>> hits = StreamBuilder.data_stream("shop", "slow").from_file("hits.jsonl", schema="page string, ms bigint")
+        >>> slow = hits.filter("ms > 100").to_delta("slow")
+        >>> slow = slow.build(owners=["team:web"], renamed={"slow_hits": "slow_table"})
+        >>> slow.name, slow.owners
+        ('shop.slow', ('team:web',))
+        >>> hits.filter("seconds > 1").to_print().build()
+        Traceback (most recent call last):
+        rs_assets.errors.UnknownFieldError: step 'filter_1' names the field 'seconds', which does not exist...
         """
         pairs = tuple((renamed or {}).items())
         topology = Topology(self.draft.namespace, self.draft.job, self.draft.take(self.step), pairs)
-        # Here, not at the start: what no query can compute is refused while the pipeline is written.
+        # Here, not at the start, so that a pipeline that cannot be computed is refused while it is written.
         plan_queries(topology)
         check_fields(topology)
         check_places(topology)
@@ -373,19 +541,30 @@ class DataStream(JoinSteps, DimJoinSteps, SinkSteps, Fluent):
 
 @dataclass(frozen=True, slots=True)
 class SplitStream(Fluent):
-    """A stream whose records carry labels."""
+    """A stream whose records have labels."""
 
     draft: Draft
     step: str
 
     def select(self, label: str, *, name: str | None = None) -> DataStream:
-        """The branch of the records that carry `label`."""
+        """The branch of the records with `label`.
+
+        - `label` (str): a value of the label.
+        - `name`: see `DataStream`.
+
+        >>> from rs_assets import StreamBuilder
+        >>> from rs_assets.testing import run_rows
+        >>> rows = [{"page": "/a", "ms": 12}, {"page": "/b", "ms": 120}]
+        >>> hits = StreamBuilder.data_stream("docs", "select").from_array(rows)
+        >>> run_rows(hits.split("if(ms > 100, 'slow', 'fast')").select("slow"))
+        [{'page': '/b', 'ms': 120}]
+        """
         step = self.draft.auto_name("select", name, after=self.step)
         return DataStream(self.draft, self.draft.add(Select(name=step, inputs=(self.step,), label=label)))
 
 
 def _check_fresh(topology: Topology, within: timedelta | None) -> None:
-    """Refuse a promise that nothing could be measured by."""
+    """Refuse a `fresh_within` that could not be measured."""
     if within is None:
         return
     if not isinstance(within, timedelta) or within <= timedelta(0):

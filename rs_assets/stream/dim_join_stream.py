@@ -1,4 +1,4 @@
-"""Steps that join a stream with a dimension."""
+"""Joins of a stream with a dimension."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DimJoinSteps:
-    """The joins of a stream with dimensions; part of `DataStream`."""
+    """The dimension joins of a stream; part of `DataStream`."""
 
     __slots__ = ()
 
@@ -33,27 +33,34 @@ class DimJoinSteps:
         prefix: str | None = None,
         name: str | None = None,
     ) -> Self:
-        """Join each row with the rows of `dimension` that equal it in `on`, as they are when the row's batch begins.
+        """Join each row with the rows of `dimension` that are equal in `on`, as the dimension is when the batch begins.
 
-        `on` is a field of both, several, or a mapping from fields of the stream to those of the dimension; they must
-        have one type, or be whole numbers. A key that is null or an empty text equals nothing. Several rows of the
-        dimension give several rows. `how`: "inner", or "left", which also keeps rows that find nothing. `condition`
-        (SQL text or Column) must hold for a pair; it may name fields as `left.ms` and `right.ms`. Fields of the
-        dimension take the place of those of the stream that have their names, or stand beside them behind `prefix`.
+        Typical uses: enrich events with users, products or rates. See docs/dimensions.md.
 
-        No state is kept. Each load of the dimension is a version that never changes; which one a batch uses is noted
-        before it is computed, and a batch that is computed again uses that one. A load that fails leaves the version
-        before in use, and the run warns. The first load comes before the first batch: SourceReadError if it fails or
-        gives no row, SchemaError if its rows do not fit the schema. A `name` tells its versions from those of others.
+        - `dimension` (Dimension): a table, file or database query that is loaded into memory.
+        - `on` (str, sequence of str, or dict from stream to dimension fields): the types must be equal, or both whole
+          numbers. Null and empty text match nothing. Several matching rows give several rows.
+        - `how` ("inner" or "left", default "inner"): "left" keeps rows without a match.
+        - `condition` (SQL text or Column, default None): must hold for a pair; fields may be written `left.ms` and
+          `right.ms`.
+        - `prefix` (str, default None): put before the names of the dimension's fields; without it they replace fields
+          of the stream of the same name.
+        - `name` (str, default `dim_join_1`, ...): the versions of the dimension are stored under it.
+
+        No state is kept. Each load is an immutable version; the version of a batch is stored before the batch is
+        computed, and a repeated batch uses the same one. After a failed load the previous version stays in use and the
+        run warns. The first load comes before the first batch: SourceReadError if it fails or gives no row, SchemaError
+        if its rows do not fit the schema.
 
         >>> from rs_assets import Dimension, StreamBuilder
-        >>> users = Dimension.from_file("/data/users.jsonl", schema="user string, tier string")
-        >>> clicks = StreamBuilder.data_stream("shop", "tiers").from_file("clicks.jsonl", schema="user string")
-        >>> print(clicks.dim_join(users, on="user", how="left", name="tiers").to_print().build().describe())
-        shop.tiers  fingerprint ...
-          file   file_source  [json clicks.jsonl]
-          tiers  dim_join <- file  [left on user with json /data/users.jsonl]
-          print  print_sink <- tiers
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> clicks = StreamBuilder.data_stream("shop", "tiers").from_array([{"user": "ann"}, {"user": "bob"}])
+        >>> with TemporaryDirectory() as folder:
+        ...     users = Dimension.from_file(f"{folder}/users.jsonl", schema="user string, tier string")
+        ...     _ = Path(folder, "users.jsonl").write_text('{"user": "ann", "tier": "gold"}')
+        ...     clicks.dim_join(users, on="user", how="left").preview()
+        [{'user': 'ann', 'tier': 'gold'}, {'user': 'bob', 'tier': None}]
         """
         step = self.draft.auto_name("dim_join", name, after=self.step)
         node = DimJoin(
@@ -68,7 +75,19 @@ class DimJoinSteps:
         return self._then(node)
 
     def dim_left_join(self, dimension: Dimension, *, on: Keys, **settings: Any) -> Self:
-        """`dim_join(..., how="left")`: also rows that find nothing in the dimension."""
+        """`dim_join(..., how="left")`: also rows without a match in the dimension.
+
+        - `dimension`, `on` and `settings`: as for `dim_join`.
+
+        >>> from rs_assets import Dimension, StreamBuilder
+        >>> users = Dimension.from_file("/data/users.jsonl", schema="user string, tier string")
+        >>> clicks = StreamBuilder.data_stream("docs", "tiers").from_array([{"user": "ann"}])
+        >>> print(clicks.dim_left_join(users, on="user", name="tiers").to_print().build().describe())
+        docs.tiers  fingerprint ...
+          array  array_source  [1 rows]
+          tiers  dim_join <- array  [left on user with json /data/users.jsonl]
+          print  print_sink <- tiers
+        """
         return self.dim_join(dimension, on=on, how="left", **settings)
 
     def _then(self, node: Node) -> Self:

@@ -1,4 +1,4 @@
-"""The steps behind the streams of one pipeline, from which `build()` takes those that belong together."""
+"""The steps of one pipeline while it is written. `build()` takes those that belong together."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from rs_assets.topology.nodes.sink import DeltaSink, Sink
 
 
 class StepRef(str):
-    """The name of a step that was written; it knows its node, and the sinks that were hung on it on the way here.
+    """The name of a step, with its node and the sinks that were added to it so far.
 
-    So a stream is a value: it leads back to just the steps that made it, whatever is written later.
+    So a stream is a value: it refers to exactly the steps that made it, whatever is written later.
     """
 
     __slots__ = ("node", "number", "sinks")
@@ -29,13 +29,13 @@ class StepRef(str):
 
     @classmethod
     def of(cls, node: Node, number: int, sinks: tuple[StepRef, ...] = ()) -> Self:
-        """The name of `node`, the one with the `number` in the order of writing."""
+        """A reference to `node`, the step with this `number` in the order of writing."""
         made = cls(node.name)
         made.node, made.number, made.sinks = node, number, sinks
         return made
 
     def upstream(self, *, sinks: bool = True) -> Iterator[StepRef]:
-        """This step, all that it gets rows from, and their sinks."""
+        """This step, all steps upstream of it, and their sinks."""
         waiting, seen = [self], set[int]()
         while waiting:
             current = waiting.pop()
@@ -49,11 +49,11 @@ class StepRef(str):
 
 @dataclass(slots=True)
 class Draft:
-    """What was written since the last `build()`, and how many steps in all.
+    """The steps that were written since the last `build()`, and the number of all steps.
 
-    `build()` takes the stream that it is called on and the branches that were written since the last one. In a program
-    a name that stands twice among them, or a step that leads nowhere, is a mistake. In a notebook or at a prompt, where
-    a cell may be run again, the later step replaces the earlier one of its name, and what leads nowhere is left out.
+    `build()` takes the stream that it is called on and the branches that were written since the previous one. In a
+    program a duplicate name among them, or a step that leads nowhere, is a mistake. In a notebook or at a prompt, where
+    a cell may run again, a later step replaces the earlier one of its name, and steps that lead nowhere are left out.
     """
 
     namespace: str
@@ -63,9 +63,11 @@ class Draft:
     built: bool = False
 
     def add(self, node: Node) -> StepRef:
-        """Take `node` and return its name; TopologyError if another step upstream of it or since the last build has it.
+        """Add `node` and return a reference to it; TopologyError if its name is taken.
 
-        A sink that names its input plainly, and not by what `add` returned, hangs on that step for good.
+        Names are taken by the steps upstream and by those since the last build.
+
+        A sink whose input is a plain name, not a reference, is added to that step permanently.
         """
         steps = {str(step): step for step in self.pending}
         plain = [steps[name] for name in node.inputs if not isinstance(name, StepRef) and name in steps]
@@ -88,16 +90,16 @@ class Draft:
         return made
 
     def add_sink(self, step: str, node: Node) -> str:
-        """Take the sink `node`, which hangs on `step`; return that step's name, which knows of it."""
+        """Add the sink `node` to `step` and return a reference to that step which knows the sink."""
         made = self.add(node)
         if not isinstance(step, StepRef):
             return step
         return StepRef.of(step.node, step.number, (*step.sinks, made))
 
     def auto_name(self, kind: str, name: str | None, *, after: str = "") -> str:
-        """`name` if given, else `kind` and its place among its like: for stateless steps, whose names key nothing.
+        """`name` if given, else `kind` and the first free number: for stateless steps, whose names are not stored.
 
-        `after` is the step that it follows.
+        `after` is the step upstream.
         """
         if name is not None:
             return checked_name(name, what="step")
@@ -108,14 +110,14 @@ class Draft:
         return f"{kind}_{place}"
 
     def leading_to(self, step: str) -> tuple[Node, ...]:
-        """The nodes that `step` gets its rows through, and itself, in the order of writing; none of their sinks."""
+        """`step` and the nodes upstream of it, in the order of writing, without sinks."""
         ways = step.upstream(sinks=False) if isinstance(step, StepRef) else ()
         return tuple(_plain(each.node) for each in sorted(ways, key=lambda each: each.number))
 
     def take(self, step: str) -> tuple[Node, ...]:
-        """The nodes of the pipeline that `step` stands in, in the order of writing; what is written later is another.
+        """The nodes of the pipeline that contains `step`, in the order of writing.
 
-        They know each other by plain names.
+        They refer to each other by plain names. Later steps belong to another pipeline.
         """
         waiting, self.pending = self.pending, []
         self.built = True
@@ -126,12 +128,12 @@ class Draft:
 
 
 def meet(one: str, other: str) -> bool:
-    """Whether rows of one step come to both of two steps, other than through a durable shuffle."""
+    """Whether two steps get rows from a common step, other than through a durable shuffle."""
     return not _above(one).isdisjoint(_above(other))
 
 
 def _above(step: str) -> set[int]:
-    """The numbers of a step and of all that it gets rows from."""
+    """The numbers of a step and of all steps upstream."""
     waiting, found = [step], set[int]()
     while waiting:
         current = waiting.pop()
@@ -142,7 +144,7 @@ def _above(step: str) -> set[int]:
 
 
 def _plain(node: Node) -> Node:
-    """`node` with plain names for the steps that it knows."""
+    """`node` with plain names instead of references."""
     held = {each.name: getattr(node, each.name) for each in fields(node)}
     named: dict[str, Any] = {name: str(value) for name, value in held.items() if isinstance(value, StepRef)}
     if node.inputs:
@@ -151,12 +153,12 @@ def _plain(node: Node) -> Node:
 
 
 def _prompted() -> bool:
-    """Whether somebody sits at a prompt: Python's own, IPython's or a notebook's."""
+    """Whether a person uses a prompt: Python's own, IPython's or a notebook's."""
     return hasattr(sys, "ps1")
 
 
 def name_from(text: str, *, suffix: str) -> str:
-    """A legal step name made of the last part of a table name or path.
+    """A legal step name from the last part of a table name or path.
 
     >>> name_from("/data/Out Dir.jsonl", suffix="files")
     'out_dir_files'
@@ -167,6 +169,6 @@ def name_from(text: str, *, suffix: str) -> str:
 
 
 def late_sink(step: str, table: str | PathLike[str], *, name: str | None = None) -> DeltaSink:
-    """The sink for rows that come too late for `step`."""
+    """The sink for the late rows of `step`."""
     where = fspath(table)
     return DeltaSink(name=name or name_from(where, suffix="table"), inputs=(step,), table=where, late=True)

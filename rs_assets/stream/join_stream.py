@@ -1,4 +1,4 @@
-"""Steps that join a stream with another."""
+"""Joins of two streams."""
 
 from __future__ import annotations
 
@@ -45,40 +45,50 @@ class JoinSteps:
         processor: bool = False,
         name: str = "join",
     ) -> Self:
-        """Join each row with the rows of `right` that equal it in `on` and lie near it in time; `name` keys the state.
+        """Join each row with the rows of `right` that are equal in `on` and near in time.
 
-        `on` is a field of both sides, several, or a mapping from left fields to right ones. A key that is null or an
-        empty text equals nothing. `within` says what is near: a duration (at most so far apart, both ends included),
-        `Interval.of(before=, after=)` (how long before and after the left row), a tumbling or hopping window (a pair
-        for each window that both are in; rows get its `start_time` and `end_time`), or None: any time. Without bound
-        every row is kept for ever, and only inner joins are possible. `time_field` is the event time (one name, or
-        left and right; a window may name it), `water_mark` how far rows may be out of order (one for both, or left
-        and right). Spark has one watermark for a query: that of the side which is behind.
+        Typical uses: orders with payments, clicks with impressions. See docs/joins.md.
 
-        `how`: "inner", "left", "right", "full", "semi" (left rows that have a partner, once) or "anti" (those that have
-        none). Rows without partner come when the watermark has passed the last time of a partner; a row that comes
-        behind the watermark is late, is counted, and meets nobody. With `early` rows without partner come with the
-        batch that they came in; a row whose field `retracted` is true takes such a row back. `condition` (SQL text or
-        Column) must hold for a pair; it may name fields as `left.ms` and `right.ms`. Fields of the right side take the
-        place of those of the left that have their names, or stand beside them behind `prefix`. The order of rows is not
-        guaranteed.
+        - `right` (DataStream or WindowStream): a stream of the same pipeline.
+        - `on` (str, sequence of str, or dict from left to right fields): null and empty text match nothing.
+        - `within`: which rows are near. A timedelta (at most so far apart, inclusive), `Interval.of(before=, after=)`
+          (around the left row), a tumbling or hopping window (a pair for each window that contains both; rows get its
+          `start_time` and `end_time`), or None: any time. Without a bound every row is kept for ever, and only inner
+          joins are possible.
+        - `how` (default "inner"): "inner", "left", "right", "full", "semi" (left rows with a match, once) or "anti"
+          (left rows without a match). Unmatched rows come when the watermark has passed the last time of a match.
+        - `time_field` (str or (left, right), default: that of the window): the event time.
+        - `water_mark` (timedelta or (left, right), default zero): how far rows may be out of order. Spark has one
+          watermark a query: that of the side that is further behind. A late row is counted, and neither matches nor
+          appears as unmatched.
+        - `condition` (SQL text or Column, default None): must hold for a pair; fields may be written `left.ms` and
+          `right.ms`.
+        - `prefix` (str, default None): put before the names of right fields; without it they replace left fields of the
+          same name.
+        - `early` (bool, default False): unmatched rows come in the batch that read them; they are retracted by a row
+          whose field `retracted` is true.
+        - `processor` (bool, default False): join with a processor of this project. Spark scans all waiting rows of an
+          interval join in each batch that moves the watermark; with the processor a batch costs only its own rows, at a
+          higher cost for each. Use it where hundreds of thousands of rows wait. The results are the same; the states
+          are not compatible.
+        - `name` (str, default "join"): the state is stored under it.
 
-        Spark looks through all rows that wait in a join by interval, in each batch that moves the watermark. With
-        `processor` a processor of this project joins, for which a batch costs what its own rows do, and those more:
-        take it where hundreds of thousands wait. The rows are the same; state of one is of no use to the other.
-
-        Both sides may come from one step: then each record goes to both, and the source is read once. The steps between
-        must be in SQL (filter, map, with_fields, select_fields, split); TopologyError for others.
+        The order of rows is not guaranteed. Both sides may come from one step: each record goes to both, and the source
+        is read once. The steps between must be in SQL (filter, map, with_fields, select_fields, split); else
+        TopologyError.
 
         >>> from rs_assets import StreamBuilder, Time
         >>> shop = StreamBuilder.data_stream("shop", "paid")
-        >>> orders = shop.from_file("orders.jsonl", schema="id bigint, ms bigint, ts timestamp", name="orders")
-        >>> payments = shop.from_file("payments.jsonl", schema="id bigint, ts timestamp", name="payments")
+        >>> orders = shop.from_array([{"id": 1, "ts": 60_000}, {"id": 2, "ts": 60_000}], name="orders")
+        >>> payments = shop.from_array([{"id": 1, "ts": 90_000}], name="payments")
         >>> paid = orders.join(payments, on="id", within=Time.minutes(5), time_field="ts", how="left", prefix="paid_")
+        >>> sorted(paid.preview(), key=lambda row: row["id"])
+        [{'id': 1, 'ts': 60000, 'paid_id': 1, 'paid_ts': 90000},
+         {'id': 2, 'ts': 60000, 'paid_id': None, 'paid_ts': None}]
         >>> print(paid.to_print().build().describe())
         shop.paid  fingerprint ...
-          orders    file_source  [json orders.jsonl]
-          payments  file_source  [json payments.jsonl]
+          orders    array_source  [2 rows]
+          payments  array_source  [1 rows]
         * join      stream_join <- orders, payments  [left on id within 0:05:00]
           print     print_sink <- join
         """
@@ -111,23 +121,33 @@ class JoinSteps:
         prefix: str | None = None,
         name: str = "asof_join",
     ) -> Self:
-        """Join each row with the newest row of `right` at or before its time that equals it in `on`.
+        """Join each row with the newest row of `right` at or before its time that is equal in `on`.
 
-        That is at most `tolerance` older, if one is given. `how`: "left" keeps rows that find none, "inner" drops them.
-        A row comes when the watermark has passed its time, so that no right row can come in between; of right rows of
-        one time the greatest by their fields is taken. In state are rows that wait, and of each key the newest right
-        row, without a tolerance until the input ends. Keys, times, water marks, late rows and names of fields are those
-        of `join`.
+        Typical uses: trades with prices, events with settings that change. A row comes when the watermark has passed
+        its time, so that no right row can come in between; of right rows of one time the greatest by their fields is
+        taken. State holds the waiting left rows and, for each key, the newest right row.
+
+        - `right` (DataStream or WindowStream): a stream of the same pipeline.
+        - `on`: as for `join`.
+        - `time_field` (str or (left, right)): the event time.
+        - `tolerance` (timedelta, default None: any age): the greatest age of a right row. Without it right rows stay in
+          state until the input ends.
+        - `how` ("left" or "inner", default "left"): "left" keeps rows without a match.
+        - `water_mark`, `prefix`: as for `join`.
+        - `name` (str, default "asof_join"): the state is stored under it.
 
         >>> from rs_assets import StreamBuilder, Time
         >>> shop = StreamBuilder.data_stream("shop", "valued")
-        >>> trades = shop.from_file("trades.jsonl", schema="sku string, n bigint, ts timestamp", name="trades")
-        >>> prices = shop.from_file("prices.jsonl", schema="sku string, price double, ts timestamp", name="prices")
+        >>> trades = shop.from_array([{"sku": "tea", "n": 3, "ts": 50_000}], name="trades")
+        >>> changes = ((1.5, 0), (1.7, 40_000), (1.9, 60_000))
+        >>> prices = shop.from_array([{"sku": "tea", "price": price, "ts": ts} for price, ts in changes], name="prices")
         >>> valued = trades.asof_join(prices, on="sku", time_field="ts", tolerance=Time.hours(1), prefix="at_")
+        >>> valued.preview()
+        [{'sku': 'tea', 'n': 3, 'ts': 50000, 'at_sku': 'tea', 'at_price': 1.7, 'at_ts': 40000}]
         >>> print(valued.to_print().build().describe())
         shop.valued  fingerprint ...
-          trades     file_source  [json trades.jsonl]
-          prices     file_source  [json prices.jsonl]
+          trades     array_source  [1 rows]
+          prices     array_source  [3 rows]
         * asof_join  stream_join <- trades, prices  [left on sku as of its time, at most 1:00:00 before, by a processor]
           print      print_sink <- asof_join
         """
@@ -146,7 +166,7 @@ class JoinSteps:
         return self._then(node)
 
     def _beside(self, right: Self | WindowStream[Self], *, step: str) -> Self:
-        """The right side as a stream; TopologyError if it is not one of this pipeline."""
+        """The right side as a stream; TopologyError if it is not a stream of this pipeline."""
         other = right.to_data_stream() if isinstance(right, WindowStream) else right
         if not isinstance(other, JoinSteps):
             raise TopologyError(
@@ -163,7 +183,22 @@ class JoinSteps:
         return other
 
     def left_join(self, right: Self | WindowStream[Self], *, on: Keys, within: Within, **settings: Any) -> Self:
-        """`join(..., how="left")`: also rows of this stream that have no partner."""
+        """`join(..., how="left")`: also rows of this stream without a match.
+
+        - `right`, `on`, `within` and `settings`: as for `join`.
+
+        >>> from rs_assets import StreamBuilder, Time
+        >>> shop = StreamBuilder.data_stream("docs", "unpaid")
+        >>> orders = shop.from_array([{"id": 1, "ts": 60_000}], name="orders")
+        >>> payments = shop.from_array([{"id": 2, "ts": 60_000}], name="payments")
+        >>> unpaid = orders.left_join(payments, on="id", within=Time.minutes(5), time_field="ts", prefix="paid_")
+        >>> print(unpaid.to_print().build().describe())
+        docs.unpaid  fingerprint ...
+          orders    array_source  [1 rows]
+          payments  array_source  [1 rows]
+        * join      stream_join <- orders, payments  [left on id within 0:05:00]
+          print     print_sink <- join
+        """
         return self.join(right, on=on, within=within, how="left", **settings)
 
     def _then(self, node: Node) -> Self:
@@ -171,7 +206,7 @@ class JoinSteps:
 
 
 def _both(value: Any) -> Any:
-    """A setting of both sides, from one for each or one for both; None stays None."""
+    """A setting of both sides, from a pair or one value for both; None stays None."""
     if value is None or (isinstance(value, tuple) and len(value) == TWO):
         return value
     return (value, value)

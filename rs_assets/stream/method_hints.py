@@ -1,4 +1,4 @@
-"""Methods of Spark, pandas, Flink and Kafka Streams that are called otherwise here, and what to write."""
+"""Method names of Spark, pandas, Flink and Kafka Streams, and what to write here instead."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, NoReturn
 from rs_assets.errors import UnknownMethodError
 
 _FIRST_BUILD = "build the pipeline first: .to_delta('table').build().run()"
-_WINDOW = "aggregates stand behind a window: .window(TumblingWindow.of(Time.minutes(1), 'ts')).group_by('page').count()"
-_MARK = "it stands behind the window: .window(...).group_by('page').count().water_mark(Time.seconds(5))"
+_WINDOW = "aggregates follow a window: .window(TumblingWindow.of(Time.minutes(1), 'ts')).group_by('page').count()"
+_MARK = "it follows the window: .window(...).group_by('page').count().water_mark(Time.seconds(5))"
 _PRINT = "end it with .to_print() or .to_delta('table'), then .build().run()"
 _TABLE = "end it with .to_delta('table'), .to_file('folder') or .to_kafka('host:9092', 'topic'), then .build()"
 
-# Names by which others call something, and what to write for them.
+# Names of other systems, and what to write instead.
 _HINTS: tuple[tuple[str, str], ...] = (
     ("where filterNot query", ".filter(\"amount > 1 AND status = 'paid'\")"),
     ("select selectExpr project", ".map('page', 'ms / 1000 AS s') or .select_fields('page')"),
@@ -36,7 +36,7 @@ _HINTS: tuple[tuple[str, str], ...] = (
     ("foreachBatch", ".to(sink) with an object of your own (rs_assets.sinks.SinkWriter)"),
     ("repartition coalesce rebalance partitionBy", ".shuffle(4, keys=['page'])"),
     ("branch", ".split(\"if(ms > 100, 'slow', 'fast')\") and .select('slow')"),
-    ("cache persist checkpoint", ".shuffle(2, strategy='delta'): what stands above is computed once"),
+    ("cache persist checkpoint", ".shuffle(2, strategy='delta'): the steps upstream are computed once"),
     ("show print display take head first collect toPandas limit tail sample", _PRINT),
     ("orderBy sort sort_values", "a stream has no order: sort what reads the table"),
     ("write writeStream saveAsTable to_table toTable sinkTo sink_to to_csv to_json to_parquet", _TABLE),
@@ -45,37 +45,37 @@ _HINTS: tuple[tuple[str, str], ...] = (
     ("readStream read load csv json read_csv", ".from_file('orders.csv', 'csv', schema='id bigint')"),
     ("add_source addSource from_source", ".from_file(...), .from_kafka(...), .from_memory(...) or .from_sqlite(...)"),
 )
-HINTS: Mapping[str, str] = MappingProxyType({name: told for names, told in _HINTS for name in names.split()})
+HINTS: Mapping[str, str] = MappingProxyType({name: hint for names, hint in _HINTS for name in names.split()})
 
 
 class Fluent:
-    """A class whose methods users look for by the names that they know from elsewhere."""
+    """A class that answers method names of other systems with a hint."""
 
     __slots__ = ()
 
-    # Unseen by type checkers, which tell a misspelled method themselves.
+    # Hidden from type checkers, which report misspelled methods themselves.
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Refuse what is called otherwise here, and say how."""
+            """Refuse an unknown method and name the right one."""
             raise no_such_method(self, name)
 
 
 def no_such_method(owner: object, name: str, *, also: type = object) -> AttributeError:
-    """The error for an attribute `name` that `owner` has not: with what to write instead, or the nearest name.
+    """The error for a missing attribute `name` of `owner`, with a hint or the nearest name.
 
-    `also` is a class whose methods it has too.
+    `also` is a class whose methods it has as well.
     """
     kind = type(owner).__name__
     if name.startswith("_"):
         return AttributeError(f"{kind!r} object has no attribute {name!r}", name=name, obj=owner)
     has = {each: None for own in (type(owner), also) for each in dir(own) if _is_method(own, each)}
-    habit = HINTS.get(name, "")
+    hint = HINTS.get(name, "")
     near = [each for each in has if each.replace("_", "") == name.replace("_", "").lower()]
-    near = near or ([] if habit else get_close_matches(name.lower(), has, n=1))
+    near = near or ([] if hint else get_close_matches(name.lower(), has, n=1))
     remedy = f"did you mean .{near[0]}?" if near else f"it has: {', '.join(has)}"
-    if habit and not near:
-        remedy = f"write {habit}" if habit.startswith(".") else habit
+    if hint and not near:
+        remedy = f"write {hint}" if hint.startswith(".") else hint
     return UnknownMethodError(f"a {kind} has no method {name!r}", remedy=remedy)
 
 

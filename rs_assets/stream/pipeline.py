@@ -1,4 +1,4 @@
-"""A finished pipeline: described, run to the end of its input, or started for good."""
+"""A finished pipeline: describe it, run it to the end of its input, or start it permanently."""
 
 from __future__ import annotations
 
@@ -26,17 +26,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Pipeline:
-    """A frozen pipeline; nothing has touched Spark yet."""
+    """A frozen pipeline. Spark is not started before a method needs it.
+
+    `options` of the methods (RunOptions, default: RunOptions()) say where and with what it runs.
+    """
 
     topology: Topology
-    # What people read of it in Dagster, who answers for it, and how far event time may lie behind the clock.
+    # Shown by Dagster: description, owners, and how far event time may be behind the clock.
     description: str = ""
     owners: tuple[str, ...] = ()
     fresh_within: timedelta | None = None
 
     @property
     def name(self) -> str:
-        """Namespace and job, joined by a dot."""
+        """Namespace and job, joined by a dot.
+
+        >>> from rs_assets import StreamBuilder
+        >>> StreamBuilder.data_stream("shop", "hello").from_array([{"page": "/"}]).to_print().build().name
+        'shop.hello'
+        """
         return self.topology.name
 
     def __repr__(self) -> str:
@@ -48,10 +56,13 @@ class Pipeline:
         return f"<b>{self.name}</b><br>{as_svg(self.topology)}"
 
     def describe(self, *, mermaid: bool = False) -> str:
-        """The pipeline as lines of text, or as a Mermaid graph.
+        """The steps as lines of text, or as a Mermaid graph.
 
-        The lines tell of each Python function whether Spark computes it ("compiled"), drops records before Python gets
-        the others ("compiled in part"), or has no part in it ("Python"), and because of which line of its file.
+        The lines also say of each Python function whether Spark computes it ("compiled"), Spark drops records before
+        Python gets the others ("compiled in part"), or Python computes it ("Python"), and which line of its file is the
+        reason.
+
+        - `mermaid` (bool, default False): as a Mermaid graph.
 
         >>> from rs_assets import StreamBuilder
         >>> hits = StreamBuilder.data_stream("shop", "slow").from_file("hits.jsonl", schema="page string, ms bigint")
@@ -69,10 +80,15 @@ class Pipeline:
         return as_text(self.topology, compiled(self.topology))
 
     def check(self, options: RunOptions | None = None) -> Mapping[str, str]:
-        """Let Spark analyse every step over empty input; the fields behind each step, by its name.
+        """Let Spark analyse every step over empty input; returns the fields of each step by its name.
 
-        It starts Spark, and neither reads, writes nor connects to anything: for tests and before a deployment.
+        Typical uses: tests, before a deployment. It starts Spark, but does not read, write or connect to anything.
         UserError names the first step that Spark does not accept; SchemaError a source whose schema would be inferred.
+
+        >>> from rs_assets import StreamBuilder
+        >>> hits = StreamBuilder.data_stream("docs", "checked").from_file("hits.jsonl", schema="page string, ms bigint")
+        >>> hits.with_fields(seconds="ms / 1000").to_print().build().check()["with_fields_1"]
+        'page string, ms bigint, seconds double'
         """
         from rs_assets.runtime.job.analysis import analyse
         from rs_assets.runtime.options import RunOptions
@@ -82,10 +98,13 @@ class Pipeline:
     def try_(
         self, rows: Iterable[Mapping[str, Any]] | Mapping[str, Iterable[Mapping[str, Any]]], *, spark: Any = None
     ) -> Mapping[str, list[dict[str, Any]]]:
-        """Run over `rows` and nothing else; what each sink would get, by its name, with all windows fired.
+        """Run over `rows` only; returns the rows of each sink by its name, with all windows fired.
 
-        Of several sources the rows are given by their names. Sources and sinks are not touched, and nothing is kept. A
-        sink that merges gets each row that it would merge. `spark` is the SparkDriver to use. Errors: as for `run()`.
+        Typical uses: tests of a whole pipeline, a notebook. Sources and sinks are not touched, and nothing is kept. A
+        merging sink gets each row that it would merge. Errors: as for `run()`.
+
+        - `rows` (rows, or a dict of them by source if there are several).
+        - `spark` (SparkDriver, default: the process's own).
 
         >>> from rs_assets import StreamBuilder
         >>> hits = StreamBuilder.data_stream("shop", "slow").from_file("hits.jsonl", schema="page string, ms bigint")
@@ -98,11 +117,21 @@ class Pipeline:
         return try_rows(self.topology, rows, spark or SparkDriver.shared())
 
     def run(self, options: RunOptions | None = None, *, finish: bool | None = None) -> RunReport:
-        """Process all input there is now, then stop; the report says what happened.
+        """Process all input there is now, then stop.
 
-        A bounded pipeline fires its open windows at the end. An unbounded one leaves them in state for the next run,
-        unless `finish=True` ends the input on purpose. Errors: see rs_assets.errors; nothing of a failed batch is
-        visible.
+        A bounded pipeline fires its open windows at the end. An unbounded one keeps them in state for the next run.
+        Errors: see rs_assets.errors; nothing of a failed batch is visible.
+
+        - `finish` (bool, default: whether the pipeline is bounded): True ends the input, so that all windows fire.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from rs_assets import Home, MemoryChannel, RunOptions, StreamBuilder
+        >>> channel = MemoryChannel()
+        >>> hits = StreamBuilder.data_stream("docs", "run").from_array([{"ms": 12}, {"ms": 120}])
+        >>> with TemporaryDirectory() as folder:
+        ...     report = hits.filter("ms > 100").to_memory(channel).build().run(RunOptions(home=Home.at(folder)))
+        >>> channel.take(), report.rows_in, report.rows_out
+        ([{'ms': 120}], 2, 1)
         """
         from rs_assets.runtime.run.run import run
 
@@ -117,11 +146,32 @@ class Pipeline:
     def start(
         self, options: RunOptions | None = None, *, latency: Literal["micro-batch", "real-time"] = "micro-batch"
     ) -> RunningPipeline | RealTimePipeline:
-        """Run on until stopped; returns at once. `.status()`, `.stop(drain=True)`, `.await_termination()`.
+        """Run until stopped; returns at once, with `.status()`, `.stop(drain=True)` and `.await_termination()`.
 
-        `latency="real-time"` lets each record through at once, in milliseconds: only from Kafka to one topic of Kafka,
-        at least once, with steps in SQL or Columns and without state. TopologyError names the step that forbids it;
-        ConfigurationError if Spark has fewer slots than the topics have partitions.
+        - `latency` ("micro-batch" or "real-time", default "micro-batch"): "real-time" passes each record on at once,
+          within milliseconds: only from Kafka to one topic of Kafka, at least once, without state, with steps in SQL or
+          Columns. TopologyError names the step that prevents it; ConfigurationError if Spark has fewer slots than the
+          topics have partitions.
+
+        >>> import time
+        >>> from tempfile import TemporaryDirectory
+        >>> from rs_assets import Home, MemoryChannel, RunOptions, StreamBuilder
+        >>> source, sink = MemoryChannel(schema="ms bigint"), MemoryChannel()
+        >>> slow = (
+        ...     StreamBuilder.data_stream("docs", "start")
+        ...     .from_memory(source)
+        ...     .filter("ms > 100")
+        ...     .to_memory(sink)
+        ...     .build()
+        ... )
+        >>> with TemporaryDirectory() as folder:
+        ...     running = slow.start(RunOptions(home=Home.at(folder)))
+        ...     source.put({"ms": 12}, {"ms": 120})
+        ...     while not running.status()["rows_in"]:
+        ...         time.sleep(0.1)
+        ...     report = running.stop()
+        >>> sink.take(), report.rows_in
+        ([{'ms': 120}], 2)
         """
         if latency == "real-time":
             from rs_assets.runtime.options import RunOptions
@@ -129,24 +179,55 @@ class Pipeline:
 
             return start_real_time(self.topology, options or RunOptions())
         if latency != "micro-batch":
-            raise TopologyError(f"{latency!r} is no latency", remedy="use 'micro-batch' or 'real-time'")
+            raise TopologyError(
+                f"latency= must be 'micro-batch' or 'real-time', not {latency!r}",
+                remedy="use 'micro-batch' or 'real-time'",
+            )
         from rs_assets.runtime.run.run import start
 
         return start(self.topology, options)
 
     def savepoint(self, options: RunOptions | None = None, *, note: str = "") -> Savepoint:
-        """Copy the checkpoints, whether the pipeline runs or not; `note` is for people.
+        """Copy the checkpoints; the pipeline may run.
 
-        CheckpointError before the first batch, ConfigurationError with a durable shuffle.
+        Typical uses: before a new version, before a move to another machine. CheckpointError before the first batch,
+        ConfigurationError with a durable shuffle.
+
+        - `note` (str, default empty): for people.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from rs_assets import Home, MemoryChannel, RunOptions, StreamBuilder
+        >>> pipeline = (
+        ...     StreamBuilder.data_stream("docs", "saved").from_array([{"ms": 12}]).to_memory(MemoryChannel()).build()
+        ... )
+        >>> with TemporaryDirectory() as folder:
+        ...     options = RunOptions(home=Home.at(folder))
+        ...     _ = pipeline.run(options)
+        ...     saved = pipeline.savepoint(options, note="before 2.0")
+        ...     pipeline.savepoint(options).batches, saved.note
+        ({'array': 0}, 'before 2.0')
         """
         from rs_assets.runtime.upkeep.savepoints import savepoint
 
         return savepoint(self.topology, options, note=note)
 
     def restore(self, options: RunOptions | None = None, *, savepoint_id: str | None = None) -> Savepoint:
-        """Bring the stopped pipeline and its sinks to a savepoint, the newest by default, as a new generation.
+        """Bring the stopped pipeline and its sinks back to a savepoint, as a new generation.
 
-        CheckpointError if there is none or it is damaged; SinkError if a sink cannot go there, and nothing is changed.
+        CheckpointError if there is no savepoint or it is damaged; SinkError if a sink cannot go there. Nothing is
+        changed then.
+
+        - `savepoint_id` (str, default: the newest).
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from rs_assets import Home, RunOptions, StreamBuilder
+        >>> pipeline = StreamBuilder.data_stream("docs", "restored").from_array([{"ms": 12}]).to_delta("all").build()
+        >>> with TemporaryDirectory() as folder:
+        ...     options = RunOptions(home=Home.at(folder))
+        ...     _ = pipeline.run(options)
+        ...     saved = pipeline.savepoint(options)
+        ...     pipeline.restore(options).id == saved.id
+        True
         """
         from rs_assets.runtime.upkeep.savepoints import restore
 
@@ -155,8 +236,23 @@ class Pipeline:
     def rewind(self, to_batch: int, options: RunOptions | None = None, *, step: str | None = None) -> str:
         """Bring one query of the stopped pipeline, and its sinks, back to the end of batch `to_batch`.
 
-        `step` names the query by its stateful step, needed only if there are several. Returns what was done.
-        CheckpointError names the batches that it can go to; SinkError if a sink cannot, and nothing is changed.
+        Returns what was done. CheckpointError names the batches that it can go to; SinkError if a sink cannot go back.
+        Nothing is changed then.
+
+        - `to_batch` (int): the last batch that stays.
+        - `step` (str, default None): the stateful step of the query, if there are several queries.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from rs_assets import Home, MemoryChannel, RunOptions, StreamBuilder
+        >>> source = MemoryChannel(schema="ms bigint")
+        >>> pipeline = StreamBuilder.data_stream("docs", "back").from_memory(source).to_delta("all").build()
+        >>> with TemporaryDirectory() as folder:
+        ...     options = RunOptions(home=Home.at(folder))
+        ...     for ms in (12, 120):
+        ...         source.put({"ms": ms})
+        ...         _ = pipeline.run(options)
+        ...     pipeline.rewind(0, options)
+        'memory to batch 0, from then on generation 2; all_table restored to version 0'
         """
         from rs_assets.runtime.upkeep.savepoints import rewind
 
@@ -165,9 +261,26 @@ class Pipeline:
     def fork(
         self, source: Pipeline, options: RunOptions | None = None, *, savepoint_id: str | None = None
     ) -> Savepoint:
-        """Begin this pipeline, which has not run yet, with state and offsets of a savepoint of `source`.
+        """Begin this pipeline, which has not run yet, with the state and offsets of a savepoint of `source`.
 
-        The newest by default. Steps are found by their names. CheckpointError if this one has run, or there is none.
+        Typical use: try a new version next to the running one. Steps are matched by name. CheckpointError if this
+        pipeline has run, or there is no savepoint.
+
+        - `source` (Pipeline): the pipeline that was saved.
+        - `savepoint_id` (str, default: the newest).
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from rs_assets import Home, RunOptions, StreamBuilder
+        >>> old, new = (
+        ...     StreamBuilder.data_stream("docs", job).from_array([{"ms": 12}]).to_delta(f"{job}_all").build()
+        ...     for job in ("old", "new")
+        ... )
+        >>> with TemporaryDirectory() as folder:
+        ...     options = RunOptions(home=Home.at(folder))
+        ...     _ = old.run(options)
+        ...     saved = old.savepoint(options)
+        ...     new.fork(old, options).id == saved.id
+        True
         """
         from rs_assets.runtime.upkeep.savepoints import fork
 
@@ -175,27 +288,65 @@ class Pipeline:
         return fork(self.topology, origin, options, savepoint_id=savepoint_id)
 
     def rescale(self, partitions: int, options: RunOptions | None = None) -> RescaleReport:
-        """Process what there is, rewrite the state in `partitions` partitions, and leave the pipeline stopped.
+        """Process the remaining input, rewrite the state in `partitions` partitions, and leave the pipeline stopped.
 
-        ConfigurationError for state that cannot be spread again, PipelineBusyError if it runs.
+        Returns the numbers of partitions `before` and `after`, and the `state_rows` of each query, which are equal
+        before and after. ConfigurationError for an invalid number and for state that cannot be redistributed,
+        PipelineBusyError if the pipeline runs.
+
+        - `partitions` (int): the new number of state partitions.
+
+        >>> from rs_assets import StreamBuilder, Time, TumblingWindow
+        >>> hits = StreamBuilder.data_stream("docs", "wider").from_file("in/*.jsonl", schema="ts timestamp")
+        >>> pipeline = hits.window(TumblingWindow.of(Time.minutes(1), "ts")).count("n").to_delta("minutes").build()
+        >>> pipeline.rescale(0)
+        Traceback (most recent call last):
+        rs_assets.errors.ConfigurationError: 0 is not a number of partitions...
         """
         from rs_assets.runtime.run.rescale import rescale
 
         return rescale(self.topology, partitions, options)
 
     def verify(self, options: RunOptions | None = None) -> tuple[Verified, ...]:
-        """Look at the checkpoints of the stopped pipeline as each start does, one result a query; changes nothing."""
+        """Check the checkpoints of the stopped pipeline as each start does; one result a query. Nothing is changed.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from rs_assets import Home, MemoryChannel, RunOptions, StreamBuilder
+        >>> pipeline = (
+        ...     StreamBuilder.data_stream("docs", "sound").from_array([{"ms": 12}]).to_memory(MemoryChannel()).build()
+        ... )
+        >>> with TemporaryDirectory() as folder:
+        ...     options = RunOptions(home=Home.at(folder))
+        ...     _ = pipeline.run(options)
+        ...     [(query.query, query.found) for query in pipeline.verify(options)]
+        [('array', ())]
+        """
         from rs_assets.runtime.job.preflight import verify
 
         return verify(self.topology, options)
 
     def state(self, step: str, options: RunOptions | None = None, *, rows: int | None = None) -> pa.Table:
-        """What `step` keeps after the last committed batch, at most `rows` of it.
+        """The state of `step` after the last committed batch.
 
-        Of a window the open ones as they would fire now; of a join the rows that wait for partners: `side`, `matched`,
-        and the fields in `left` or `right`.
+        For a window: the open windows as they would fire now. For a join: the waiting rows, with `side`, `matched`, and
+        their fields in `left` or `right`. ConfigurationError for other steps, CheckpointError before the first batch.
 
-        ConfigurationError for other steps, CheckpointError before the first batch.
+        - `step` (str): the name of a stateful step.
+        - `rows` (int, default None: all): at most so many rows.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from rs_assets import Home, MemoryChannel, RunOptions, StreamBuilder, Time, TumblingWindow
+        >>> source = MemoryChannel(schema="ts bigint")
+        >>> hits = StreamBuilder.data_stream("docs", "open").from_memory(source)
+        >>> pipeline = (
+        ...     hits.window(TumblingWindow.of(Time.minutes(1), "ts")).count("n").to_memory(MemoryChannel()).build()
+        ... )
+        >>> source.put({"ts": 0}, {"ts": 9_000})
+        >>> with TemporaryDirectory() as folder:
+        ...     options = RunOptions(home=Home.at(folder))
+        ...     _ = pipeline.run(options)
+        ...     pipeline.state("window", options).select(["n"]).to_pylist()
+        [{'n': 2}]
         """
         from rs_assets.runtime.upkeep.state import preview
 

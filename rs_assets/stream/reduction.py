@@ -1,4 +1,4 @@
-"""What users' functions make of a window's rows: the rows that the window keeps, and the steps behind it."""
+"""Python reductions over the rows of a window: the rows that the window keeps, and the steps after it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rs_assets.topology.user_code.expression import PythonFunction, Record, retu
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """The step `name`, which makes the fields `made` of the `fields` (none: all) of a window's rows."""
+    """The step `name`, which computes the fields `made` from the `fields` (empty: all) of a window's rows."""
 
     name: str
     function: PythonFunction
@@ -25,7 +25,7 @@ class Reduction:
 def reduction(
     name: str, function: Callable[[Any, Record], Any] | Accumulator, schema: object, fields: tuple[str, ...]
 ) -> Reduction:
-    """A reduction; TopologyError for what is neither function nor accumulator, SchemaError without a schema."""
+    """A reduction. TopologyError if `function` is not a function or accumulator, SchemaError without a schema."""
     call: Accumulated | Reduced
     returns: Callable[..., Any]
     if isinstance(function, Accumulator) and not isinstance(function, type):
@@ -34,11 +34,11 @@ def reduction(
         call, returns = Reduced(function), function
     else:
         raise TopologyError(
-            f"step {name!r} takes a function of what it returned before and of a row, not {function!r}",
+            f"step {name!r} takes a function of its previous result and a row, not {function!r}",
             remedy="or an object with create(), accumulate(accumulator, row) and value(accumulator)",
             step=name,
         )
-    # With it comes the parser of SQL, which most pipelines do without.
+    # Imported here: it loads the SQL parser, which most pipelines do not need.
     from rs_assets.topology.check.rules import declared
 
     text = returned_schema(returns, schema, step=name)
@@ -53,7 +53,7 @@ def reduction(
 
 
 def rows_kept(reductions: Sequence[Reduction]) -> Rows | None:
-    """The rows that a window keeps for all of them."""
+    """The rows that a window keeps for all reductions."""
     if not reductions:
         return None
     each = tuple(tuple(dict.fromkeys(reduction.fields)) for reduction in reductions)
@@ -61,9 +61,9 @@ def rows_kept(reductions: Sequence[Reduction]) -> Rows | None:
     return Rows(tuple(fields), tuple(name for reduction in reductions for name in reduction.made), each)
 
 
-def folds(reductions: Sequence[Reduction], *, behind: str) -> Iterator[Fold]:
-    """The steps behind the window, one after the other."""
+def folds(reductions: Sequence[Reduction], *, after: str) -> Iterator[Fold]:
+    """The steps after the step `after`, one reduction each."""
     for number, each in enumerate(reductions, 1):
         rows = rows_for(number)
-        yield Fold(name=each.name, inputs=(behind,), function=each.function, made=each.made, rows=rows)
-        behind = each.name
+        yield Fold(name=each.name, inputs=(after,), function=each.function, made=each.made, rows=rows)
+        after = each.name

@@ -1,4 +1,4 @@
-"""Steps that write a stream: each hangs a sink on it and returns the same stream."""
+"""Sinks: each adds an output to a stream and returns the same stream."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class SinkSteps:
-    """The sinks of a stream; part of `DataStream`."""
+    """The sinks of a stream; part of `DataStream`. `name` (default: from the target) is the name of the sink's step."""
 
     __slots__ = ()
 
@@ -37,11 +37,37 @@ class SinkSteps:
     draft: Draft
 
     def to_print(self, *, max_rows: int = 20, name: str = "print") -> Self:
-        """Show each batch as a table on standard output."""
+        """Show each batch as a table on standard output.
+
+        Typical uses: a first look, debugging.
+
+        - `max_rows` (int, rows of each batch, default 20).
+        - `name` (str, default "print").
+
+        >>> from rs_assets import StreamBuilder
+        >>> hits = StreamBuilder.data_stream("docs", "shown").from_array([{"page": "/a"}])
+        >>> print(hits.to_print(max_rows=5).build().describe())
+        docs.shown  fingerprint ...
+          array  array_source  [1 rows]
+          print  print_sink <- array
+        """
         return self._sink(PrintSink(name=name, inputs=(self.step,), max_rows=max_rows))
 
     def to_file(self, path: str | PathLike[str], *, name: str | None = None) -> Self:
-        """Write JSON lines: one folder a batch below `path`, made visible by one rename."""
+        """Write JSON lines below `path`: one folder a batch, made visible by one rename.
+
+        Typical uses: files for programs that cannot read Delta.
+
+        - `path` (str or Path): a folder.
+        - `name` (str, default: the last part of the path and `_files`).
+
+        >>> from rs_assets import StreamBuilder
+        >>> hits = StreamBuilder.data_stream("docs", "files").from_array([{"page": "/a"}])
+        >>> print(hits.to_file("/data/out").build().describe())
+        docs.files  fingerprint ...
+          array      array_source  [1 rows]
+          out_files  file_sink <- array  [/data/out]
+        """
         where = fspath(path)
         return self._sink(FileSink(name=name or name_from(where, suffix="files"), inputs=(self.step,), path=where))
 
@@ -57,16 +83,32 @@ class SinkSteps:
         partition_by: Sequence[str] = (),
         name: str | None = None,
     ) -> Self:
-        """Write to a Delta table: a name below RS_HOME, or a path.
+        """Write to a Delta table, exactly once.
 
-        `append` adds rows, `upsert` replaces rows of the same `keys`, `complete` (behind a tumbling or hopping window)
-        holds all windows as they are after each batch. A repeated batch changes nothing.
+        Typical uses: results for analysis, tables for other pipelines. A repeated batch changes nothing. See
+        docs/sinks.md.
 
-        Of rows of the same keys the greatest by the fields `order_by` stays, whenever it comes; without `order_by` the
-        one that was read last: of the newer file, in it the later line. Where the boolean field `deletes` is true, the
-        row of its keys goes and none is put in its place; the table does not remember that it was there, so an older
-        row that comes later is taken for a new one. `partition_by` makes the partitions of a table that is not there
-        yet.
+        - `table` (str or Path): a name in RS_HOME, or a path.
+        - `mode` (default "append"): "append" adds rows. "upsert" replaces the row of the same `keys`. "complete" (after
+          a tumbling or hopping window) holds the current rows of all windows.
+        - `keys` (sequence of str): the key of an upsert.
+        - `connector` ("native" or "jvm", default "native"): the writer.
+        - `order_by` (sequence of str, default: the order of reading, newer files and later lines last): of rows with
+          equal keys the one that is greatest by these fields stays, whenever it comes.
+        - `deletes` (str, default None): a boolean field. Where it is true the row of these keys is deleted. The table
+          does not remember deleted rows: an older row that comes later is inserted.
+        - `partition_by` (sequence of str, default none): the partitions of a new table.
+        - `name` (str, default: the table's name and `_table`).
+
+        >>> from rs_assets import StreamBuilder
+        >>> totals = StreamBuilder.data_stream("docs", "totals").from_array([{"page": "/a", "n": 1}])
+        >>> pipeline = totals.to_delta("totals", mode="upsert", keys=["page"]).build()
+        >>> pipeline.try_([{"page": "/a", "n": 2}])
+        {'totals_table': [{'page': '/a', 'n': 2}]}
+        >>> print(pipeline.describe())
+        docs.totals  fingerprint ...
+          array         array_source  [1 rows]
+          totals_table  delta_sink <- array  [upsert totals]
         """
         where = fspath(table)
         node = DeltaSink(
@@ -97,29 +139,38 @@ class SinkSteps:
         options: Mapping[str, str] | None = None,
         name: str | None = None,
     ) -> Self:
-        """Write records to `topic`, or to the one that each row names in `topic_field`; the topics must be there.
+        """Write records to `topic`, or to the topic that each row names in `topic_field`. The topics must exist.
 
-        The value is a JSON object of all fields, or the field `value` as it is (text or binary; null is a tombstone).
-        `key` decides the partition as Java's clients do it, unless the field `partition` holds its number. `headers` is
-        a map of text, or an array of structs of key and value.
+        Typical uses: events for services, the input of another pipeline. See docs/kafka.md.
 
-        `timestamp` is the field with the time of the record, a timestamp. Without it a row of a window has its end
-        (`end_time`), another one the event time of the last step that has one, else the `kafka_timestamp` that it was
-        read with, as far as these fields are still there and not later than the clock. What has none of them, or one
-        that is null or before 1970, has the time at which it is sent; `describe()` names the fields. A topic with
-        `message.timestamp.type=LogAppendTime` has its broker's times. Retention goes by the time of records, so what is
-        older than it allows is soon deleted.
+        - `bootstrap_servers` ("host:port", Dagster's `EnvVar`, or a `KafkaCluster`).
+        - `topic` (str), or `topic_field` (str): a field with the topic's name.
+        - `key` (str, default None): the field of the record's key. It determines the partition as in Java's clients.
+        - `value` (str, default: a JSON object of all fields): a text or binary field; null is a tombstone.
+        - `partition` (str, default None): a field with the number of the partition.
+        - `headers` (str, default None): a field, a map of text or an array of structs of key and value.
+        - `timestamp` (str, default: see below): a timestamp field, the time of the record.
+        - `delivery` (default "at_least_once"): "at_least_once" sends from Spark's tasks; a repeated batch is sent
+          again. "exactly_once" sends each batch in a transaction that also stores the batch (in the compacted topic
+          rs-assets-commits), so readers with `isolation.level=read_committed` see it once. On one machine tasks send it
+          in parallel; on a cluster the driver collects it and sends it row by row, so limit the rows of a batch there.
+        - `options` (dict, default none): settings of the producer by their Java names, {"compression.type": "gzip"}.
+        - `name` (str, default: the topic and `_topic`).
 
-        "at_least_once" sends from Spark's tasks; a repeated batch is sent again. "exactly_once" sends each batch in a
-        transaction that notes the batch too (in the compacted topic rs-assets-commits): readers with
-        `isolation.level=read_committed` see it once. On one machine tasks send it, in parallel; on a cluster the driver
-        collects it and sends row after row, so limit the rows of a batch there. `options` are settings of the producer
-        by their Java names: `{"compression.type": "gzip"}`. SinkError before the start if the topic is not there.
+        Without `timestamp` a row of a window has the time of its end (`end_time`); another row has the event time of
+        the last step that has one, else the `kafka_timestamp` that it was read with, if these fields still exist and
+        are not later than the clock. Otherwise, and for null and times before 1970, it is the time of sending.
+        `describe()` names the fields. A topic with `message.timestamp.type=LogAppendTime` has its broker's times.
+        Retention counts from the time of a record, so old records are soon deleted.
+
+        SinkError before the start if a topic does not exist.
 
         >>> from rs_assets import StreamBuilder
         >>> stream = StreamBuilder.data_stream("shop", "copy").from_kafka("localhost:9092", "in", format="text")
-        >>> stream.to_kafka("localhost:9092", "out", value="value", delivery="exactly_once").build().name
-        'shop.copy'
+        >>> print(stream.to_kafka("localhost:9092", "out", value="value", delivery="exactly_once").build().describe())
+        shop.copy  fingerprint ...
+          kafka      kafka_source  [text in]
+          out_topic  kafka_sink <- kafka  [exactly once to out, time: the clock]
         """
         node = KafkaSink(
             name=name or name_from(topic or str(topic_field), suffix="topic"),
@@ -139,29 +190,77 @@ class SinkSteps:
         return self._sink(node)
 
     def to_sqlite(self, path: str | PathLike[str], table: str, *, name: str | None = None) -> Self:
-        """Add the rows to a table of SQLite, exactly once: a batch and its marker are one transaction.
+        """Add the rows to an SQLite table, exactly once: a batch and its marker are one transaction.
 
-        Database and table are made if they are not there; a table that is there may have more columns. Times are text
-        (ISO 8601, UTC), nested fields JSON. A batch passes through the driver, so limit its rows. The rows cannot be
-        taken back: the pipeline goes back only to where nothing was written since, and a new generation is refused
-        until the table is empty.
+        Typical uses: a small application, a report. Each batch passes through the driver, so limit its rows. The rows
+        cannot be removed again: the pipeline can only go back to a batch after which nothing was written, and a new
+        generation is refused until the table is empty.
+
+        - `path` (str or Path): the database; created if it does not exist.
+        - `table` (str): created if it does not exist; an existing table may have more columns. Times are text (ISO
+          8601, UTC), nested fields JSON.
+        - `name` (str, default: the table's name and `_table`).
 
         >>> from rs_assets import StreamBuilder
         >>> stream = StreamBuilder.data_stream("shop", "late").from_array([{"page": "/a", "ms": 120}])
-        >>> stream.to_sqlite("shop.db", "slow_pages").build().name
-        'shop.late'
+        >>> print(stream.to_sqlite("shop.db", "slow_pages").build().describe())
+        shop.late  fingerprint ...
+          array             array_source  [1 rows]
+          slow_pages_table  sqlite_sink <- array  [slow_pages]
         """
         step = name or name_from(table, suffix="table")
         return self._sink(SqliteSink(name=step, inputs=(self.step,), path=fspath(path), table=table))
 
     def to_memory(self, channel: MemoryChannel, *, name: str = "collect") -> Self:
-        """Collect the rows into `channel` of this process."""
+        """Collect the rows into `channel` of this process.
+
+        Typical uses: tests, a pipeline inside another program.
+
+        - `channel` (MemoryChannel): `take()` returns the rows since the last call, `rows()` all of them.
+        - `name` (str, default "collect").
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from rs_assets import Home, MemoryChannel, RunOptions, StreamBuilder
+        >>> channel = MemoryChannel()
+        >>> hits = StreamBuilder.data_stream("docs", "collected").from_array([{"page": "/a"}])
+        >>> with TemporaryDirectory() as folder:
+        ...     _ = hits.to_memory(channel).build().run(RunOptions(home=Home.at(folder)))
+        >>> channel.take()
+        [{'page': '/a'}]
+        """
         return self._sink(MemorySink(name=name, inputs=(self.step,), channel=channel))
 
     def to(self, sink: SinkWriter, *, name: str = "sink") -> Self:
-        """Write the rows by an object of your own, which stages and commits batches (rs_assets.sinks.SinkWriter).
+        """Write the rows with an object of your own, which stages and commits batches.
 
-        If it has a method `on_system_message`, it is told of splits and checkpoints in order, and can flush first.
+        Typical uses: a system without a sink here. See rs_assets.sinks for the protocols.
+
+        - `sink` (SinkWriter): if it has a method `on_system_message`, it also gets splits and checkpoints in order, and
+          can flush first.
+        - `name` (str, default "sink").
+
+        >>> from rs_assets import StreamBuilder
+        >>> from rs_assets.sinks import Staged
+        >>> class Counted:
+        ...     name = "counted"
+        ...
+        ...     def location(self):
+        ...         return "memory"
+        ...
+        ...     def committed(self, mark):
+        ...         return False
+        ...
+        ...     def last_committed(self, mark):
+        ...         return None
+        ...
+        ...     def stage(self, batch, mark):
+        ...         rows = batch.count()
+        ...         return Staged(lambda: rows)
+        >>> hits = StreamBuilder.data_stream("docs", "own").from_array([{"page": "/a"}])
+        >>> print(hits.to(Counted()).build().describe())
+        docs.own  fingerprint ...
+          array  array_source  [1 rows]
+          sink   writer_sink <- array  [Counted]
         """
         return self._sink(WriterSink(name=name, inputs=(self.step,), writer=sink))
 

@@ -1,4 +1,4 @@
-"""Streams of which nobody made a pipeline."""
+"""Streams without a pipeline."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from rs_assets.stream.window_stream import WindowStream
 
 
 def is_unbuilt(value: object, *, alone: bool) -> bool:
-    """Whether `value` is a stream of which no pipeline was built; a window's counts only if it stands `alone`."""
+    """Whether `value` is a stream without a pipeline; a window only counts if it is `alone` in its module."""
     if isinstance(value, DataStream | SplitStream):
         return not value.draft.built
     return alone and isinstance(value, WindowStream)

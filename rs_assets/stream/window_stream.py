@@ -1,4 +1,4 @@
-"""A windowed stream: groups, aggregates and the water mark, until `to_data_stream()`."""
+"""A windowed stream: groups, aggregates, firings and the watermark, up to `to_data_stream()`."""
 
 from __future__ import annotations
 
@@ -30,9 +30,20 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowStream(Generic[S]):
-    """An aggregation in the making; every method returns a new one. `resume` turns the finished node into a stream.
+    """A windowed aggregation. Every method returns a new one; methods of `DataStream` continue with its rows.
 
-    Nulls are skipped by every aggregate but `count`. An aggregate's name defaults to that of its field.
+    Its rows have the group fields, the aggregates, `start_time`, `end_time` and `fire_time`. Every aggregate but
+    `count` skips nulls. The name of an aggregate defaults to that of its field.
+
+    >>> from rs_assets import StreamBuilder, Time, TumblingWindow
+    >>> rows = [{"page": "/a", "ms": 12, "ts": 1_000}, {"page": "/a", "ms": 120, "ts": 59_000}]
+    >>> hits = StreamBuilder.data_stream("docs", "minutes").from_array(rows)
+    >>> minutes = hits.window(TumblingWindow.of(Time.minutes(1), "ts")).group_by("page").count("n").sum("ms", "total")
+    >>> print(minutes.to_print().build().describe())
+    docs.minutes  fingerprint ...
+      array   array_source  [2 rows]
+    * window  window_aggregate <- array  [tumbling 0:01:00 by page: n, total]
+      print   print_sink <- window
     """
 
     upstream: str
@@ -53,14 +64,14 @@ class WindowStream(Generic[S]):
     late: DeltaSink | None = None
 
     def __post_init__(self) -> None:
-        """Refuse anything that is no window."""
+        """Refuse an assigner that is not a window."""
         if not isinstance(self.assigner, get_args(Window)):
             raise TopologyError(
                 f"window() takes a window, not {self.assigner!r}", remedy="TumblingWindow.of(Time.seconds(10), 'ts')"
             )
 
     def __getattr__(self, name: str) -> Any:
-        """A method of the stream of window rows: with an aggregate, it stands behind `to_data_stream()`."""
+        """A method of `DataStream`, called on `to_data_stream()`."""
         from rs_assets.stream.data_stream import DataStream
 
         if not callable(getattr(DataStream, name, None)) or name.startswith("_"):
@@ -72,64 +83,162 @@ class WindowStream(Generic[S]):
         return called
 
     def group_by(self, *fields: str) -> WindowStream[S]:
-        """The fields whose values make a group; null forms a group of its own. Without fields: one group."""
+        """The fields whose values make a group. Null is a group of its own.
+
+        Typical uses: a row for each page, country or user.
+
+        - `fields` (str): names of fields; without any all rows are one group.
+
+        >>> from rs_assets import StreamBuilder, Time, TumblingWindow
+        >>> rows = [{"page": "/a", "ts": 0}, {"page": "/b", "ts": 1}, {"page": "/a", "ts": 2}]
+        >>> hits = StreamBuilder.data_stream("docs", "groups").from_array(rows)
+        >>> pages = hits.window(TumblingWindow.of(Time.minutes(1), "ts")).group_by("page").count("n").map("page", "n")
+        >>> sorted(pages.preview(), key=lambda row: row["page"])
+        [{'page': '/a', 'n': 2}, {'page': '/b', 'n': 1}]
+        """
         return replace(self, fields=fields)
 
     def count(self, name: str = "count") -> WindowStream[S]:
-        """The number of rows."""
+        """The number of rows (bigint).
+
+        - `name` (str, default "count"): the field of the result.
+
+        >>> from rs_assets import StreamBuilder, Time, TumblingWindow
+        >>> hits = StreamBuilder.data_stream("docs", "count").from_array([{"ts": 0}, {"ts": 9_000}])
+        >>> hits.window(TumblingWindow.of(Time.minutes(1), "ts")).count("n").map("n").preview()
+        [{'n': 2}]
+        """
         return self._with("count", None, name)
 
     def sum(self, field: str, name: str | None = None) -> WindowStream[S]:
-        """The sum of a number; null if there was no value. A bigint sum that overflows fails the run."""
+        """The sum of a number; null if there was no value. A bigint sum that overflows fails the run.
+
+        - `field` (str): a numeric field.
+        - `name` (str, default: the field): the field of the result.
+
+        >>> from rs_assets import StreamBuilder, Time, TumblingWindow
+        >>> hits = StreamBuilder.data_stream("docs", "sum").from_array([{"ms": 12, "ts": 0}, {"ms": 120, "ts": 9_000}])
+        >>> hits.window(TumblingWindow.of(Time.minutes(1), "ts")).sum("ms", "total").map("total").preview()
+        [{'total': 132}]
+        """
         return self._with("sum", field, name)
 
     def avg(self, field: str, name: str | None = None) -> WindowStream[S]:
-        """The mean of a number, as a double; null if there was no value."""
+        """The mean of a number, as a double; null if there was no value.
+
+        - `field` (str): a numeric field.
+        - `name` (str, default: the field): the field of the result.
+
+        >>> from rs_assets import StreamBuilder, Time, TumblingWindow
+        >>> hits = StreamBuilder.data_stream("docs", "avg").from_array([{"ms": 12, "ts": 0}, {"ms": 120, "ts": 9_000}])
+        >>> hits.window(TumblingWindow.of(Time.minutes(1), "ts")).avg("ms", "mean").map("mean").preview()
+        [{'mean': 66.0}]
+        """
         return self._with("avg", field, name)
 
     def min(self, field: str, name: str | None = None) -> WindowStream[S]:
-        """The smallest value, in the type of the field (numbers compare as numbers)."""
+        """The smallest value, in the type of the field.
+
+        - `field` (str): a field of numbers, times or text.
+        - `name` (str, default: the field): the field of the result.
+
+        >>> from rs_assets import StreamBuilder, Time, TumblingWindow
+        >>> hits = StreamBuilder.data_stream("docs", "min").from_array([{"ms": 12, "ts": 0}, {"ms": 120, "ts": 9_000}])
+        >>> hits.window(TumblingWindow.of(Time.minutes(1), "ts")).min("ms", "fastest").map("fastest").preview()
+        [{'fastest': 12}]
+        """
         return self._with("min", field, name)
 
     def max(self, field: str, name: str | None = None) -> WindowStream[S]:
-        """The greatest value, in the type of the field."""
+        """The greatest value, in the type of the field.
+
+        - `field` (str): a field of numbers, times or text.
+        - `name` (str, default: the field): the field of the result.
+
+        >>> from rs_assets import StreamBuilder, Time, TumblingWindow
+        >>> hits = StreamBuilder.data_stream("docs", "max").from_array([{"ms": 12, "ts": 0}, {"ms": 120, "ts": 9_000}])
+        >>> hits.window(TumblingWindow.of(Time.minutes(1), "ts")).max("ms", "slowest").map("slowest").preview()
+        [{'slowest': 120}]
+        """
         return self._with("max", field, name)
 
     def distinct(self, field: str, name: str | None = None) -> WindowStream[S]:
-        """The different values as a sorted array."""
+        """The different values as a sorted array.
+
+        - `field` (str): a field.
+        - `name` (str, default: the field): the field of the result.
+
+        >>> from rs_assets import StreamBuilder, Time, TumblingWindow
+        >>> rows = [{"page": "/b", "ts": 0}, {"page": "/a", "ts": 1}, {"page": "/b", "ts": 2}]
+        >>> hits = StreamBuilder.data_stream("docs", "values").from_array(rows)
+        >>> hits.window(TumblingWindow.of(Time.minutes(1), "ts")).distinct("page", "pages").map("pages").preview()
+        [{'pages': ['/a', '/b']}]
+        """
         return self._with("distinct", field, name)
 
     def count_distinct(self, field: str, name: str | None = None) -> WindowStream[S]:
-        """How many different values, exactly; the state holds them all."""
+        """The exact number of different values; the state holds all of them.
+
+        - `field` (str): a field.
+        - `name` (str, default: the field): the field of the result.
+
+        >>> from rs_assets import StreamBuilder, Time, TumblingWindow
+        >>> rows = [{"page": "/b", "ts": 0}, {"page": "/a", "ts": 1}, {"page": "/b", "ts": 2}]
+        >>> hits = StreamBuilder.data_stream("docs", "exact").from_array(rows)
+        >>> hits.window(TumblingWindow.of(Time.minutes(1), "ts")).count_distinct("page", "pages").map("pages").preview()
+        [{'pages': 2}]
+        """
         return self._with("count_distinct", field, name)
 
     def count_distinct_large(self, field: str, name: str | None = None) -> WindowStream[S]:
-        """About how many different values (HyperLogLog++, relative standard deviation 5 %); the state stays small."""
+        """The approximate number of different values (HyperLogLog++, relative standard deviation 5 %); a small state.
+
+        - `field` (str): a field.
+        - `name` (str, default: the field): the field of the result.
+
+        >>> from rs_assets import StreamBuilder, Time, TumblingWindow
+        >>> hits = StreamBuilder.data_stream("docs", "large").from_array(
+        ...     [{"page": "/b", "ts": 0}, {"page": "/a", "ts": 1}]
+        ... )
+        >>> hits.window(TumblingWindow.of(Time.minutes(1), "ts")).count_distinct_large("page", "n").map("n").preview()
+        [{'n': 2}]
+        """
         return self._with("count_distinct_large", field, name)
 
     def collect(self, field: str, name: str | None = None) -> WindowStream[S]:
-        """All values as an array, ordered by event time and then by value."""
+        """All values as an array, in the order of event time and then of value.
+
+        - `field` (str): a field.
+        - `name` (str, default: the field): the field of the result.
+
+        >>> from rs_assets import StreamBuilder, Time, TumblingWindow
+        >>> rows = [{"page": "/b", "ts": 5}, {"page": "/a", "ts": 9}, {"page": "/c", "ts": 1}]
+        >>> hits = StreamBuilder.data_stream("docs", "path").from_array(rows)
+        >>> hits.window(TumblingWindow.of(Time.minutes(1), "ts")).collect("page", "path").map("path").preview()
+        [{'path': ['/c', '/b', '/a']}]
+        """
         return self._with("collect", field, name)
 
     def aggregate(self, **columns: object) -> WindowStream[S]:
-        """Any aggregate of Spark, as SQL text or `column(...)`: `.aggregate(total="sum(ms * 2)")`.
+        """Any aggregate of Spark, as SQL text or `column(...)`.
 
-        These columns stand behind those of the other methods. Refused when the pipeline starts: what is no aggregate;
-        what gives another value where the same rows come in another order (`first`, `collect_list` unless it is
-        sorted, `max_by` unless the order holds what is chosen); the clock; distinct values, for which
-        `count_distinct` is there. Approximate aggregates, such as `percentile_approx`, and sums of doubles may differ
-        within their error with the way in which the input was cut into batches.
+        Typical uses: percentiles, conditional counts, sums of expressions. The columns follow those of the other
+        methods.
+
+        - `columns` (SQL text or `column(...)`, by field name).
+
+        Refused at the start of the pipeline: expressions that are not aggregates; aggregates that depend on the order
+        of rows (`first`, `collect_list` unless sorted, `max_by` unless its order contains the chosen value); the clock;
+        distinct values (use `count_distinct`). Approximate aggregates, such as `percentile_approx`, and sums of doubles
+        may differ within their error if the input is cut into other batches.
 
         >>> from rs_assets import StreamBuilder, Time, TumblingWindow, column
         >>> from pyspark.sql import functions as F
-        >>> hits = StreamBuilder.data_stream("shop", "hits").from_file("in.jsonl", schema="ms bigint, ts timestamp")
+        >>> hits = StreamBuilder.data_stream("shop", "hits").from_array([{"ms": 12, "ts": 0}, {"ms": 120, "ts": 1}])
         >>> window = hits.window(TumblingWindow.of(Time.minutes(1), "ts"))
-        >>> window = window.aggregate(p95=column(lambda: F.percentile_approx("ms", 0.95)), total="sum(ms * 2)")
-        >>> print(window.to_data_stream().to_print().build().describe())
-        shop.hits  fingerprint ...
-          file    file_source  [json in.jsonl]
-        * window  window_aggregate <- file  [tumbling 0:01:00: p95, total]
-          print   print_sink <- window
+        >>> window = window.aggregate(p95=column(lambda: F.percentile_approx("ms", 0.95)), slow="count_if(ms > 100)")
+        >>> window.map("p95", "slow").preview()
+        [{'p95': 120, 'slow': 1}]
         """
         made = tuple((name, native(value, step=self.name)) for name, value in columns.items())
         return replace(self, own=(*self.own, *made))
@@ -143,26 +252,31 @@ class WindowStream(Generic[S]):
         descending: bool = True,
         rank: str = "rank",
     ) -> WindowStream[S]:
-        """The first `n` rows of each window and group in the order of `by`: one row for each, when the window fires.
+        """The first `n` rows of each window and group in the order of `by`: one output row for each.
 
-        Such a row has the group fields, its number from 1 as `rank`, the fields `by` and `fields`, the window's
-        aggregates and its times. `descending` is for all of `by`; rows that are equal in `by` are ordered by `fields`,
-        in the same direction, so that the ranking never depends on the order in which rows came. Null is smaller than
-        any value. The state holds `n` rows a window and group, at most 100,000.
+        Typical uses: the slowest requests a minute, the best sellers a day. An output row has the group fields, `rank`,
+        the fields `by` and `fields`, the window's aggregates and its times.
 
-        With emit="on_window_update" a batch emits the whole ranking of each window that it changed; `rank` belongs to
-        the keys of an upsert then.
+        - `n` (int): rows a window and group; the state holds as many, at most 100,000.
+        - `by` (str or sequence of str): the order. Null is smaller than any value.
+        - `fields` (sequence of str, default none): further fields of the rows. They also order rows that are equal in
+          `by`, so the ranking never depends on the order of arrival.
+        - `descending` (bool, default True): for all of `by` and `fields`.
+        - `rank` (str, default "rank"): the field of the rank, from 1.
+
+        With emit="on_window_update" a batch emits the whole ranking of each window that it changed; include `rank` in
+        the keys of an upsert.
 
         >>> from rs_assets import StreamBuilder, Time, TumblingWindow
-        >>> hits = StreamBuilder.data_stream("shop", "slow").from_file(
-        ...     "in.jsonl", schema="page string, ms bigint, ts timestamp"
-        ... )
-        >>> slowest = hits.window(TumblingWindow.of(Time.minutes(1), "ts")).top_n(3, by="ms", fields=["page"])
-        >>> print(slowest.to_data_stream().to_print().build().describe())
-        shop.slow  fingerprint ...
-          file    file_source  [json in.jsonl]
-        * window  window_aggregate <- file  [tumbling 0:01:00: top 3 by ms descending]
-          print   print_sink <- window
+        >>> rows = [
+        ...     {"page": "/a", "ms": 12, "ts": 0},
+        ...     {"page": "/b", "ms": 120, "ts": 1},
+        ...     {"page": "/c", "ms": 7, "ts": 2},
+        ... ]
+        >>> hits = StreamBuilder.data_stream("shop", "slow").from_array(rows)
+        >>> slowest = hits.window(TumblingWindow.of(Time.minutes(1), "ts")).top_n(2, by="ms", fields=["page"])
+        >>> sorted(slowest.map("rank", "page", "ms").preview(), key=lambda row: row["rank"])
+        [{'rank': 1, 'page': '/b', 'ms': 120}, {'rank': 2, 'page': '/a', 'ms': 12}]
         """
         order, shown = ((of,) if isinstance(of, str) else tuple(of) for of in (by, fields))
         return replace(self, ranking=Ranking(n=n, by=order, fields=shown, descending=descending, rank=rank))
@@ -175,31 +289,31 @@ class WindowStream(Generic[S]):
         fields: Sequence[str] = (),
         name: str | None = None,
     ) -> WindowStream[S]:
-        """Fields that a Python function makes of the rows of a window: `function(before, row)`, row after row.
+        """Fields that a Python function computes from the rows of a window: `function(before, row)`, row by row.
 
-        `before` is None for the first row, then what the function returned for the row before it. What it returns for
-        the last one, a dict or a dataclass with just the fields of `schema` (as of `map`), stands in the window's row.
-        Instead of a function it may be an object with `create()`, `accumulate(accumulator, row)`, which returns the
-        accumulator, and `value(accumulator)`: an aggregate of your own.
+        Typical uses: paths through pages, state machines, aggregates that Spark lacks. Rows come in the order of event
+        time and then of `fields`, however the input was cut into batches. These rows are the state: it grows with the
+        window, but the function may change while the state is kept, and nothing has to be merged or retracted.
+        Functions must be pure: they are called when a window fires, again for every further firing and in repeated
+        batches.
 
-        Rows come in the order of event time, those of one time in the order of `fields`, however the input was cut into
-        batches. A row has `fields` alone, by default all fields. These rows are the state, and no function is called
-        before the window fires: so the function may be changed and state is kept, nothing need be merged or retracted,
-        and memory and state grow with the rows of a window. Functions must be pure: they are called again for every
-        firing, and again where a batch is repeated. Where one raises, the run ends, or, under quarantine, the window's
-        row is a dead letter. `name` is that of the step, by default the window's with `_reduce` behind it.
+        - `function`: `before` is None for the first row, then the previous result. The last result, a dict or a
+          dataclass with exactly the fields of `schema`, is added to the window's row. An object with `create()`,
+          `accumulate(accumulator, row)` (returns the accumulator) and `value(accumulator)` works the same way.
+        - `schema` (default: the function's return annotation): the fields of the result.
+        - `fields` (sequence of str, default: all): the fields of `row`.
+        - `name` (str, default: the window's name and `_reduce`): the name of the step.
+
+        If a function raises, the run ends; with "quarantine" the window's row becomes a dead letter.
 
         >>> from rs_assets import StreamBuilder, Time, TumblingWindow
-        >>> hits = StreamBuilder.data_stream("shop", "last").from_file("in.jsonl", schema="page string, ts timestamp")
+        >>> rows = [{"page": "/b", "ts": 5}, {"page": "/a", "ts": 9}, {"page": "/c", "ts": 1}]
+        >>> hits = StreamBuilder.data_stream("shop", "last").from_array(rows)
         >>> def path(before, row):
         ...     return {"path": f"{before['path']} {row['page']}" if before else row["page"]}
         >>> paths = hits.window(TumblingWindow.of(Time.minutes(1), "ts")).reduce(path, schema="path string")
-        >>> print(paths.to_data_stream().to_print().build().describe())
-        shop.last  fingerprint ...
-          file           file_source  [json in.jsonl]
-        * window         window_aggregate <- file  [tumbling 0:01:00: rows]
-          window_reduce  fold <- window  [path of the rows of window]  Python: of all rows of a window
-          print          print_sink <- window_reduce
+        >>> paths.map("path").preview()
+        [{'path': '/c /b /a'}]
         """
         names = (fields,) if isinstance(fields, str) else tuple(fields)
         step = name or f"{self.name}_reduce"
@@ -215,41 +329,45 @@ class WindowStream(Generic[S]):
     ) -> WindowStream[S]:
         """How long a window waits for rows that are out of order before it closes.
 
-        By default it does not wait: a row that is older than a window's end by the greatest time seen is late for it.
-        With `per="split"` each split of the input (a partition of a topic, a file that is followed, any other source as
-        a whole) has a greatest time of its own, and the least of them counts: so a split that lags behind the others is
-        not late because of them. One that has no rows for `idle_timeout` (default: a minute) while others have some is
-        waited for no longer, until it has rows again; those that lie behind the watermark then are late.
+        Typical uses: a few seconds for one service, minutes for devices that buffer. Without it a window closes as soon
+        as a row with a later time than its end was read.
 
-        By default rows of one batch never make one another late. With `lateness="record"` (and `per="split"`) a row is
-        late if its window had closed by the records before it in its own split, however they were cut into batches: the
-        greatest of their event times, less `delay`. A row of a session is late if that had passed its own time, and one
-        of several windows counts for those that were open. When windows fire is not changed by that.
+        - `delay` (timedelta, default zero): how far the watermark is behind the greatest event time.
+        - `per` ("input" or "split", default "input"): with "split" each split of the input (a partition of a topic, a
+          followed file, any other source as a whole) has its own greatest time and the smallest of them counts, so a
+          split that lags is not late because of the others.
+        - `idle_timeout` (timedelta, default 1 minute; only for "split"): a split without rows for so long, while others
+          have some, is ignored until it has rows again. Rows behind the watermark are late then.
+        - `lateness` ("batch" or "record", default "batch"): by default rows of one batch never make each other late.
+          With "record" (only for `per="split"`) a row is late if the earlier records of its own split have closed its
+          window, however they were cut into batches. A row of a session is late by its own time; a row of several
+          windows counts for those that are open. The firing of windows does not change.
 
         >>> from rs_assets import StreamBuilder, Time, TumblingWindow
-        >>> builder = StreamBuilder.data_stream("shop", "orders")
-        >>> orders = builder.from_file("in/*.jsonl", schema="id bigint, ts timestamp", tail=True)
-        >>> window = orders.window(TumblingWindow.of(Time.minutes(1), "ts"), name="minutes").count("n")
-        >>> window = window.water_mark(Time.seconds(5), per="split", idle_timeout=Time.minutes(2))
-        >>> print(window.to_data_stream().to_delta("per_minute").build().describe())
-        shop.orders  fingerprint ...
-          file              file_source  [json, tail in/*.jsonl]
-        * minutes           window_aggregate <- file  [tumbling 0:01:00: n, by split]
-          per_minute_table  delta_sink <- minutes  [append per_minute]
+        >>> from rs_assets.testing import PipelineDriver
+        >>> hits = StreamBuilder.data_stream("shop", "late").from_array([], schema="ts bigint")
+        >>> minutes = hits.window(TumblingWindow.of(Time.minutes(1), "ts")).count("n").water_mark(Time.seconds(5))
+        >>> with PipelineDriver(minutes.map("n").to_print().build()) as driver:
+        ...     driver.push([{"ts": 1_000}, {"ts": 64_000}])
+        ...     driver.step()
+        ...     driver.push([{"ts": 59_000}, {"ts": 66_000}])
+        ...     driver.step()
+        ...     driver.take()
+        [{'n': 2}]
         """
         return replace(self, delay=delay, splits=self._split_mark(per, idle_timeout, lateness))
 
     def _split_mark(self, per: str, idle_timeout: timedelta | None, lateness: str) -> BySplit | None:
         if lateness not in {"batch", "record"} or (lateness == "record" and per != "split"):
             raise TopologyError(
-                f"window {self.name!r} cannot have a water mark with per={per!r}, lateness={lateness!r}",
-                remedy="use lateness='record' with per='split', for only within a split have records an order",
+                f"window {self.name!r} cannot have a watermark with per={per!r}, lateness={lateness!r}",
+                remedy="use lateness='record' with per='split': records have an order only within a split",
                 step=self.name,
             )
         if per not in {"input", "split"} or (per == "input" and idle_timeout is not None):
-            told = f"per={per!r}" if idle_timeout is None else f"per={per!r}, idle_timeout={idle_timeout!r}"
+            given = f"per={per!r}" if idle_timeout is None else f"per={per!r}, idle_timeout={idle_timeout!r}"
             raise TopologyError(
-                f"window {self.name!r} cannot have a water mark with {told}",
+                f"window {self.name!r} cannot have a watermark with {given}",
                 remedy="use per='input' without idle_timeout, or per='split'",
                 step=self.name,
             )
@@ -259,21 +377,32 @@ class WindowStream(Generic[S]):
         return BySplit(by_record=by_record) if idle_timeout is None else BySplit(idle_timeout, by_record)
 
     def late_to(self, table: str | PathLike[str], *, name: str | None = None) -> WindowStream[S]:
-        """Append the rows that come too late to a Delta table, each exactly once: a name below RS_HOME, or a path.
+        """Append late rows to a Delta table, each exactly once.
 
-        A row has all fields with which it came to the window, and `watermark`, by which it was judged. Finding late
-        rows reads their batch again, which batches without any are spared. Fields that the window has no use for are
-        computed for late rows only: where that fails, the run does.
+        Typical uses: to see how late rows are, to correct results later. A row has all fields that it had before the
+        window, and `watermark`, by which it was late. Batches with late rows are read a second time; other batches are
+        not. Fields that the window does not need are computed for late rows only; if that fails, the run fails.
+
+        - `table` (str or Path): a name in RS_HOME, or a path.
+        - `name` (str, default: the table's name and `_table`): the name of the sink.
 
         >>> from rs_assets import StreamBuilder, Time, TumblingWindow
-        >>> orders = StreamBuilder.data_stream("shop", "orders").from_file("in.jsonl", schema="id bigint, ts timestamp")
+        >>> from rs_assets.testing import PipelineDriver
+        >>> orders = StreamBuilder.data_stream("shop", "orders").from_array([], schema="id bigint, ts bigint")
         >>> window = orders.window(TumblingWindow.of(Time.minutes(1), "ts")).count("n").late_to("late_orders")
-        >>> print(window.to_data_stream().to_delta("per_minute").build().describe())
+        >>> pipeline = window.to_delta("per_minute").build()
+        >>> print(pipeline.describe())
         shop.orders  fingerprint ...
-          file               file_source  [json in.jsonl]
-        * window             window_aggregate <- file  [tumbling 0:01:00: n]
+          array              array_source  [0 rows]
+        * window             window_aggregate <- array  [tumbling 0:01:00: n]
           late_orders_table  delta_sink <- window  [late rows into late_orders]
           per_minute_table   delta_sink <- window  [append per_minute]
+        >>> with PipelineDriver(pipeline) as driver:
+        ...     for ts in (1_000, 90_000, 2_000):
+        ...         driver.push([{"id": ts, "ts": ts}])
+        ...         driver.step()
+        ...     [row["id"] for row in driver.take("late_orders_table")]
+        [2000]
         """
         return replace(self, late=late_sink(self.name, table, name=name))
 
@@ -284,51 +413,131 @@ class WindowStream(Generic[S]):
         max_ahead: timedelta = DEFAULT_MAX_AHEAD,
         bad_records: str | BadRecords | None = None,
     ) -> WindowStream[S]:
-        """Which event times are believed; rows with others (or none) are bad records under the policy `bad_records`.
+        """Which event times are valid. A row without a valid time is a bad record.
 
-        The policy is that of the sources unless it is given here.
+        Typical uses: clocks that are wrong, dates before the system existed.
+
+        - `earliest` (datetime, default 1970): earlier times are invalid.
+        - `max_ahead` (timedelta, default 1 day): times further ahead of the clock are invalid.
+        - `bad_records` (default: the policy of the sources): the policy for such rows.
+
+        >>> from datetime import UTC, datetime
+        >>> from rs_assets import StreamBuilder, Time, TumblingWindow
+        >>> times = [datetime(2026, 1, 5, tzinfo=UTC), datetime(1999, 1, 5, tzinfo=UTC)]
+        >>> hits = StreamBuilder.data_stream("docs", "clocks").from_array([{"ts": ts} for ts in times])
+        >>> days = hits.window(TumblingWindow.of(Time.hours(24), "ts")).count("n")
+        >>> days.event_time(earliest=datetime(2020, 1, 1, tzinfo=UTC), bad_records="skip").map("n").preview()
+        [{'n': 1}]
         """
         policy = None if bad_records is None else BadRecords.of(bad_records)
         return replace(self, bounds=EventTimeBounds(earliest=earliest, max_ahead=max_ahead, policy=policy))
 
     def emit_before(self, every: timedelta) -> WindowStream[S]:
-        """Fire each window every `every` from its start too, before it fires for good: with what it has until then.
+        """Also fire each window every `every` from its start until it closes, with the rows so far.
 
-        A window that got no row since it fired last is passed over. Its rows have the column `final` besides: whether
-        the window has closed, so that no other row of it follows.
+        Typical use: a running total of today. A window without new rows does not fire again. Rows also have `final`:
+        whether the window has closed, so that this is its last row.
+
+        - `every` (timedelta, event time).
+
+        >>> from rs_assets import StreamBuilder, Time, TumblingWindow
+        >>> from rs_assets.testing import PipelineDriver
+        >>> hits = StreamBuilder.data_stream("docs", "early").from_array([], schema="ts bigint")
+        >>> hours = hits.window(TumblingWindow.of(Time.hours(1), "ts")).count("n").emit_before(Time.minutes(15))
+        >>> with PipelineDriver(hours.map("n", "final").to_print().build()) as driver:
+        ...     for minute in (1, 20, 61):
+        ...         driver.push([{"ts": minute * 60_000}])
+        ...         driver.step()
+        ...     driver.take()
+        [{'n': 2, 'final': False}, {'n': 2, 'final': True}]
         """
         return replace(self, firing=replace(self.firing, before=every))
 
     def emit_after(self, every: timedelta, *, until: timedelta = HOLD) -> WindowStream[S]:
-        """Keep each window open for `until` (an hour) behind its water mark, and fire it every `every` of that time.
+        """Keep each window open for `until` after the watermark has passed its end, and fire it every `every`.
 
-        It fires for good as it would without, then for rows that came later, each time with all that it has, and for
-        the last time (`final`) when it closes. Rows are late only behind that.
+        Typical use: a result at once, and corrections for late rows. The window fires when it ends, again after later
+        rows, each time with all its rows, and a last time (`final`) when it closes. Only rows after that are late.
+
+        - `every` (timedelta, event time).
+        - `until` (timedelta, event time, default 1 hour).
+
+        >>> from rs_assets import StreamBuilder, Time, TumblingWindow
+        >>> from rs_assets.testing import PipelineDriver
+        >>> hits = StreamBuilder.data_stream("docs", "corrected").from_array([], schema="ts bigint")
+        >>> window = hits.window(TumblingWindow.of(Time.minutes(1), "ts")).count("n")
+        >>> window = window.emit_after(Time.minutes(1), until=Time.minutes(10))
+        >>> with PipelineDriver(
+        ...     window.map("n", "final", "unix_seconds(start_time) AS start").to_print().build()
+        ... ) as driver:
+        ...     for second in (3601, 3670, 3602, 3750):
+        ...         driver.push([{"ts": second * 1_000}])
+        ...         driver.step()
+        ...     [row for row in driver.take() if row["start"] == 3600]
+        [{'n': 1, 'final': False, 'start': 3600}, {'n': 2, 'final': False, 'start': 3600}]
         """
         return replace(self, firing=replace(self.firing, after=every, hold=until))
 
     def late_firings(self, tell: LateFirings) -> WindowStream[S]:
-        """Fire each window at its end already, and again for rows that come later but within the water mark.
+        """Fire each window at its end, and again for rows that come later but within the watermark's delay.
 
-        With "deltas" each row tells what came since the one before, so that their sum is the window (mode 1 of
-        RocketMQ-Streams). With "totals" each tells all of the window, the last one (`final`) when it closes (mode 2).
-        Rows behind the end wait until another window ends, so that they fire together.
+        Typical use: results at once and corrections, as in RocketMQ-Streams. Rows after the end wait until another
+        window ends, so that they fire together.
+
+        - `tell`: "deltas" emits only the rows since the previous firing, so that the sum of all firings is the window
+          (mode 1 of RocketMQ-Streams). "totals" emits the whole window each time, the last time (`final`) when it
+          closes (mode 2).
+
+        >>> from rs_assets import StreamBuilder, Time, TumblingWindow
+        >>> from rs_assets.testing import PipelineDriver
+        >>> hits = StreamBuilder.data_stream("docs", "deltas").from_array([], schema="ts bigint")
+        >>> window = hits.window(TumblingWindow.of(Time.minutes(1), "ts")).count("n").water_mark(Time.minutes(10))
+        >>> window = window.late_firings("totals").map("n", "final", "unix_seconds(start_time) AS start")
+        >>> with PipelineDriver(window.to_print().build()) as driver:
+        ...     for second in (3601, 3670, 3602, 3750):
+        ...         driver.push([{"ts": second * 1_000}])
+        ...         driver.step()
+        ...     [row for row in driver.take() if row["start"] == 3600]
+        [{'n': 1, 'final': False, 'start': 3600}, {'n': 2, 'final': False, 'start': 3600}]
         """
         return replace(self, firing=replace(self.firing, late=tell))
 
     def suppress(self, limit: timedelta) -> WindowStream[S]:
-        """Fire each window too when the greatest event time has moved by `limit` since it got a row it has not told of.
+        """Also fire a window when event time has moved by `limit` since its first row that was not emitted yet.
 
-        So that a window tells of each change, but not more often than that; `final` marks its last row.
+        Typical use: each change is emitted, but not more often than the limit. `final` marks the last row of a window.
+
+        - `limit` (timedelta, event time).
+
+        >>> from rs_assets import StreamBuilder, Time, TumblingWindow
+        >>> from rs_assets.testing import PipelineDriver
+        >>> hits = StreamBuilder.data_stream("docs", "calm").from_array([], schema="ts bigint")
+        >>> hours = hits.window(TumblingWindow.of(Time.hours(1), "ts")).count("n").suppress(Time.minutes(10))
+        >>> with PipelineDriver(hours.map("n", "final").to_print().build()) as driver:
+        ...     for minute in (1, 2, 20, 61):
+        ...         driver.push([{"ts": minute * 60_000}])
+        ...         driver.step()
+        ...     driver.take()
+        [{'n': 3, 'final': False}, {'n': 3, 'final': True}]
         """
         return replace(self, firing=replace(self.firing, limit=limit))
 
     def to_data_stream(self) -> S:
-        """The rows of windows: group fields, aggregates, `start_time`, `end_time`, `fire_time`; some have `final` too.
+        """The rows of windows: group fields, aggregates, `start_time`, `end_time`, `fire_time`; some also have `final`.
 
-        `fire_time` is the event time at which the window may fire: its end plus the water mark. Of a window that emits
-        on each update it is the time of the emission: the driver's clock at the start of the batch, so that it tells
-        the updates of a window apart.
+        `fire_time` is the event time at which the window may fire: its end plus the watermark's delay. For windows that
+        emit on each update it is the driver's clock at the start of the batch, so that it orders the updates of a
+        window.
+
+        >>> from rs_assets import StreamBuilder, Time, TumblingWindow
+        >>> hits = StreamBuilder.data_stream("docs", "rows").from_array([{"ts": 0}, {"ts": 9_000}])
+        >>> minutes = hits.window(TumblingWindow.of(Time.minutes(1), "ts")).count("n").water_mark(Time.seconds(5))
+        >>> for name, value in minutes.to_data_stream().preview()[0].items():
+        ...     print(f"{name:<10} {value}")
+        n          2
+        start_time 1970-01-01 00:00:00+00:00
+        end_time   1970-01-01 00:01:00+00:00
+        fire_time  1970-01-01 00:01:05+00:00
         """
         stream = self.resume(
             WindowAggregate(
@@ -349,7 +558,7 @@ class WindowStream(Generic[S]):
         )
         if self.late is not None:
             self.beside(self.late)
-        for fold in folds(self.reductions, behind=self.name):
+        for fold in folds(self.reductions, after=self.name):
             stream = self.resume(fold)
         return stream
 

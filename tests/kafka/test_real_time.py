@@ -54,7 +54,7 @@ def test_should_refuse_two_sinks_and_words_that_are_none():
     pipeline = source().to_kafka(SERVERS, "a").to_kafka(SERVERS, "b").build()
     with pytest.raises(TopologyError, match="several sinks"):
         pipeline.start(latency="real-time")
-    with pytest.raises(TopologyError, match="is no latency"):
+    with pytest.raises(TopologyError, match="must be 'micro-batch' or 'real-time'"):
         pipeline.start(latency="fast")
 
 

@@ -119,7 +119,7 @@ def test_should_refuse_to_go_back_behind_a_topic(options):
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"strategy": "disk"}, "no durable shuffle"),
+        ({"strategy": "disk"}, "must be 'delta' or 'kafka'"),
         ({"strategy": "kafka"}, "needs bootstrap_servers"),
         ({"strategy": "delta", "bootstrap_servers": "localhost:9092"}, "and only it"),
     ],

@@ -22,7 +22,7 @@ from rs_assets import StreamBuilder, Time, TumblingWindow
 stream = StreamBuilder.data_stream("shop", "job").from_array([{"page": "/"}])
 """
 MODULES = {
-    "unbuilt": (BEGIN + "made = stream.to_print()", "that was not built", ".build()"),
+    "unbuilt": (BEGIN + "made = stream.to_print()", "without a pipeline", ".build()"),
     "unbuilt_beside": (
         BEGIN + "pipeline = stream.to_print().build()\n" + BEGIN.replace("stream =", "other ="),
         "'other' in the module",

@@ -145,7 +145,7 @@ HABITS = [
     (lambda: begin().withColumn("s", "ms / 1000"), ".with_fields(seconds='ms / 1000')"),
     (lambda: begin().groupBy("page"), ".window(TumblingWindow"),
     (lambda: begin().groupby("page"), ".window(TumblingWindow"),
-    (lambda: begin().water_mark(Time.seconds(1)), "behind the window"),
+    (lambda: begin().water_mark(Time.seconds(1)), "follows the window"),
     (lambda: begin().withWatermark("ts", "5 seconds"), ".water_mark(Time.seconds(5))"),
     (lambda: begin().show(), ".to_print()"),
     (lambda: begin().writeStream, ".to_delta('table')"),
