@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dagster import Definitions  # noqa: TID253  nobody else loads this module
+from dagster import Definitions  # noqa: TID253  only Dagster loads this module
 
 from rs_assets.dagster.definitions_of import build_definitions
 from rs_assets.dagster.deployed.definitions import deployed_definitions

@@ -511,7 +511,7 @@ class DataStream(JoinSteps, DimJoinSteps, SinkSteps, Fluent):
           under the new names. The entry may stay for good.
         - `description` (str, Markdown) and `owners` ("team:orders" or e-mail addresses): shown by Dagster.
         - `fresh_within` (timedelta, default None: no limit): a check of the outputs in Dagster fails if the watermark
-          is further behind the clock. TopologyError if no step has event time.
+          lags the clock by more. TopologyError if no step has event time.
 
         >>> from rs_assets import StreamBuilder
         >>> hits = StreamBuilder.data_stream("shop", "slow").from_file("hits.jsonl", schema="page string, ms bigint")

@@ -59,7 +59,7 @@ class JoinSteps:
           (left rows without a match). Unmatched rows come when the watermark has passed the last time of a match.
         - `time_field` (str or (left, right), default: that of the window): the event time.
         - `water_mark` (timedelta or (left, right), default zero): how far rows may be out of order. Spark has one
-          watermark a query: that of the side that is further behind. A late row is counted, and neither matches nor
+          watermark a query: that of the side that lags most. A late row is counted, and neither matches nor
           appears as unmatched.
         - `condition` (SQL text or Column, default None): must hold for a pair; fields may be written `left.ms` and
           `right.ms`.

@@ -32,7 +32,7 @@ class Pipeline:
     """
 
     topology: Topology
-    # Shown by Dagster: description, owners, and how far event time may be behind the clock.
+    # Shown by Dagster: description, owners, and how far event time may lag behind the clock.
     description: str = ""
     owners: tuple[str, ...] = ()
     fresh_within: timedelta | None = None

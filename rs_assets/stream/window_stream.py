@@ -332,12 +332,12 @@ class WindowStream(Generic[S]):
         Typical uses: a few seconds for one service, minutes for devices that buffer. Without it a window closes as soon
         as a row with a later time than its end was read.
 
-        - `delay` (timedelta, default zero): how far the watermark is behind the greatest event time.
+        - `delay` (timedelta, default zero): how far the watermark lags behind the greatest event time.
         - `per` ("input" or "split", default "input"): with "split" each split of the input (a partition of a topic, a
           followed file, any other source as a whole) has its own greatest time and the smallest of them counts, so a
           split that lags is not late because of the others.
         - `idle_timeout` (timedelta, default 1 minute; only for "split"): a split without rows for so long, while others
-          have some, is ignored until it has rows again. Rows behind the watermark are late then.
+          have some, is ignored until it has rows again. Rows older than the watermark are late then.
         - `lateness` ("batch" or "record", default "batch"): by default rows of one batch never make each other late.
           With "record" (only for `per="split"`) a row is late if the earlier records of its own split have closed its
           window, however they were cut into batches. A row of a session is late by its own time; a row of several

@@ -249,7 +249,7 @@ def test_a_column_is_made_of_the_keys_that_found_it():
     ("url", "shown"),
     [
         ("postgresql+psycopg://u:s3cr3t@127.0.0.1:1/x", "no database driver|cannot be read"),
-        ("sqlite:////none/s3cr3t-not/x?timeout=s3cr3t", "cannot be read|cannot be loaded|does not take"),
+        ("sqlite:////none/s3cr3t-not/x?timeout=s3cr3t", "cannot be read|cannot be loaded|does not accept"),
         ("nonsense s3cr3t", "no valid database URL"),
     ],
 )

@@ -112,7 +112,7 @@ def test_a_loader_that_would_end_its_thread_is_a_load_that_fails(load, error):
         ([{"tier": "a"}], {}, "no field 'k'"),
         (pa.table({"k": ["a"], "n": pa.array([1], pa.uint64())}), {}, "type that Spark does not know"),
         ([{"tier": "a"}, {"k": "", "tier": "b"}], {"schema": SCHEMA}, "has no row with a key"),
-        ([{"k": "a", "_rs_line": 1}], {}, "hides its fields"),
+        ([{"k": "a", "_rs_line": 1}], {}, "whose prefix is reserved"),
     ],
     ids=str,
 )

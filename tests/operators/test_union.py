@@ -43,7 +43,7 @@ def test_should_refuse_fields_of_different_types(driver, other):
     a, b = two(schema=other)
     kind = other.split()[1].rstrip(",")
     with (
-        pytest.raises(TopologyError, match=f"'n' is a bigint behind 'a' and a {kind} behind 'b'") as refused,
+        pytest.raises(TopologyError, match=f"'n' is a bigint after 'a' and a {kind} after 'b'") as refused,
         PipelineDriver(a.union(b).to_print().build(), spark=driver),
     ):
         pass
