@@ -29,6 +29,7 @@ from rs_assets.connectors.sqlite.reader import SqliteReader
 from rs_assets.operators.shuffle.reader import ShuffleReader
 from rs_assets.records.columns import ADDRESS, LINE, ORDER, ORIGIN, PLACE, SPLIT, origin_of
 from rs_assets.topology.nodes import source as nodes
+from rs_assets.topology.nodes.custom import CustomSource
 from rs_assets.topology.nodes.delta import DeltaSource
 from rs_assets.topology.nodes.shuffle import ShuffleRead
 from rs_assets.topology.nodes.sqlite import SqliteSource
@@ -86,6 +87,7 @@ READERS: Mapping[type[nodes.Source], Callable[[Any, Home | None], SourceReader]]
         nodes.FileSource: lambda node, _home: _files(node),
         nodes.KafkaSource: lambda node, _home: _kafka(node),
         DeltaSource: _delta,
+        CustomSource: lambda node, _home: node.reader(),
         ShuffleRead: _shuffle,
         SqliteSource: lambda node, _home: SqliteReader(
             name=node.name, path=node.path, table=node.table, max_rows_per_batch=node.max_rows_per_batch

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +17,8 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from rs_assets.connectors.delta.rows import dataset_of
 from rs_assets.connectors.delta.table import check_fence, last_batch, open_table, properties
-from rs_assets.connectors.sink import BatchMark
+from rs_assets.connectors.sink import BatchMark, RefusedRow
+from rs_assets.records.columns import RAW_LIMIT_BYTES
 
 SCHEMA = pa.schema(
     [
@@ -98,6 +100,25 @@ class DeadLetters:
             updates={UNDONE: f"CASE WHEN {stands} THEN CAST(NULL AS BIGINT) ELSE {begun.generation} END"},
             commit_properties=CommitProperties(app_transactions=[Transaction(begun.fence, begun.token)]),
         )
+
+
+def refused_letters(rows: Sequence[RefusedRow], facts: Mapping[str, object]) -> pa.Table:
+    """Dead letters of rows that a sink's system refused; they have no place in a source. `facts` are equal for all."""
+    at = datetime.now(UTC)
+    made = [
+        {
+            **dict.fromkeys(SCHEMA.names),
+            **facts,
+            "split": "",
+            "line": 0,
+            "offset": 0,
+            "at": at,
+            "reason": each.reason,
+            "record": json.dumps(dict(each.row), ensure_ascii=False, default=str)[:RAW_LIMIT_BYTES],
+        }
+        for each in rows
+    ]
+    return pa.Table.from_pylist(made, schema=SCHEMA)
 
 
 def dead_letters_of(path: Path, namespace: str, job: str, *, after: datetime | None = None) -> pa.Table:

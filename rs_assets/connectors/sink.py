@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from pyspark.sql import DataFrame
 
@@ -224,6 +224,27 @@ class Fencing(Protocol):
 
         Called first by a driver that takes over from a silent one. A sink whose rows cannot be removed may do nothing:
         the stalled driver then commits the planned batch, and its successor finds it there.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRow:
+    """A row that the system of a sink does not accept, and why."""
+
+    row: Mapping[str, Any]
+    reason: str
+
+
+@runtime_checkable
+class Refusing(Protocol):
+    """A writer whose system may refuse single rows."""
+
+    def keep_refused(self, keep: Callable[[Sequence[RefusedRow], BatchMark, int], None]) -> None:
+        """Called before the first batch: `keep(rows, mark, number)` writes rows to the dead-letter table.
+
+        `number` grows with each call for a sink and generation; a number that was written before is ignored, so rows
+        of a repeated batch are there once.
         """
         ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
@@ -16,6 +17,7 @@ from rs_assets.records.schema import Schema, schema_text
 from rs_assets.stream.data_stream import DataStream
 from rs_assets.stream.draft import Draft
 from rs_assets.stream.method_hints import Fluent
+from rs_assets.topology.nodes.custom import CustomSource
 from rs_assets.topology.nodes.delta import DeltaSource
 from rs_assets.topology.nodes.source import (
     ArraySource,
@@ -349,8 +351,47 @@ class DataStreamSource(Fluent):
             )
         )
 
+    def from_source(
+        self,
+        source: object,
+        *,
+        schema: Schema | None = None,
+        bad_records: str | BadRecords = BadRecords.FAIL,
+        name: str | None = None,
+    ) -> DataStream:
+        """Rows of a source of your own: an object of a class derived from `LogSource` or `PollingSource`, say.
+
+        `rs_assets.sources` has these classes and says what is called when. The object must be picklable and hold no
+        connection. `schema` is DDL text; left out it is the attribute `schema` of the object. `name` is by default its
+        attribute `name`, else made of the name of its class. A row that does not fit the schema is a bad record, for
+        `bad_records`. `bounded = True` in its class says that it ends.
+
+        >>> from rs_assets.sources import LogSource
+        >>> class Sensor(LogSource):
+        ...     def ends(self):
+        ...         return {"a": 10}
+        ...
+        ...     def read(self, split, start, end):
+        ...         return ({"ms": n} for n in range(start, end))
+        >>> StreamBuilder.data_stream("shop", "own").from_source(Sensor(), schema="ms bigint").to_print().build().name
+        'shop.own'
+        """
+        step = name or getattr(source, "name", "") or name_of_class(type(source))
+        policy = BadRecords.of(bad_records)
+        text = schema_text(schema, step=step)
+        return self._begin(CustomSource(name=step, source=source, schema=text, policy=policy))
+
     def _begin(self, source: Source) -> DataStream:
         return DataStream(self.draft, self.draft.add(source))
+
+
+def name_of_class(kind: type) -> str:
+    """A name for a step by its class.
+
+    >>> name_of_class(StreamBuilder)
+    'stream_builder'
+    """
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind.__name__).lower().strip("_")
 
 
 def _read_committed(isolation: object) -> bool:

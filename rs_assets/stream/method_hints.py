@@ -43,7 +43,10 @@ _HINTS: tuple[tuple[str, str], ...] = (
     ("run start describe name topology execute savepoint verify", _FIRST_BUILD),
     ("schema columns dtypes printSchema", "print(stream.build().describe()) shows the steps"),
     ("readStream read load csv json read_csv", ".from_file('orders.csv', 'csv', schema='id bigint')"),
-    ("add_source addSource from_source", ".from_file(...), .from_kafka(...), .from_memory(...) or .from_sqlite(...)"),
+    (
+        "add_source addSource",
+        ".from_file(...), .from_kafka(...), .from_sqlite(...) or .from_source(yours)",
+    ),
 )
 HINTS: Mapping[str, str] = MappingProxyType({name: hint for names, hint in _HINTS for name in names.split()})
 

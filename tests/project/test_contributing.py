@@ -11,7 +11,7 @@ from rs_assets.compile.planner.table import COMPILE
 from rs_assets.compile.provenance import RULES
 from rs_assets.compile.readers import READERS
 from rs_assets.compile.sink import WRITERS
-from rs_assets.topology.nodes import dim_join, distinct, join, shuffle, sink, source, sqlite, step, window
+from rs_assets.topology.nodes import custom, dim_join, distinct, join, shuffle, sink, source, sqlite, step, window
 from rs_assets.topology.nodes.base import Node
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +24,7 @@ SAME_FIELDS = {
 }
 KINDS = [
     kind
-    for module in (source, step, shuffle, window, distinct, join, dim_join, sink, sqlite)
+    for module in (source, custom, step, shuffle, window, distinct, join, dim_join, sink, sqlite)
     for kind in vars(module).values()
     if isinstance(kind, type)
     and issubclass(kind, Node)
@@ -64,6 +64,7 @@ def method_of(kind: type[Node]) -> str:
     special: dict[type[Node], str] = {
         window.WindowAggregate: "window",
         join.StreamJoin: "join",
+        custom.CustomSource: "from_source",
         sink.WriterSink: "to",
         shuffle.ShuffleWrite: "shuffle",
         shuffle.ShuffleRead: "shuffle",

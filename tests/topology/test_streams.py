@@ -12,6 +12,7 @@ from typing_extensions import TypedDict as OtherTypedDict
 
 from rs_assets import F, MemoryChannel, StreamBuilder, Time, TumblingWindow
 from rs_assets.errors import SchemaError, TopologyError, UnknownFieldError, UnknownMethodError
+from rs_assets.sources import LogSource
 from rs_assets.topology.nodes.sink import PrintSink
 
 SCHEMA = "page string, ms bigint, ts timestamp"
@@ -200,6 +201,14 @@ class Model(BaseModel):
     inner: "Data | None" = None
 
 
+class Counted(LogSource):
+    def ends(self):
+        return {"all": 1}
+
+    def read(self, split, start, end):
+        return [{"page": "/"}]
+
+
 STRUCT = T.StructType(
     [
         T.StructField("page", T.StringType(), nullable=False),
@@ -228,6 +237,7 @@ def test_a_schema_may_be_a_class_or_spark_s(schema, ddl):
         sources.from_memory(MemoryChannel(schema=schema), name="c").step.node,
         sources.from_kafka("localhost:9092", "t", schema=schema, name="d").step.node,
         sources.from_sqlite("a.db", "t", schema=schema, name="e").step.node,
+        sources.from_source(Counted(), schema=schema).step.node,
         begin().map(dict, schema=schema).step.node.function,
         begin().flat_map(lambda row: [row], schema=schema).step.node.expression,
     ]

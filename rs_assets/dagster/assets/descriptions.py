@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from rs_assets.topology.nodes.base import Node
+from rs_assets.topology.nodes.custom import CustomSource
 from rs_assets.topology.nodes.delta import DeltaSource
 from rs_assets.topology.nodes.dim_join import DimJoin
 from rs_assets.topology.nodes.distinct import Distinct
@@ -81,6 +82,7 @@ SENTENCES: Mapping[type[Node], Callable[[Any], str]] = MappingProxyType(
             f"Reads {'all changes of' if node.changes else 'rows added to'} the Delta table {_code(node.table)}"
         ),
         SqliteSource: lambda node: f"Reads the SQLite table {_code(node.table)} of {_code(node.path)}",
+        CustomSource: lambda node: f"Reads rows with {_code(node.detail())}, a source of this project",
         DimJoin: lambda node: f"The dimension of `{node.name}`, from {_code(node.dimension.text)}",
         WindowAggregate: lambda node: f"Aggregates rows in windows, {node.detail()}",
         Distinct: lambda node: (

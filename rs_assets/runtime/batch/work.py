@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -18,8 +18,8 @@ from rs_assets.catalog.offsets.messages import SystemMessageListener
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.compile.planner.context import CompileContext
 from rs_assets.compile.planner.query_plan import QueryPlan
-from rs_assets.connectors.dead_letters import SCHEMA, DeadLetters
-from rs_assets.connectors.sink import BatchMark, Claim, SinkWriter, Staged
+from rs_assets.connectors.dead_letters import SCHEMA, DeadLetters, refused_letters
+from rs_assets.connectors.sink import BatchMark, Claim, RefusedRow, Refusing, SinkWriter, Staged
 from rs_assets.connectors.source import Watch
 from rs_assets.errors import BadRecordError, DataLossError, RsError, StepError
 from rs_assets.operators.dimension.lookup import tell_tasks
@@ -83,6 +83,9 @@ class BatchWork:
     def begin(self) -> None:
         """Prepare for the first batch after a start of the query, which may have been planned before."""
         self.book.listeners = tuple(w for w in self.writers.values() if isinstance(w, SystemMessageListener))
+        for name, writer in self.writers.items():
+            if isinstance(writer, Refusing):
+                writer.keep_refused(partial(self._keep_refused, name))
         self.reached.clear()
         last = self.log.last_committed()
         self._planned_before = last + 1 if self.log.offsets(last + 1) is not None else -1
@@ -246,6 +249,13 @@ class BatchWork:
                 # Topics first: dead letters that are in the table are not sent again.
                 send_dead_letters(self.topology, self.plan, self.context, self.log, batch_id, rows)
                 self.letters.write(rows, mark)
+
+    def _keep_refused(self, sink: str, rows: Sequence[RefusedRow], mark: BatchMark, number: int) -> None:
+        """Write rows that a sink's system refused to the dead-letter table, once for each number."""
+        name = f"{self.log.stored_name}.{sink}.refused"
+        noted = replace(mark, sink=name, batch_id=number, token=self.lease.token, claim=None)
+        table = refused_letters(rows, {**self._job, "query": self.plan.name, "batch_id": mark.batch_id, "step": sink})
+        self.letters.write(table, noted)
 
     @property
     def _job(self) -> dict[str, Any]:

@@ -7,8 +7,9 @@ from pathlib import PurePath
 from rs_assets.errors import TopologyError
 from rs_assets.topology.location import is_read, real_place
 from rs_assets.topology.nodes.base import Node
+from rs_assets.topology.nodes.custom import CustomSource
 from rs_assets.topology.nodes.delta import DeltaSource
-from rs_assets.topology.nodes.sink import DeltaSink, FileSink, KafkaSink, Sink
+from rs_assets.topology.nodes.sink import DeltaSink, FileSink, KafkaSink, Sink, WriterSink
 from rs_assets.topology.nodes.source import FileSource, KafkaSource
 from rs_assets.topology.nodes.sqlite import SqliteSink, SqliteSource
 from rs_assets.topology.targets import target_of
@@ -35,9 +36,10 @@ def check_places(topology: Topology) -> None:
                 remedy="write into a folder next to it",
                 step=sink.name,
             )
+        what = "location" if isinstance(reader, CustomSource) else "table"
         raise TopologyError(
-            f"step {sink.name!r} writes the table that the step {reader.name!r} reads: it would read its own rows",
-            remedy="write another table",
+            f"step {sink.name!r} writes the {what} that the step {reader.name!r} reads: it would read its own rows",
+            remedy=f"write another {what}",
             step=sink.name,
         )
 
@@ -46,6 +48,8 @@ def _reads(source: Node, sink: Sink) -> bool:
     """Whether `source` reads rows that `sink` writes."""
     if isinstance(source, SqliteSource) and isinstance(sink, SqliteSink):
         return (real_place(source.path), source.table.lower()) == (real_place(sink.path), sink.table.lower())
+    if isinstance(source, CustomSource):
+        return isinstance(sink, WriterSink) and sink.writer.location() == source.place
     written = target_of(sink)
     if written is None:
         return False

@@ -23,7 +23,20 @@ from rs_assets.records.types import DdlError, Type, fields_in, type_in
 from rs_assets.topology.check.fields import UNKNOWN, Fields, Types, only
 from rs_assets.topology.check.sql import Item, all_of, check_sql
 from rs_assets.topology.check.united import check_kinds
-from rs_assets.topology.nodes import delta, dim_join, distinct, fold, join, shuffle, sink, source, sqlite, step, window
+from rs_assets.topology.nodes import (
+    custom,
+    delta,
+    dim_join,
+    distinct,
+    fold,
+    join,
+    shuffle,
+    sink,
+    source,
+    sqlite,
+    step,
+    window,
+)
 from rs_assets.topology.nodes.base import Node
 from rs_assets.topology.user_code.expression import ColumnBuilder, ConditionText, Expression, PythonFunction, SqlText
 
@@ -330,6 +343,7 @@ RULES: Mapping[type[Node], Rule] = MappingProxyType(
         source.FileSource: _source,
         source.KafkaSource: _source,
         delta.DeltaSource: _source,
+        custom.CustomSource: _source,
         sqlite.SqliteSource: _source,
         shuffle.ShuffleRead: _passed,
         step.Map: _mapped,
