@@ -13,12 +13,23 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rs_assets.testing.conformance import SinkCase, SourceCase, check_sink, check_source
     from rs_assets.testing.driver import PipelineDriver
     from rs_assets.testing.kafka import KafkaBroker, KafkaRecord
     from rs_assets.testing.kafka_security import BrokerSecurity
     from rs_assets.testing.rows import run_rows
 
-__all__ = ["BrokerSecurity", "KafkaBroker", "KafkaRecord", "PipelineDriver", "run_rows"]
+__all__ = [
+    "BrokerSecurity",
+    "KafkaBroker",
+    "KafkaRecord",
+    "PipelineDriver",
+    "SinkCase",
+    "SourceCase",
+    "check_sink",
+    "check_source",
+    "run_rows",
+]
 
 # The module of each public name.
 HOMES = {
@@ -26,6 +37,10 @@ HOMES = {
     "KafkaBroker": "rs_assets.testing.kafka",
     "KafkaRecord": "rs_assets.testing.kafka",
     "PipelineDriver": "rs_assets.testing.driver",
+    "SinkCase": "rs_assets.testing.conformance",
+    "SourceCase": "rs_assets.testing.conformance",
+    "check_sink": "rs_assets.testing.conformance",
+    "check_source": "rs_assets.testing.conformance",
     "run_rows": "rs_assets.testing.rows",
 }
 
