@@ -87,7 +87,7 @@ def brief(items: Sequence[pytest.Item], durations: Durations) -> list[pytest.Ite
         canaries = [name_of(item.nodeid) for item in its if item.get_closest_marker(CANARY)]
         names = [name_of(item.nodeid) for item in its]
         chosen |= {f"{file}::{name}" for name in within_budget(names, durations.get(file, {}), canaries)}
-    return [item for item in items if f"{file_of(item.nodeid)}::{name_of(item.nodeid)}" in chosen]
+    return [item for item in items if item.nodeid in chosen]
 
 
 def longest_first(items: Sequence[pytest.Item], durations: Durations) -> list[pytest.Item]:
@@ -116,6 +116,5 @@ class Recorder:
             tests.pop(name_of(nodeid), None)
             if seconds >= RECORDED_S:
                 tests[name_of(nodeid)] = round(seconds, 1)
-        there = [file for file in sorted(known) if known[file] and (ROOT / file).is_file()]
-        kept = {file: known[file] for file in there}
+        kept = {file: tests for file, tests in sorted(known.items()) if tests and (ROOT / file).is_file()}
         RECORD.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
