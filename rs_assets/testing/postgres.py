@@ -66,7 +66,7 @@ class PostgresServer:
 
     `settings` are server settings in addition to those that make it quick. The data is in a temporary folder, which is
     removed with the server: at `close()`, or when this process ends in any other way. `binaries` is the folder of
-    `postgres` and `initdb`, by default the first of `find_binaries()`. As root the server runs as a user without rights.
+    `postgres` and `initdb`, by default the first of `find_binaries()`. As root it runs as a user without rights.
 
         with PostgresServer() as server:
             url = server.create_database()
