@@ -11,7 +11,7 @@ from benchmarks.by_hand import WATER_MARK_S, Sink
 from benchmarks.data import WINDOW_S
 from benchmarks.kafka_load import LEAST_MS, SCHEMA
 from rs_assets import Pipeline, StreamBuilder, Time, TumblingWindow
-from rs_assets.topology.nodes.sink import Delivery
+from rs_assets.connectors.kafka.nodes import Delivery
 
 # Both read batches of the same size: what ours reads without being told otherwise.
 ROWS_PER_BATCH = 1_000_000

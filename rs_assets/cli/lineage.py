@@ -14,13 +14,13 @@ from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.provenance import fields_of, provenance
 from rs_assets.connectors.delta.commit_info import WRITER
+from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.dagster.checkpoint_rows import key_of
 from rs_assets.dagster.place import Place
 from rs_assets.errors import ConfigurationError, SinkError
 from rs_assets.stream.pipeline import Pipeline
 from rs_assets.topology.nodes.dim_join import DimJoin
-from rs_assets.topology.nodes.sink import DeltaSink
 from rs_assets.topology.topology import Topology
 
 # A stateless sink may flush a split so many batches later.
@@ -133,7 +133,7 @@ def show_lineage(found: Lineage) -> None:
     """The lineage as a tree on the terminal."""
     from rich.tree import Tree
 
-    from rs_assets.connectors.console import terminal
+    from rs_assets.connectors.console.writer import terminal
 
     at = f", {found.written_at:%Y-%m-%d %H:%M:%S}" if found.written_at else ""
     tree = Tree(f"[bold]{found.table}[/] version {found.version}{at}")

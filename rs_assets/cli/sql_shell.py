@@ -220,7 +220,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     import pyarrow as pa
     from rich.console import Console
 
-    from rs_assets.connectors.console import as_table
+    from rs_assets.connectors.console.writer import as_table
 
     if not rows:
         return "no rows"

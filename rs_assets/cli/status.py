@@ -16,7 +16,7 @@ from rs_assets.checkpoint import manifest as manifests
 from rs_assets.common.background import background_failures_in
 from rs_assets.common.home import Home
 from rs_assets.compile.planner.plan import plan_queries
-from rs_assets.connectors.console import terminal
+from rs_assets.connectors.console.writer import terminal
 from rs_assets.operators.window.event_time import watermark_in_words
 from rs_assets.runtime.identity import folder_of, log_of
 from rs_assets.stream.pipeline import Pipeline

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @guarded
 def show(table: str, rows: int, modules: tuple[str, ...], as_json: bool) -> None:
     """Show some rows of a table that a pipeline writes, by its name or that of its step."""
-    from rs_assets.connectors.console import as_table, terminal
+    from rs_assets.connectors.console.writer import as_table, terminal
     from rs_assets.connectors.delta.rows import dataset_of
     from rs_assets.connectors.delta.table import open_table
 
@@ -63,7 +63,7 @@ def _path(table: str, pipelines: Sequence[Pipeline]) -> str:
 def _tables(pipelines: Sequence[Pipeline]) -> Iterator[tuple[tuple[str, ...], str]]:
     """The names of each table, the unique one last, and its path."""
     from rs_assets.common.home import Home
-    from rs_assets.topology.nodes.sink import DeltaSink
+    from rs_assets.connectors.delta.nodes import DeltaSink
 
     for pipeline in pipelines:
         space = pipeline.topology.namespace

@@ -258,7 +258,7 @@ def show(rows: Sequence[dict[str, Any]], columns: Sequence[str], *, empty: str) 
     from rich.table import Table
     from rich.text import Text
 
-    from rs_assets.connectors.console import terminal
+    from rs_assets.connectors.console.writer import terminal
 
     if not rows:
         click.echo(empty)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from rs_assets.common.node import Node
 from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.connectors.delta.nodes import DeltaSink
+from rs_assets.connectors.nodes import Sink
 from rs_assets.errors import TopologyError
 from rs_assets.topology.chain import DURABLE
-from rs_assets.topology.nodes.base import Node
-from rs_assets.topology.nodes.sink import DeltaSink, Sink
 from rs_assets.topology.nodes.timed import TimedState
 from rs_assets.topology.topology import Topology
 

@@ -7,22 +7,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from rs_assets.common.node import Node
 from rs_assets.compile.python.fields_read import fields_read
+from rs_assets.connectors.delta.nodes import DeltaSink
+from rs_assets.connectors.nodes import Source
 from rs_assets.expressions.script.bind import bound_script
 from rs_assets.expressions.script.steps import Bound, Drop, Fill, Generate, Project
 from rs_assets.operators.join.spec import OF_BOTH
 from rs_assets.operators.window.output import Ranking
-from rs_assets.topology.check.fields import UNKNOWN
-from rs_assets.topology.check.fields import Fields as Known
+from rs_assets.records.fields import UNKNOWN, declared
+from rs_assets.records.fields import Fields as Known
 from rs_assets.topology.check.rules import RULES as GIVEN
-from rs_assets.topology.check.rules import declared
 from rs_assets.topology.check.sql import check_sql, read_sql
-from rs_assets.topology.nodes.base import Node
 from rs_assets.topology.nodes.dim_join import DimJoin
 from rs_assets.topology.nodes.fold import Fold
 from rs_assets.topology.nodes.join import PLACE_FIELDS, StreamJoin
-from rs_assets.topology.nodes.sink import DeltaSink
-from rs_assets.topology.nodes.source import Source
 from rs_assets.topology.nodes.step import FlatMap, Map, Script, SelectFields, WithFields
 from rs_assets.topology.nodes.window import WindowAggregate
 from rs_assets.topology.topology import Topology

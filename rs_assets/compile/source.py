@@ -5,10 +5,10 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from rs_assets.compile.planner.context import CompileContext, Flow
+from rs_assets.connectors.nodes import Source
 from rs_assets.records.columns import REASON
 from rs_assets.records.poison import reason_of
 from rs_assets.records.policy import BadRecords
-from rs_assets.topology.nodes.source import Source
 
 # Appended to the name of a source: the filter of records that were found to fail.
 POISON = "/poison"

@@ -7,6 +7,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from rs_assets.common.node import Node
 from rs_assets.compile.planner.context import CompileContext, Flow, parse_ddl
 from rs_assets.compile.python.python_step import python_step
 from rs_assets.compile.python.traced_step import traced_label, traced_map, without_dropped
@@ -16,7 +17,6 @@ from rs_assets.expressions.condition.bind import condition_sql
 from rs_assets.records.columns import LABEL, check_fields, hidden, visible
 from rs_assets.topology.check.united import check_kinds
 from rs_assets.topology.nodes import step as nodes
-from rs_assets.topology.nodes.base import Node
 from rs_assets.topology.user_code.expression import ColumnBuilder, ConditionText, Expression, PythonFunction, SqlText
 
 Inputs = tuple[Flow, ...]

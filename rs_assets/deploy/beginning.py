@@ -9,11 +9,11 @@ from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.sink import writer_of
+from rs_assets.connectors.nodes import Sink
 from rs_assets.connectors.sink import BatchMark, Closing
 from rs_assets.deploy.io_compatibility import afresh
 from rs_assets.errors import TopologyChangedError
 from rs_assets.runtime.options import RunOptions
-from rs_assets.topology.nodes.sink import Sink
 from rs_assets.topology.topology import Topology
 
 

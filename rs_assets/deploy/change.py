@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from rs_assets.catalog.deployments import EVERYTHING, Version
 from rs_assets.checkpoint import manifest as manifests
 from rs_assets.checkpoint.manifest import Manifest, QueryFacts
+from rs_assets.common.node import Node
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.deploy.beginning import refuse_missed, refuse_used
@@ -16,7 +17,6 @@ from rs_assets.deploy.progress import position_of
 from rs_assets.errors import TopologyChangedError
 from rs_assets.runtime.identity import matched, resumed
 from rs_assets.runtime.options import RunOptions
-from rs_assets.topology.nodes.base import Node
 from rs_assets.topology.nodes.dim_join import DimJoin
 from rs_assets.topology.topology import Topology
 

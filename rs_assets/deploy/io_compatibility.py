@@ -7,10 +7,14 @@ from dataclasses import fields
 from typing import Any
 
 from rs_assets.checkpoint.manifest import QueryFacts
+from rs_assets.common.node import Node
 from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.connectors.console.nodes import PrintSink
+from rs_assets.connectors.delta.nodes import DeltaSink
+from rs_assets.connectors.files.nodes import FileSink
+from rs_assets.connectors.memory.nodes import MemorySink
+from rs_assets.connectors.own.nodes import WriterSink
 from rs_assets.runtime.io_compatibility import beside, read_again
-from rs_assets.topology.nodes.base import Node
-from rs_assets.topology.nodes.sink import DeltaSink, FileSink, MemorySink, PrintSink, WriterSink
 from rs_assets.topology.targets import target_of
 from rs_assets.topology.topology import Topology
 

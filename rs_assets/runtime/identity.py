@@ -10,6 +10,7 @@ from pathlib import Path
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.connectors.location import written_place
 from rs_assets.errors import ConfigurationError, TopologyChangedError
 from rs_assets.runtime.io_compatibility import (
     origins_of,
@@ -20,7 +21,6 @@ from rs_assets.runtime.io_compatibility import (
     targets_of,
 )
 from rs_assets.runtime.options import RunOptions
-from rs_assets.topology.location import written_place
 from rs_assets.topology.shape import (
     NodeShape,
     Shape,

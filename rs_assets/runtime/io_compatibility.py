@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 from rs_assets.checkpoint.manifest import QueryFacts
 from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.connectors.delta.nodes import DeltaSink
+from rs_assets.connectors.nodes import Sink, Source
+from rs_assets.connectors.sqlite.nodes import SqliteSink
 from rs_assets.errors import TopologyChangedError
-from rs_assets.topology.nodes.sink import DeltaSink, Sink
-from rs_assets.topology.nodes.source import Source
-from rs_assets.topology.nodes.sqlite import SqliteSink
 from rs_assets.topology.targets import target_of
 from rs_assets.topology.topology import Topology
 

@@ -12,11 +12,11 @@ from rs_assets.catalog.lease import DEFAULT_TTL
 from rs_assets.catalog.offsets import default_storage, default_url
 from rs_assets.catalog.tidying import kept_for
 from rs_assets.common.home import Home
+from rs_assets.connectors.delta.nodes import DeltaConnector
 from rs_assets.connectors.files.lines.reading import MAX_LINE_BYTES
 from rs_assets.errors import ConfigurationError
 from rs_assets.runtime.report import BatchProgress
 from rs_assets.spark.driver import SparkDriver
-from rs_assets.topology.nodes.sink import Connector
 
 # More often, a driver would mostly poll, and no file or table is ready sooner.
 DEFAULT_INTERVAL = timedelta(seconds=1)
@@ -132,7 +132,7 @@ class RunOptions:
     keep_state: bool = False
     partitions: int | None = None
     max_line_bytes: int = MAX_LINE_BYTES
-    connector: Connector | None = None
+    connector: DeltaConnector | None = None
     lease_ttl: timedelta = DEFAULT_TTL
     preview_rows: int = 0
     checkpoint_storage: str = field(default_factory=default_storage)

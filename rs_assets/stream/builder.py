@@ -9,30 +9,21 @@ from os import PathLike, fspath
 from typing import Any, Literal
 
 from rs_assets.common.names import checked_name
+from rs_assets.connectors.delta.nodes import DeltaSource
+from rs_assets.connectors.files.nodes import FileSource, Format, format_by_name
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
+from rs_assets.connectors.kafka.nodes import DataLoss, KafkaFormat, KafkaSource, StartingOffsets, Tombstones
 from rs_assets.connectors.memory import MemoryChannel
+from rs_assets.connectors.memory.nodes import ArraySource, MemorySource
+from rs_assets.connectors.nodes import Source
+from rs_assets.connectors.own.nodes import CustomSource
+from rs_assets.connectors.sqlite.nodes import SqliteSource
 from rs_assets.errors import TopologyError
 from rs_assets.records.policy import BadRecords
 from rs_assets.records.schema import Schema, schema_text
 from rs_assets.stream.data_stream import DataStream
 from rs_assets.stream.draft import Draft
 from rs_assets.stream.method_hints import Fluent
-from rs_assets.topology.nodes.custom import CustomSource
-from rs_assets.topology.nodes.delta import DeltaSource
-from rs_assets.topology.nodes.source import (
-    ArraySource,
-    DataLoss,
-    FileSource,
-    Format,
-    KafkaFormat,
-    KafkaSource,
-    MemorySource,
-    Source,
-    StartingOffsets,
-    Tombstones,
-    format_by_name,
-)
-from rs_assets.topology.nodes.sqlite import SqliteSource
 
 
 class StreamBuilder:

@@ -12,6 +12,7 @@ from rs_assets.common.names import checked_owners
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.client.names import SHUFFLES
+from rs_assets.connectors.memory.nodes import MemorySink
 from rs_assets.errors import TopologyError
 from rs_assets.expressions.condition.parse import parse_condition
 from rs_assets.expressions.functions.formats import checked_zone
@@ -28,7 +29,6 @@ from rs_assets.topology.check.build import check_fields
 from rs_assets.topology.check.io_overlap import check_places
 from rs_assets.topology.nodes.distinct import Distinct
 from rs_assets.topology.nodes.shuffle import DurableStrategy, Shuffle, ShuffleRead, ShuffleWrite, Strategy
-from rs_assets.topology.nodes.sink import MemorySink
 from rs_assets.topology.nodes.step import (
     Filter,
     FlatMap,
@@ -54,10 +54,10 @@ from rs_assets.topology.user_code.expression import (
 )
 
 if TYPE_CHECKING:
+    from rs_assets.common.node import Node
     from rs_assets.operators.window.output import EmitStrategy
     from rs_assets.operators.window.spec import Window
     from rs_assets.spark.driver import SparkDriver
-    from rs_assets.topology.nodes.base import Node
 
 Rows = Iterable[Mapping[str, Any]]
 # The name of a preview's sink.

@@ -11,8 +11,8 @@ from rs_assets.topology.nodes.dim_join import DimJoin, DimJoinType
 from rs_assets.topology.user_code.expression import native
 
 if TYPE_CHECKING:
+    from rs_assets.common.node import Node
     from rs_assets.stream.draft import Draft
-    from rs_assets.topology.nodes.base import Node
 
 
 class DimJoinSteps:

@@ -10,9 +10,10 @@ from os import PathLike, fspath
 from typing import Any, Self
 
 from rs_assets.common.names import checked_name
+from rs_assets.common.node import Node
+from rs_assets.connectors.delta.nodes import DeltaSink
+from rs_assets.connectors.nodes import Sink
 from rs_assets.errors import TopologyError
-from rs_assets.topology.nodes.base import Node
-from rs_assets.topology.nodes.sink import DeltaSink, Sink
 
 
 class StepRef(str):

@@ -15,8 +15,8 @@ from rs_assets.topology.nodes.join import StreamJoin
 from rs_assets.topology.user_code.expression import native
 
 if TYPE_CHECKING:
+    from rs_assets.common.node import Node
     from rs_assets.stream.draft import Draft
-    from rs_assets.topology.nodes.base import Node
 
 Keys = str | Sequence[str] | Mapping[str, str]
 TWO = 2

@@ -39,7 +39,7 @@ def reduction(
             step=name,
         )
     # Imported here: it loads the SQL parser, which most pipelines do not need.
-    from rs_assets.topology.check.rules import declared
+    from rs_assets.records.fields import declared
 
     text = returned_schema(returns, schema, step=name)
     made = declared(text, step=name)

@@ -6,26 +6,21 @@ from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Self
 
+from rs_assets.connectors.console.nodes import PrintSink
+from rs_assets.connectors.delta.nodes import DeltaConnector, DeltaMode, DeltaSink
+from rs_assets.connectors.files.nodes import FileSink
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
+from rs_assets.connectors.kafka.nodes import Delivery, KafkaSink
+from rs_assets.connectors.memory.nodes import MemorySink
+from rs_assets.connectors.own.nodes import WriterSink
+from rs_assets.connectors.sqlite.nodes import SqliteSink
 from rs_assets.stream.draft import Draft, name_from
-from rs_assets.topology.nodes.sink import (
-    Connector,
-    Delivery,
-    DeltaMode,
-    DeltaSink,
-    FileSink,
-    KafkaSink,
-    MemorySink,
-    PrintSink,
-    WriterSink,
-)
-from rs_assets.topology.nodes.sqlite import SqliteSink
 from rs_assets.topology.record_time import times_of
 
 if TYPE_CHECKING:
+    from rs_assets.common.node import Node
     from rs_assets.connectors.memory import MemoryChannel
     from rs_assets.connectors.sink import SinkWriter
-    from rs_assets.topology.nodes.base import Node
 
 
 class SinkSteps:
@@ -77,7 +72,7 @@ class SinkSteps:
         *,
         mode: DeltaMode = "append",
         keys: Sequence[str] = (),
-        connector: Connector = "native",
+        connector: DeltaConnector = "native",
         order_by: Sequence[str] = (),
         deletes: str | None = None,
         partition_by: Sequence[str] = (),

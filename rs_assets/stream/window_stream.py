@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from os import PathLike
 from typing import Any, Generic, Literal, TypeVar, get_args
 
+from rs_assets.common.node import Node
+from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.errors import TopologyError
 from rs_assets.operators.window.bounds import DEFAULT_MAX_AHEAD, EventTimeBounds
 from rs_assets.operators.window.durations import EPOCH
@@ -19,9 +21,7 @@ from rs_assets.records.policy import BadRecords
 from rs_assets.stream.draft import late_sink
 from rs_assets.stream.method_hints import no_such_method
 from rs_assets.stream.reduction import Reduction, folds, reduction, rows_kept
-from rs_assets.topology.nodes.base import Node
 from rs_assets.topology.nodes.fold import Accumulator
-from rs_assets.topology.nodes.sink import DeltaSink
 from rs_assets.topology.nodes.window import WindowAggregate
 from rs_assets.topology.user_code.expression import ColumnBuilder, Record, SqlText, native
 

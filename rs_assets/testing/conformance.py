@@ -24,6 +24,7 @@ from rs_assets.compile.readers import reader_of
 from rs_assets.compile.sink import writer_of
 from rs_assets.connectors.dead_letters import dead_letters_of
 from rs_assets.connectors.memory import MemoryChannel
+from rs_assets.connectors.nodes import Source
 from rs_assets.connectors.sink import BatchMark, Staged
 from rs_assets.connectors.source import Reading
 from rs_assets.errors import BadRecordError, DataError, SinkError, StartRefused
@@ -34,7 +35,6 @@ from rs_assets.spark.driver import SparkDriver
 from rs_assets.stream.builder import DataStreamSource, StreamBuilder
 from rs_assets.stream.data_stream import DataStream
 from rs_assets.stream.pipeline import Pipeline
-from rs_assets.topology.nodes.source import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,10 +14,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from rs_assets.common.home import Home
+from rs_assets.common.node import Node
 from rs_assets.common.scratch import scratch_folder
 from rs_assets.compile.planner.plan import in_order
 from rs_assets.connectors.memory import MemoryChannel, Record
+from rs_assets.connectors.memory.nodes import ArraySource, MemorySource
 from rs_assets.connectors.memory.writer import MemoryWriter
+from rs_assets.connectors.nodes import Source
 from rs_assets.errors import SchemaError, TopologyError
 from rs_assets.runtime.batch.query import QueryRun, every
 from rs_assets.runtime.job.opening import opened
@@ -28,9 +31,7 @@ from rs_assets.runtime.run.quarantine import process_all
 from rs_assets.runtime.run.run import wire_all
 from rs_assets.spark.driver import SparkDriver
 from rs_assets.stream.pipeline import Pipeline
-from rs_assets.topology.nodes.base import Node
 from rs_assets.topology.nodes.shuffle import ShuffleRead, ShuffleWrite
-from rs_assets.topology.nodes.source import ArraySource, MemorySource, Source
 from rs_assets.topology.topology import Topology
 
 # The trigger interval of each query: short enough for tests, long enough that idle queries do not use up a core.

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from rs_assets.connectors.console.nodes import PrintSink
 from rs_assets.connectors.memory import Record
+from rs_assets.connectors.memory.nodes import ArraySource
 from rs_assets.errors import TopologyError
 from rs_assets.runtime.run.rows import computed
 from rs_assets.spark.driver import SparkDriver
@@ -13,8 +15,6 @@ from rs_assets.stream.data_stream import DataStream
 from rs_assets.topology.check.build import check_fields
 from rs_assets.topology.nodes.dim_join import DimJoin
 from rs_assets.topology.nodes.shuffle import ShuffleRead
-from rs_assets.topology.nodes.sink import PrintSink
-from rs_assets.topology.nodes.source import ArraySource
 from rs_assets.topology.topology import Topology
 
 Rows = Iterable[Mapping[str, Any]]

@@ -10,8 +10,8 @@ from collections.abc import Set as AbstractSet
 from functools import reduce
 from typing import Final
 
+from rs_assets.common.node import Node
 from rs_assets.errors import TopologyError
-from rs_assets.topology.nodes.base import Node
 
 Ancestors = Callable[[str], AbstractSet[str]]
 # The inputs of the frame, for a union whose branches are computed in one frame.

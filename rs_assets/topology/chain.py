@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
+from rs_assets.common.node import Node
+from rs_assets.connectors.nodes import Source
 from rs_assets.errors import TopologyError
 from rs_assets.operators.window.bounds import EventTimeBounds
 from rs_assets.records.policy import BadRecords
-from rs_assets.topology.nodes.base import Node
 from rs_assets.topology.nodes.dim_join import DimJoin
 from rs_assets.topology.nodes.fold import Fold
 from rs_assets.topology.nodes.join import StreamJoin
 from rs_assets.topology.nodes.shuffle import Shuffle
-from rs_assets.topology.nodes.source import Source
 from rs_assets.topology.nodes.step import Filter, ForEach, Map, Select, SelectFields, Split, Union, WithFields
 from rs_assets.topology.nodes.timed import NONE, Arrival, Side, TimedState
 from rs_assets.topology.nodes.window import WindowAggregate

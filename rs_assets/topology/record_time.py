@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from rs_assets.topology.nodes.base import Node
+from rs_assets.common.node import Node
+from rs_assets.connectors.kafka.nodes import KafkaSource
 from rs_assets.topology.nodes.join import StreamJoin
-from rs_assets.topology.nodes.source import KafkaSource
 from rs_assets.topology.nodes.step import Map, SelectFields
 from rs_assets.topology.nodes.timed import TimedState
 from rs_assets.topology.nodes.window import WindowAggregate

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
+from rs_assets.common.node import Node
 from rs_assets.topology.branches import dominators
-from rs_assets.topology.nodes.base import Node
 from rs_assets.topology.nodes.join import StreamJoin
 from rs_assets.topology.nodes.shuffle import Shuffle
 from rs_assets.topology.nodes.step import Filter, Map, Select, SelectFields, Split, Union, WithFields

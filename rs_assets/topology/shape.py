@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from rs_assets.topology.nodes.base import Node
+from rs_assets.common.node import Node
 from rs_assets.topology.nodes.step import Union
 from rs_assets.topology.nodes.timed import TimedState
 from rs_assets.topology.topology import Topology

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from rs_assets.connectors.delta.nodes import DeltaSink
+from rs_assets.connectors.files.nodes import FileSink
+from rs_assets.connectors.location import real_place, written_place
+from rs_assets.connectors.nodes import Sink
 from rs_assets.errors import TopologyError
-from rs_assets.topology.location import real_place, written_place
-from rs_assets.topology.nodes.sink import DeltaSink, FileSink, Sink
 
 
 def check_targets(sinks: Iterable[Sink]) -> None:

@@ -7,13 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from rs_assets.common.names import checked_name
+from rs_assets.common.node import Node
+from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import TopologyError
 from rs_assets.topology.branches import Merged, check_branches
 from rs_assets.topology.chain import Link, links_of
-from rs_assets.topology.nodes.base import Node
 from rs_assets.topology.nodes.shuffle import ShuffleRead, ShuffleWrite
-from rs_assets.topology.nodes.sink import Sink
-from rs_assets.topology.nodes.source import Source
 from rs_assets.topology.rejoin import Rejoin, rejoins_of
 from rs_assets.topology.targets import check_targets
 from rs_assets.topology.updates import check_updates

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 
+from rs_assets.common.node import Node
+from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.errors import TopologyError
 from rs_assets.operators.join.spec import OF_BOTH
 from rs_assets.operators.window.spec import HoppingWindow
-from rs_assets.topology.nodes.base import Node
 from rs_assets.topology.nodes.fold import Fold
 from rs_assets.topology.nodes.join import StreamJoin
 from rs_assets.topology.nodes.shuffle import Shuffle, ShuffleWrite
-from rs_assets.topology.nodes.sink import DeltaSink
 from rs_assets.topology.nodes.step import Filter, ForEach, Select, SelectFields, Split
 from rs_assets.topology.nodes.window import PLACES, WindowAggregate
 

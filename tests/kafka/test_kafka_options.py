@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from rs_assets import StreamBuilder
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.client.names import checked_group, checked_topic
+from rs_assets.connectors.kafka.nodes import KafkaSource
 from rs_assets.connectors.kafka.source.losses import Loss
 from rs_assets.connectors.kafka.source.offsets import dump_offsets, initial_offsets, parse_offsets, ranges, split_name
 from rs_assets.connectors.kafka.source.reading import starting_options
 from rs_assets.connectors.source import listed
 from rs_assets.errors import CheckpointError, ConfigurationError, RsError, SchemaError, TopologyError
-from rs_assets.topology.nodes.source import KafkaSource
 
 SECRET = "hunter2-very-secret"
 GOOD = {"topic": "orders", "schema": "id bigint"}

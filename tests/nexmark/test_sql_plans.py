@@ -18,10 +18,10 @@ from pipelines.nexmark.sources import Files
 from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.table import wire_node
+from rs_assets.connectors.nodes import Source
 from rs_assets.records.columns import REASON
 from rs_assets.runtime.job.analysis import declared_schema, reading_nothing
 from rs_assets.spark.driver import SparkDriver
-from rs_assets.topology.nodes.source import Source
 from rs_assets.topology.topology import Topology
 
 # Queries that Spark plans otherwise: how many operators more, and why.

@@ -10,8 +10,8 @@ from pyspark.sql.types import StructType
 
 from rs_assets.compile.planner.context import parse_ddl
 from rs_assets.errors import RsError, SchemaError
+from rs_assets.records.fields import Fields
 from rs_assets.records.types import DdlError, fields_in
-from rs_assets.topology.check.fields import Fields
 from rs_assets.topology.check.sql import Item, check_sql
 from tests.topology.spark_sql import CONDITIONS, FIELDS, SELECTED, VALUES
 

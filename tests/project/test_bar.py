@@ -17,7 +17,7 @@ from rich.progress import Progress
 
 from rs_assets import StreamBuilder
 from rs_assets.cli.console import Bar, show_places, show_results
-from rs_assets.connectors.console import as_table, terminal
+from rs_assets.connectors.console.writer import as_table, terminal
 from rs_assets.runtime.report import BatchProgress, RunReport
 
 

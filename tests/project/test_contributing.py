@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 
 import pytest
 
+from rs_assets.common.node import Node
 from rs_assets.compile.planner.table import COMPILE
 from rs_assets.compile.provenance import RULES
-from rs_assets.compile.readers import READERS
-from rs_assets.compile.sink import WRITERS
-from rs_assets.topology.nodes import custom, dim_join, distinct, join, shuffle, sink, source, sqlite, step, window
-from rs_assets.topology.nodes.base import Node
+from rs_assets.connectors.nodes import Sink, Source
+from rs_assets.connectors.own.nodes import CustomSource, WriterSink
+from rs_assets.connectors.registry import SINKS, SOURCES
+from rs_assets.topology.nodes import dim_join, distinct, join, shuffle, step, window
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
@@ -22,9 +24,13 @@ SAME_FIELDS = {
     distinct.Distinct,
     *(shuffle.Shuffle, shuffle.ShuffleWrite, shuffle.ShuffleRead),
 }
+MODULES = [
+    importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    for path in sorted(ROOT.glob("rs_assets/connectors/*/nodes.py"))
+]
 KINDS = [
     kind
-    for module in (source, custom, step, shuffle, window, distinct, join, dim_join, sink, sqlite)
+    for module in [*MODULES, step, shuffle, window, distinct, join, dim_join]
     for kind in vars(module).values()
     if isinstance(kind, type)
     and issubclass(kind, Node)
@@ -41,11 +47,9 @@ def test_what_is_named_is_there(place):
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_a_node_type_has_what_the_checklist_asks_for(kind):
     assert kind in COMPILE
-    if issubclass(kind, source.Source):
-        assert kind in READERS
-    elif issubclass(kind, sink.Sink):
-        assert kind in WRITERS
-    else:
+    if kind.family in ("source", "sink"):
+        assert kind in {**SOURCES, **SINKS}
+    elif not issubclass(kind, Source | Sink):
         assert (kind in RULES) != (kind in SAME_FIELDS)
     used = re.compile(rf"\b{kind.__name__}\b|\b{method_of(kind)}\(")
     assert any(used.search(test.read_text()) for test in (ROOT / "tests").rglob("test_*.py"))
@@ -64,8 +68,8 @@ def method_of(kind: type[Node]) -> str:
     special: dict[type[Node], str] = {
         window.WindowAggregate: "window",
         join.StreamJoin: "join",
-        custom.CustomSource: "from_source",
-        sink.WriterSink: "to",
+        CustomSource: "from_source",
+        WriterSink: "to",
         shuffle.ShuffleWrite: "shuffle",
         shuffle.ShuffleRead: "shuffle",
     }

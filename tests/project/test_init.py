@@ -15,10 +15,10 @@ from rs_assets.cli.init import orders, write_project
 from rs_assets.cli.main import main
 from rs_assets.common.home import Home
 from rs_assets.common.project import project_folder
+from rs_assets.connectors.files.nodes import FileSource
 from rs_assets.dagster.instance import ensure_home
 from rs_assets.errors import ConfigurationError, UserError
 from rs_assets.spark.jars import SPARK
-from rs_assets.topology.nodes.source import FileSource
 
 
 def own_modules():

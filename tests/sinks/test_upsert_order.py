@@ -12,10 +12,10 @@ from deltalake import DeltaTable
 
 from rs_assets import StreamBuilder
 from rs_assets.compile.sink import check_columns
+from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.errors import TopologyError
-from rs_assets.topology.nodes.sink import DeltaSink
 from tests.sinks.frames import ArrowFrame, mark, write
 
 

@@ -11,9 +11,9 @@ from pyspark.sql import types as T
 from typing_extensions import TypedDict as OtherTypedDict
 
 from rs_assets import F, MemoryChannel, StreamBuilder, Time, TumblingWindow
+from rs_assets.connectors.console.nodes import PrintSink
 from rs_assets.errors import SchemaError, TopologyError, UnknownFieldError, UnknownMethodError
 from rs_assets.sources import LogSource
-from rs_assets.topology.nodes.sink import PrintSink
 
 SCHEMA = "page string, ms bigint, ts timestamp"
 TEN = TumblingWindow.of(Time.seconds(10), "ts")

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from rs_assets.common.home import Home
 from rs_assets.compile.python.python_step import PythonStep, apply_python
 from rs_assets.connectors.files.lines.reading import MAX_LINE_BYTES
+from rs_assets.connectors.nodes import Source
 from rs_assets.errors import SchemaError
 from rs_assets.operators.dimension.notes import Versions
 from rs_assets.operators.window.splits import Latest
@@ -22,7 +23,6 @@ from rs_assets.records.columns import ADDRESS, PREFIX, REASON
 from rs_assets.records.policy import BadRecords
 from rs_assets.topology.chain import Link
 from rs_assets.topology.nodes.dim_join import DimJoin
-from rs_assets.topology.nodes.source import Source
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from rs_assets.common.node import Node
 from rs_assets.compile.planner.context import Flow
 from rs_assets.compile.step import as_column, check_united, condition_column
 from rs_assets.errors import TopologyError
 from rs_assets.records.columns import LABEL, PREFIX, hidden, visible
 from rs_assets.topology.nodes import step as nodes
-from rs_assets.topology.nodes.base import Node
 from rs_assets.topology.nodes.shuffle import Shuffle
 from rs_assets.topology.rejoin import Rejoin
 

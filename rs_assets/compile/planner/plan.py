@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 from rs_assets.compile.late import gets_late, with_late
 from rs_assets.compile.planner.query_plan import OutputMode, QueryPlan
+from rs_assets.connectors.delta.nodes import DeltaSink, DeltaSource
+from rs_assets.connectors.files.nodes import FileSource
+from rs_assets.connectors.nodes import Sink
 from rs_assets.errors import TopologyError
 from rs_assets.operators.window.spec import InOrder, SessionWindow
 from rs_assets.topology.branches import dominators, rejoined
 from rs_assets.topology.chain import DURABLE, entries
-from rs_assets.topology.nodes.delta import DeltaSource
 from rs_assets.topology.nodes.shuffle import ShuffleRead
-from rs_assets.topology.nodes.sink import DeltaSink, Sink
-from rs_assets.topology.nodes.source import FileSource
 from rs_assets.topology.nodes.timed import TimedState
 from rs_assets.topology.nodes.window import WindowAggregate
 from rs_assets.topology.topology import Topology

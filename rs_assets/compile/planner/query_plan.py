@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from rs_assets.common.node import Node
 from rs_assets.topology.chain import inputs_of
-from rs_assets.topology.nodes.base import Node
 from rs_assets.topology.nodes.timed import Side, TimedState
 from rs_assets.topology.topology import Topology
 from rs_assets.topology.user_code.expression import calls_python

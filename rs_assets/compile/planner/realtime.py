@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from rs_assets.common.node import Node
+from rs_assets.connectors.kafka.nodes import KafkaSink
+from rs_assets.connectors.nodes import Source
 from rs_assets.errors import ConfigurationError, TopologyError
-from rs_assets.topology.nodes.base import Node
 from rs_assets.topology.nodes.dim_join import DimJoin
-from rs_assets.topology.nodes.sink import KafkaSink
-from rs_assets.topology.nodes.source import Source
 from rs_assets.topology.topology import Topology
 from rs_assets.topology.user_code.expression import calls_by_name, calls_python
 

@@ -8,6 +8,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from rs_assets.common.node import Node
 from rs_assets.compile.join_spec import spec_of
 from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.planner.diamond import through_branches
@@ -17,7 +18,6 @@ from rs_assets.operators.join.stream_join import LEFT, RIGHT
 from rs_assets.operators.window.event_time import event_time, marked
 from rs_assets.records.columns import ADDRESS, EVENT_TIME, PREFIX, check_fields, visible
 from rs_assets.records.schema import quoted
-from rs_assets.topology.nodes.base import Node
 from rs_assets.topology.nodes.join import RECORD_TIME, StreamJoin
 from rs_assets.topology.rejoin import Rejoin
 

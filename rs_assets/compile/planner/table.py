@@ -1,6 +1,6 @@
 """The compiler: one function a node type. A type without one fails here, at import.
 
-Sources and sinks share one function each, which uses READERS and WRITERS.
+Sources and sinks share one function each, which uses their connectors.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Final
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 
+from rs_assets.common.node import Node
 from rs_assets.compile.dim_join import compile_dim_join
 from rs_assets.compile.distinct import compile_distinct, late_for_distinct, probe_distinct
 from rs_assets.compile.join import compile_join, late_for_join, probe_join
@@ -22,10 +23,9 @@ from rs_assets.compile.planner.diamond import compile_rejoin
 from rs_assets.compile.planner.self_join import compile_self_join
 from rs_assets.compile.python.fold import compile_fold
 from rs_assets.compile.python.udf import know_functions
-from rs_assets.compile.readers import READERS
 from rs_assets.compile.script import compile_script
 from rs_assets.compile.shuffle import compile_shuffle, compile_shuffle_read, compile_shuffle_write
-from rs_assets.compile.sink import WRITERS, compile_sink
+from rs_assets.compile.sink import compile_sink
 from rs_assets.compile.source import compile_source
 from rs_assets.compile.step import (
     compile_filter,
@@ -39,11 +39,12 @@ from rs_assets.compile.step import (
     compile_with_fields,
 )
 from rs_assets.compile.window import compile_window, late_for_window, probe_window
+from rs_assets.connectors.nodes import Sink, Source
+from rs_assets.connectors.registry import SINKS, SOURCES
 from rs_assets.errors import RsError, TopologyError, UnknownFieldError
 from rs_assets.records.columns import visible
 from rs_assets.topology import nodes
-from rs_assets.topology.nodes import dim_join, distinct, fold, join, shuffle, sink, source, step, window
-from rs_assets.topology.nodes.base import Node
+from rs_assets.topology.nodes import dim_join, distinct, fold, join, shuffle, step, window
 from rs_assets.topology.nodes.timed import TimedState
 from rs_assets.topology.rejoin import Rejoin
 from rs_assets.topology.topology import Topology
@@ -52,8 +53,8 @@ CompileFunction = Callable[[CompileContext, Any, tuple[Flow, ...]], Flow]
 
 COMPILE: Mapping[type[Node], CompileFunction] = MappingProxyType(
     {
-        **dict.fromkeys(READERS, compile_source),
-        **dict.fromkeys(WRITERS, compile_sink),
+        **dict.fromkeys(SOURCES, compile_source),
+        **dict.fromkeys(SINKS, compile_sink),
         step.Map: compile_map,
         step.FlatMap: compile_flat_map,
         step.Filter: compile_filter,
@@ -137,17 +138,15 @@ def _refused(node: Node, inputs: tuple[Flow, ...], error: AnalysisException) -> 
 
 
 # Abstract node types.
-ABSTRACT = frozenset({Node, source.Source, sink.Sink, TimedState})
+ABSTRACT = frozenset({Node, Source, Sink, TimedState})
 
 
 def _check_complete() -> None:
-    """Check that every concrete node type has a compile function, every source a reader, every sink a writer."""
+    """Check that every concrete node type has a compile function."""
     modules = [importlib.import_module(f"{nodes.__name__}.{m.name}") for m in iter_modules(nodes.__path__)]
     kinds = {kind for module in modules for kind in vars(module).values() if isinstance(kind, type)}
     concrete = {k for k in kinds if issubclass(k, Node)} - ABSTRACT
     missing = [k.__name__ for k in concrete if k not in COMPILE]
-    missing += [k.__name__ for k in concrete if issubclass(k, source.Source) and k not in READERS]
-    missing += [k.__name__ for k in concrete if issubclass(k, sink.Sink) and k not in WRITERS]
     missing += [k.__name__ for k in concrete if k.stateful and not (k in LATE and k in PROBE)]
     if missing:
         raise NotImplementedError(f"node types without a compile function: {', '.join(sorted(missing))}")

@@ -14,12 +14,12 @@ from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.connectors.dead_letters import dead_letters_of
 from rs_assets.connectors.delta.commit_info import NEWEST, WRITER, Entry, noted
+from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.dagster.place import Place
 from rs_assets.records.types import SIMPLE
 from rs_assets.runtime.identity import folder_of, log_of
 from rs_assets.topology.check.build import check_fields
-from rs_assets.topology.nodes.sink import DeltaSink
 from rs_assets.topology.topology import Topology
 
 # How long rejected records are reported.

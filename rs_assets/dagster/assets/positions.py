@@ -12,12 +12,12 @@ from rs_assets.checkpoint import manifest as manifests
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.checkpoint.source_log import SourceLog
 from rs_assets.compile.planner.plan import plan_queries
+from rs_assets.connectors.nodes import Source
 from rs_assets.connectors.source import Positions
 from rs_assets.dagster.place import Place
 from rs_assets.runtime.identity import log_of
 from rs_assets.runtime.record.positions import positions
 from rs_assets.runtime.report import BatchProgress
-from rs_assets.topology.nodes.source import Source
 from rs_assets.topology.topology import Topology
 
 # Splits in an event: Dagster keeps each event for ever.

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Literal
 
+from rs_assets.common.node import Node
+from rs_assets.connectors.delta.nodes import DeltaSource
 from rs_assets.operators.dimension.spec import DeltaOrigin
-from rs_assets.topology.nodes.base import Node
-from rs_assets.topology.nodes.delta import DeltaSource
 from rs_assets.topology.nodes.dim_join import DimJoin
 from rs_assets.topology.topology import Topology
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from dagster import AssetKey, AssetSpec
 
 from rs_assets.common.home import Home
+from rs_assets.common.node import Node
+from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.dagster.assets.roles import ROLE_OF, looked_up, looking_up, upstream_roles
 from rs_assets.dagster.assets.translator import StreamStep, StreamTranslator
 from rs_assets.errors import ConfigurationError
 from rs_assets.operators.dimension.spec import DeltaOrigin
 from rs_assets.stream.pipeline import Pipeline
-from rs_assets.topology.nodes.base import Node
 from rs_assets.topology.nodes.dim_join import DimJoin
-from rs_assets.topology.nodes.sink import DeltaSink
 from rs_assets.topology.topology import Topology
 
 

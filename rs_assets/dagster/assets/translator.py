@@ -8,11 +8,11 @@ from types import MappingProxyType
 
 from dagster import AssetKey, AssetSpec
 
+from rs_assets.common.node import Node
+from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.dagster.assets.descriptions import describe_step
 from rs_assets.dagster.assets.roles import Role, role_of
 from rs_assets.stream.pipeline import Pipeline
-from rs_assets.topology.nodes.base import Node
-from rs_assets.topology.nodes.sink import DeltaSink
 from rs_assets.topology.topology import Topology
 
 # The kind of an asset; Dagster shows it with an icon next to that of the system.

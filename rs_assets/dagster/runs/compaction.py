@@ -12,11 +12,11 @@ from rs_assets.catalog.catalog import Catalog
 from rs_assets.catalog.compaction import compact_table
 from rs_assets.catalog.tidying import kept_for, tidy_catalog
 from rs_assets.common.home import Home
+from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.recovery.savepoints import SavepointStore, collect_garbage
 from rs_assets.recovery.savepoints.listing import SHUFFLES
 from rs_assets.stream.pipeline import Pipeline
-from rs_assets.topology.nodes.sink import DeltaSink
 from rs_assets.topology.topology import Topology
 
 # Longer than any reader of an old version should take; files of older versions are removed.

@@ -7,6 +7,7 @@ from typing import Any
 
 from dagster import DagsterExecutionInterruptedError, In, Nothing, OpDefinition, OpExecutionContext, Out, Output, op
 
+from rs_assets.common.node import Family, Node
 from rs_assets.compile.planner.context import Flow
 from rs_assets.dagster.assets.events import StepEvents
 from rs_assets.dagster.assets.roles import output_name, roles_of
@@ -26,7 +27,6 @@ from rs_assets.dagster.runs.outcome import (
 )
 from rs_assets.dagster.runs.runtime import RuntimeResource
 from rs_assets.errors import StartRefused, UserError
-from rs_assets.topology.nodes.base import Family, Node
 from rs_assets.topology.topology import Topology
 
 Flows = Mapping[str, Flow]

@@ -23,6 +23,7 @@ from dagster import (
 
 from rs_assets.catalog.offsets import CheckpointRow
 from rs_assets.connectors.delta.commit_info import NEWEST, WRITER, noted
+from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.dagster.assets.positions import as_records
 from rs_assets.dagster.assets.stream_assets import StreamAssets
@@ -30,7 +31,6 @@ from rs_assets.dagster.checkpoint_rows import checkpoints_of
 from rs_assets.dagster.place import Place, place_of
 from rs_assets.dagster.sensors import cursor
 from rs_assets.operators.window.event_time import watermark_in_words
-from rs_assets.topology.nodes.sink import DeltaSink
 from rs_assets.topology.topology import Topology
 
 Event = AssetMaterialization | AssetObservation

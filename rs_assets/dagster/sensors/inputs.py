@@ -7,8 +7,8 @@ from datetime import timedelta
 
 from rs_assets.common.home import Home
 from rs_assets.compile.readers import reader_of
+from rs_assets.connectors.nodes import Source
 from rs_assets.connectors.source import Ends, Inspectable
-from rs_assets.topology.nodes.source import Source
 from rs_assets.topology.topology import Topology
 
 # A tick has a minute in all: brokers that do not answer are asked again at the next tick.

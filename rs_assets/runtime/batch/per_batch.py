@@ -13,13 +13,13 @@ from rs_assets.compile.planner.context import BadRecordCollector, CompileContext
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.planner.table import compile_node
 from rs_assets.compile.sink import shown
+from rs_assets.connectors.nodes import Sink
 from rs_assets.connectors.sink import BatchMark, SinkWriter, Staged
 from rs_assets.errors import StepError
 from rs_assets.records.columns import LINE, OFFSET, RAW, SPLIT, visible
 from rs_assets.records.poison import exact_text
 from rs_assets.runtime.translate import translate
 from rs_assets.topology.branches import dominators, paths_from
-from rs_assets.topology.nodes.sink import Sink
 from rs_assets.topology.topology import Topology
 from rs_assets.topology.user_code.expression import calls_python
 

@@ -13,19 +13,20 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from rs_assets.common.home import Home
+from rs_assets.common.node import Node
 from rs_assets.common.scratch import scratch_folder
 from rs_assets.compile.planner.context import CompileContext, Flow, parse_ddl
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.planner.table import wire_node
+from rs_assets.connectors.memory.nodes import ArraySource
+from rs_assets.connectors.nodes import Source
 from rs_assets.errors import SchemaError
 from rs_assets.records.columns import REASON, visible
 from rs_assets.records.policy import BadRecords
 from rs_assets.records.rows import infer_schema
 from rs_assets.spark.driver import SparkDriver
-from rs_assets.topology.nodes.base import Node
 from rs_assets.topology.nodes.shuffle import ShuffleRead, ShuffleWrite
-from rs_assets.topology.nodes.source import ArraySource, Source
 from rs_assets.topology.topology import Topology
 
 

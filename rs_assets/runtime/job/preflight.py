@@ -11,6 +11,7 @@ from rs_assets.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.sink import writer_of
+from rs_assets.connectors.nodes import Sink
 from rs_assets.connectors.sink import BatchMark, Beginning, SinkWriter, Watched
 from rs_assets.errors import CheckpointError, ConfigurationError
 from rs_assets.recovery import rollback_marker as returning
@@ -18,7 +19,6 @@ from rs_assets.recovery.preflight import ACCEPT, Expected, Finding, verify_query
 from rs_assets.recovery.repair import REPAIRS
 from rs_assets.runtime.identity import resumed
 from rs_assets.runtime.options import RunOptions
-from rs_assets.topology.nodes.sink import Sink
 from rs_assets.topology.topology import Topology
 
 

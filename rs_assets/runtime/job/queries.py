@@ -18,6 +18,8 @@ from rs_assets.compile.planner.context import CompileContext
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.readers import stream
 from rs_assets.connectors.dead_letters import DeadLetters
+from rs_assets.connectors.delta.nodes import DeltaSink
+from rs_assets.connectors.nodes import Source
 from rs_assets.connectors.source import Pruning, Watch
 from rs_assets.records.policy import BadRecords
 from rs_assets.runtime.batch.per_batch import before_python
@@ -30,8 +32,6 @@ from rs_assets.runtime.job.dimensions import versions_begun
 from rs_assets.runtime.job.inputs import watches_of
 from rs_assets.runtime.record.bookkeeping import Bookkeeper
 from rs_assets.runtime.report import QueryReport
-from rs_assets.topology.nodes.sink import DeltaSink
-from rs_assets.topology.nodes.source import Source
 
 if TYPE_CHECKING:
     from rs_assets.runtime.job.session import JobSession

@@ -28,6 +28,9 @@ from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.readers import reader_of
 from rs_assets.compile.sink import writer_of
+from rs_assets.connectors.delta.nodes import DeltaSink
+from rs_assets.connectors.files.nodes import FileSink
+from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.connectors.sink import Claim, Closing, SinkWriter
 from rs_assets.connectors.source import Known, SourceReader, listed
 from rs_assets.errors import ConfigurationError, PipelineBusyError
@@ -41,8 +44,6 @@ from rs_assets.runtime.record.journal import Journal
 from rs_assets.runtime.report import RunReport, unfired, unread, unused, unwaited
 from rs_assets.runtime.upkeep.repartition import StateSum, repartition
 from rs_assets.topology.nodes.shuffle import ShuffleWrite
-from rs_assets.topology.nodes.sink import DeltaSink, FileSink, Sink
-from rs_assets.topology.nodes.source import Source
 from rs_assets.topology.topology import Topology
 
 NOT_WRITTEN = "the stream may be started again, because its stop could not be recorded"

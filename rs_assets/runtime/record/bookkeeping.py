@@ -22,11 +22,11 @@ from rs_assets.catalog.offsets.splits import BatchMessages, SplitTracker
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.common.home import Home
 from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.connectors.nodes import Source
 from rs_assets.connectors.source import Positions
 from rs_assets.errors import CheckpointHeldError
 from rs_assets.runtime.record.journal import Journal, JournalEntry, write_entries
 from rs_assets.runtime.record.positions import positions
-from rs_assets.topology.nodes.source import Source
 from rs_assets.topology.topology import Topology
 
 # A sink may flush in its own thread, or its database may be unavailable for a moment: it is asked again within 2 s.

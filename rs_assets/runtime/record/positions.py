@@ -6,8 +6,8 @@ from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.checkpoint.source_log import SourceLog
 from rs_assets.common.home import Home
 from rs_assets.compile.readers import reader_of
+from rs_assets.connectors.nodes import Source
 from rs_assets.connectors.source import Positions
-from rs_assets.topology.nodes.source import Source
 
 
 def positions(source: Source, log: CheckpointLog, batch_id: int, home: Home | None = None) -> Positions:

@@ -11,10 +11,10 @@ from rs_assets.checkpoint.source_log import SourceLog
 from rs_assets.compile.planner.context import CompileContext
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.readers import reader_of, reading_of
+from rs_assets.connectors.nodes import Source
 from rs_assets.connectors.sink import BatchMark, SinkWriter, Staged
 from rs_assets.connectors.source import DeadLettering
 from rs_assets.runtime.replay.replay import Replay
-from rs_assets.topology.nodes.source import Source
 from rs_assets.topology.topology import Topology
 
 

@@ -18,6 +18,7 @@ from rs_assets.compile.planner.context import BadRecordCollector, CompileContext
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.planner.table import COMPILE, PROBE
 from rs_assets.compile.readers import batch_reader
+from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import RsError, StepError
 from rs_assets.records.admit import BLAMED
 from rs_assets.records.columns import LINE, OFFSET, RAW, REASON, SPLIT
@@ -25,8 +26,6 @@ from rs_assets.records.poison import digest
 from rs_assets.runtime.replay.bisect import culprits
 from rs_assets.runtime.replay.replay import batch_clock
 from rs_assets.runtime.translate import OF_VALUES, translate
-from rs_assets.topology.nodes.sink import Sink
-from rs_assets.topology.nodes.source import Source
 from rs_assets.topology.topology import Topology
 
 DIGEST = "_rs_digest"

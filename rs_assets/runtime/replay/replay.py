@@ -19,13 +19,13 @@ from rs_assets.compile.planner.table import COMPILE, LATE
 from rs_assets.compile.readers import batch_reader
 from rs_assets.compile.source import POISON
 from rs_assets.connectors.dead_letters import SCHEMA
+from rs_assets.connectors.nodes import Source
 from rs_assets.errors import BadRecordError, RsError
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.records.admit import refusing_step, step_of
 from rs_assets.records.columns import ADDRESS, LINE, OFFSET, PASSED, RAW, REASON, SPLIT
 from rs_assets.records.columns import LATE as CAME_BEHIND
 from rs_assets.records.policy import BadRecords
-from rs_assets.topology.nodes.source import Source
 from rs_assets.topology.nodes.timed import TimedState
 from rs_assets.topology.topology import Topology
 from rs_assets.topology.user_code.expression import function_of

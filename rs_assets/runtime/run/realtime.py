@@ -21,9 +21,11 @@ from pyspark.sql import SparkSession
 from rs_assets.catalog import requests
 from rs_assets.compile.planner.realtime import check_real_time, check_slots
 from rs_assets.connectors.kafka.client.admin import PATIENCE
+from rs_assets.connectors.kafka.nodes import KafkaSink
 from rs_assets.connectors.kafka.sink.by_tasks import intercepted, timed
 from rs_assets.connectors.kafka.sink.record_time import as_named
 from rs_assets.connectors.kafka.sink.records import records
+from rs_assets.connectors.nodes import Source
 from rs_assets.connectors.source import Inspectable
 from rs_assets.errors import RsError
 from rs_assets.runtime.batch.query import QueryRun
@@ -34,8 +36,6 @@ from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.report import QueryReport, RunReport
 from rs_assets.runtime.run.run import wire_all
 from rs_assets.runtime.translate import translate
-from rs_assets.topology.nodes.sink import KafkaSink
-from rs_assets.topology.nodes.source import Source
 from rs_assets.topology.topology import Topology
 
 if TYPE_CHECKING:

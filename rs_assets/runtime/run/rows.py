@@ -15,6 +15,7 @@ from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.table import wire_node
 from rs_assets.connectors.memory import Record
+from rs_assets.connectors.nodes import Source
 from rs_assets.records.admit import admit
 from rs_assets.records.columns import REASON, visible
 from rs_assets.records.policy import BadRecords
@@ -23,7 +24,6 @@ from rs_assets.records.schema import quoted
 from rs_assets.runtime.job.analysis import declared_schema
 from rs_assets.runtime.translate import translate
 from rs_assets.spark.driver import SparkDriver
-from rs_assets.topology.nodes.source import Source
 from rs_assets.topology.topology import Topology
 
 # The rows of each source, by its name.

@@ -7,18 +7,18 @@ from dataclasses import replace
 from typing import Any
 
 from rs_assets.common.home import Home
+from rs_assets.common.node import Node
 from rs_assets.common.scratch import scratch_folder
 from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.connectors.memory.channel import Record
+from rs_assets.connectors.memory.nodes import ArraySource, MemorySink
+from rs_assets.connectors.nodes import Sink
 from rs_assets.errors import TopologyError
 from rs_assets.runtime.job.analysis import without_brokers
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.run.run import run
 from rs_assets.spark.driver import SparkDriver
-from rs_assets.topology.nodes.base import Node
 from rs_assets.topology.nodes.shuffle import ShuffleWrite
-from rs_assets.topology.nodes.sink import MemorySink, Sink
-from rs_assets.topology.nodes.source import ArraySource
 from rs_assets.topology.topology import Topology
 
 Rows = Iterable[Mapping[str, Any]]

@@ -15,11 +15,11 @@ from enum import Enum, auto
 from rs_assets.catalog.lease import Lease
 from rs_assets.checkpoint.manifest import Manifest
 from rs_assets.compile.sink import writer_of
+from rs_assets.connectors.nodes import Sink
 from rs_assets.connectors.sink import BatchMark, Beginning, Claim, Closing, Fencing, LastWriter, claim_number
 from rs_assets.errors import CheckpointError
 from rs_assets.runtime.options import RunOptions
 from rs_assets.topology.nodes.shuffle import ShuffleWrite
-from rs_assets.topology.nodes.sink import Sink
 from rs_assets.topology.topology import Topology
 
 # A table may be restored from a copy that is at most this many starts old; an older one counts as another home's.

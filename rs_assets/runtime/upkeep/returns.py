@@ -14,13 +14,13 @@ from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.sink import writer_of
 from rs_assets.connectors.dead_letters import DeadLetters
 from rs_assets.connectors.generations import Lineage, Point
+from rs_assets.connectors.nodes import Sink
 from rs_assets.connectors.sink import BatchMark, Closing, Rewinding
 from rs_assets.errors import SinkError, TopologyChangedError
 from rs_assets.runtime.identity import matched
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.upkeep.claims import Claimed
 from rs_assets.topology.nodes.shuffle import ShuffleWrite
-from rs_assets.topology.nodes.sink import Sink
 from rs_assets.topology.topology import Topology
 
 

@@ -15,6 +15,7 @@ from rs_assets.checkpoint import manifest as manifests
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.checkpoint.manifest import Manifest
 from rs_assets.common.home import Home
+from rs_assets.common.node import Node
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.connectors.sink import BatchMark
@@ -30,7 +31,6 @@ from rs_assets.operators.window.spec import SlidingWindow
 from rs_assets.runtime.identity import folder_of, log_of
 from rs_assets.runtime.options import RunOptions
 from rs_assets.topology.chain import Link, link_of
-from rs_assets.topology.nodes.base import Node
 from rs_assets.topology.nodes.join import StreamJoin
 from rs_assets.topology.nodes.timed import TimedState
 from rs_assets.topology.nodes.window import WindowAggregate

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from rs_assets.connectors.kafka.nodes import KAFKA_METADATA
 from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.errors import SqlError
 from rs_assets.expressions.functions.literals import quote_name
@@ -21,7 +22,6 @@ from rs_assets.sql.read.options import CONNECTORS, TRUTH, Options
 from rs_assets.sql.read.source import nearest
 from rs_assets.sql.read.statements import Column as Declared
 from rs_assets.sql.read.statements import CreateTable
-from rs_assets.topology.nodes.source import KAFKA_METADATA
 
 if TYPE_CHECKING:
     from rs_assets.stream.data_stream import DataStream

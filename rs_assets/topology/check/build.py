@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rs_assets.topology.check.fields import UNKNOWN, Fields
+from rs_assets.records.fields import UNKNOWN, Fields
 from rs_assets.topology.check.rules import RULES
 from rs_assets.topology.topology import Topology
 

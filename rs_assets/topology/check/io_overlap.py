@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
+from rs_assets.common.node import Node
+from rs_assets.connectors.delta.nodes import DeltaSink, DeltaSource
+from rs_assets.connectors.files.nodes import FileSink, FileSource
+from rs_assets.connectors.kafka.nodes import KafkaSink, KafkaSource
+from rs_assets.connectors.location import is_read, real_place
+from rs_assets.connectors.nodes import Sink
+from rs_assets.connectors.own.nodes import CustomSource, WriterSink
+from rs_assets.connectors.sqlite.nodes import SqliteSink, SqliteSource
 from rs_assets.errors import TopologyError
-from rs_assets.topology.location import is_read, real_place
-from rs_assets.topology.nodes.base import Node
-from rs_assets.topology.nodes.custom import CustomSource
-from rs_assets.topology.nodes.delta import DeltaSource
-from rs_assets.topology.nodes.sink import DeltaSink, FileSink, KafkaSink, Sink, WriterSink
-from rs_assets.topology.nodes.source import FileSource, KafkaSource
-from rs_assets.topology.nodes.sqlite import SqliteSink, SqliteSource
 from rs_assets.topology.targets import target_of
 from rs_assets.topology.topology import Topology
 

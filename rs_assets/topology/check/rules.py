@@ -7,37 +7,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
-from rs_assets.connectors.messages import no_condition, no_record_time
-from rs_assets.errors import SchemaError, TopologyError, UnknownFieldError
+from rs_assets.common.node import Node
+from rs_assets.connectors.nodes import Sink, Source
+from rs_assets.connectors.registry import SINKS, SOURCES
+from rs_assets.errors import TopologyError, UnknownFieldError
 from rs_assets.expressions.condition.bind import condition_sql
 from rs_assets.expressions.script.bind import bound_script
 from rs_assets.operators.join.spec import OF_BOTH, two_fields, unlike_keys
 from rs_assets.operators.window.messages import no_event_time, no_number
 from rs_assets.operators.window.output import Aggregate
-from rs_assets.records.schema import DDL_TYPES
-from rs_assets.records.types import DdlError, Type, fields_in, type_in
-from rs_assets.topology.check.fields import UNKNOWN, Fields, Types, only
+from rs_assets.records.fields import UNKNOWN, Fields, Types, declared
+from rs_assets.records.types import Type, type_in
 from rs_assets.topology.check.sql import Item, all_of, check_sql
 from rs_assets.topology.check.united import check_kinds
-from rs_assets.topology.nodes import (
-    custom,
-    delta,
-    dim_join,
-    distinct,
-    fold,
-    join,
-    shuffle,
-    sink,
-    source,
-    sqlite,
-    step,
-    window,
-)
-from rs_assets.topology.nodes.base import Node
+from rs_assets.topology.nodes import dim_join, distinct, fold, join, shuffle, step, window
 from rs_assets.topology.user_code.expression import ColumnBuilder, ConditionText, Expression, PythonFunction, SqlText
 
 Inputs = tuple[Fields, ...]
@@ -48,40 +34,6 @@ NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
 # All other columns of a window row are times.
 OWN_TYPES = {"final": "boolean", "retracted": "boolean"}
 WHOLE = ("tinyint", "smallint", "int", "bigint")
-# Of larger inputs only the names are checked.
-TYPED_ROWS = 10_000
-# The digits of a decimal are counted when the pipeline starts.
-PYTHON_TYPES: Mapping[object, Type] = MappingProxyType(
-    {kind: Type(text) for kind, text in DDL_TYPES.items() if kind is not Decimal}
-)
-
-
-def declared(ddl: str | None, *, step: str) -> Fields:
-    """The fields of a schema; SchemaError for one that Spark certainly rejects."""
-    try:
-        return only(fields_in(ddl) if ddl else None)
-    except DdlError as error:
-        raise SchemaError(
-            f"the schema of step {step!r} does not parse: {error}", remedy=error.remedy, step=step
-        ) from error
-
-
-def _source(node: source.Source, inputs: Inputs) -> Fields:  # noqa: ARG001  the table's form
-    return declared(node.row_schema, step=node.name)
-
-
-def _array(node: source.ArraySource, inputs: Inputs) -> Fields:
-    if node.schema is not None:
-        return _source(node, inputs)
-    names = dict.fromkeys(name for row in node.rows for name in row)
-    if len(node.rows) > TYPED_ROWS:
-        return Fields(dict.fromkeys(names))
-    return Fields({name: _type_of_values(node, name) for name in names})
-
-
-def _type_of_values(node: source.ArraySource, name: str) -> Type | None:
-    kinds = {type(row.get(name)) for row in node.rows} - {type(None)}
-    return PYTHON_TYPES.get(kinds.pop()) if len(kinds) == 1 else None
 
 
 def _passed(node: Node, inputs: Inputs) -> Fields:  # noqa: ARG001  the table's form
@@ -305,46 +257,21 @@ def _spread(node: shuffle.Shuffle | shuffle.ShuffleWrite, inputs: Inputs) -> Fie
     return inputs[0]
 
 
-def _to_delta(node: sink.DeltaSink, inputs: Inputs) -> Fields:
-    if source.REMOTE.match(node.table) and (node.connector, node.mode) == ("native", "append"):
-        raise TopologyError(
-            f"step {node.name!r}: the native connector moves files into the table, which {node.table} does not support",
-            remedy="use a path of a local or mounted file system",
-            step=node.name,
-        )
-    inputs[0].check(node.named, step=node.name)
-    gone = inputs[0].type_of(node.deletes) if node.deletes is not None else None
-    if gone is not None and gone.name != "boolean":
-        raise no_condition(str(node.deletes), gone.text, step=node.name)
-    for name in (*node.keys, *node.order_by):
-        kind = inputs[0].type_of(name)
-        if kind is not None and kind.nested:
-            what = f"the key {name!r} is" if name in node.keys else f"{name!r} of order_by is"
-            raise TopologyError(
-                f"step {node.name!r}: {what} {kind.text}, which is not a plain value",
-                remedy="name fields of texts, whole numbers or times",
-                step=node.name,
-            )
-    return inputs[0]
+def _read(node: Source, inputs: Inputs) -> Fields:  # noqa: ARG001  the table's form
+    return SOURCES[type(node)].fields(node)
 
 
-def _to_kafka(node: sink.KafkaSink, inputs: Inputs) -> Fields:
-    inputs[0].check(node.shape.fields, step=node.name)
-    kind = inputs[0].type_of(node.timestamp) if node.timestamp is not None else None
-    if kind is not None and not kind.name.startswith("timestamp"):
-        raise no_record_time(str(node.timestamp), kind.text, step=node.name)
+def _written(node: Sink, inputs: Inputs) -> Fields:
+    check = SINKS[type(node)].check
+    if check is not None:
+        check(node, inputs[0])
     return inputs[0]
 
 
 RULES: Mapping[type[Node], Rule] = MappingProxyType(
     {
-        source.ArraySource: _array,
-        source.MemorySource: _source,
-        source.FileSource: _source,
-        source.KafkaSource: _source,
-        delta.DeltaSource: _source,
-        custom.CustomSource: _source,
-        sqlite.SqliteSource: _source,
+        **dict.fromkeys(SOURCES, _read),
+        **dict.fromkeys(SINKS, _written),
         shuffle.ShuffleRead: _passed,
         step.Map: _mapped,
         step.FlatMap: _flattened,
@@ -363,7 +290,5 @@ RULES: Mapping[type[Node], Rule] = MappingProxyType(
         distinct.Distinct: _deduplicated,
         join.StreamJoin: _joined,
         dim_join.DimJoin: _looked_up,
-        sink.DeltaSink: _to_delta,
-        sink.KafkaSink: _to_kafka,
     }
 )

@@ -14,8 +14,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from rs_assets.errors import TopologyError, UnknownFieldError
+from rs_assets.records.fields import UNKNOWN, Fields, Types
 from rs_assets.records.types import Type, type_in
-from rs_assets.topology.check.fields import UNKNOWN, Fields, Types
 
 if TYPE_CHECKING:
     from sqlglot import exp

@@ -1,55 +1,5 @@
-"""The base class of all nodes."""
+"""The base classes of nodes, which lie in `rs_assets/common/node.py` and `rs_assets/connectors/nodes.py`."""
 
-from __future__ import annotations
+from rs_assets.common.node import Family, Node, positive
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
-
-from rs_assets.common.names import checked_name
-
-Family = Literal["source", "step", "shuffle", "window", "join", "sink"]
-
-
-def positive(value: object) -> bool:
-    """Whether `value` is a positive int; a bool does not count."""
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """One step of a pipeline. `name` is unique in it and keys its state for ever; `inputs` are names of other nodes."""
-
-    family: ClassVar[Family] = "step"
-    stateful: ClassVar[bool] = False
-    # Whether Spark can redistribute this state over another number of partitions without loss.
-    rescalable: ClassVar[bool] = True
-    # Whether its effects may be visible before the batch is committed.
-    at_once: ClassVar[bool] = False
-    # The system that it reads or writes: Dagster has an icon for many. Empty for none.
-    icon: ClassVar[str] = ""
-
-    name: str
-    inputs: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Refuse a name that could not be a folder, a column or an asset key."""
-        checked_name(self.name, what="step")
-
-    @property
-    def kind(self) -> str:
-        """The node's kind in lower case with underscores: `window_aggregate`, `delta_sink`."""
-        text = type(self).__name__
-        return "".join(f"_{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(text))
-
-    @property
-    def follows(self) -> tuple[str, ...]:
-        """The nodes that feed it: its inputs, or, through a table or a topic, those of another query."""
-        return self.inputs
-
-    def detail(self) -> str:
-        """One short line about what the node does, for `describe()`."""
-        return ""
-
-    def identity(self) -> tuple[str, ...]:
-        """The settings that the node's state depends on; part of the topology's fingerprint."""
-        return (self.detail(),)
+__all__ = ["Family", "Node", "positive"]

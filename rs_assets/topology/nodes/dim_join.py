@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from rs_assets.common.node import Node
 from rs_assets.errors import TopologyError
 from rs_assets.operators.dimension.spec import Dimension
 from rs_assets.records.columns import PREFIX
-from rs_assets.topology.nodes.base import Node
 from rs_assets.topology.user_code.expression import ColumnBuilder, SqlText
 
 DimJoinType = Literal["inner", "left"]

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar
 
+from rs_assets.common.node import Family
 from rs_assets.errors import TopologyError
 from rs_assets.operators.window.durations import checked_duration
-from rs_assets.topology.nodes.base import Family
 from rs_assets.topology.nodes.timed import Arrival, TimedState
 
 

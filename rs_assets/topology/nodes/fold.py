@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from rs_assets.topology.nodes.base import Node
+from rs_assets.common.node import Node
 from rs_assets.topology.user_code.expression import PythonFunction, Record
 
 Records = list[Record]

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar, get_args
 
+from rs_assets.common.node import Family
 from rs_assets.errors import TopologyError
 from rs_assets.operators.join.spec import OF_BOTH, AnyBound, AsOf, Interval, JoinType
 from rs_assets.operators.window.durations import checked_duration
 from rs_assets.operators.window.spec import HoppingWindow, TumblingWindow
-from rs_assets.topology.nodes.base import Family
 from rs_assets.topology.nodes.timed import NONE, Arrival, Side, TimedState
 from rs_assets.topology.nodes.window import window_grid, window_lag, window_text
 from rs_assets.topology.user_code.expression import ColumnBuilder, SqlText

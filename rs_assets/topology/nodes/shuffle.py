@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from rs_assets.common.node import Family, Node, positive
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
+from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import TopologyError
-from rs_assets.topology.nodes.base import Family, Node, positive
-from rs_assets.topology.nodes.sink import Sink
-from rs_assets.topology.nodes.source import Source
 
 # `memory` is Spark's exchange inside a query; the durable ones connect two queries.
 DurableStrategy = Literal["delta", "kafka"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rs_assets.common.node import Node
 from rs_assets.errors import TopologyError
 from rs_assets.expressions.functions.udf import declared_in
-from rs_assets.topology.nodes.base import Node
 from rs_assets.topology.user_code.expression import ColumnBuilder, Expression, PythonFunction, SqlText
 
 

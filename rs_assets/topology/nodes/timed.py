@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar
 
+from rs_assets.common.node import Node
 from rs_assets.operators.window.bounds import EventTimeBounds
 from rs_assets.operators.window.durations import checked_duration
 from rs_assets.operators.window.splits import BySplit
-from rs_assets.topology.nodes.base import Node
 
 NONE = timedelta(0)
 

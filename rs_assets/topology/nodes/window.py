@@ -7,6 +7,7 @@ from datetime import timedelta
 from math import gcd
 from typing import ClassVar, get_args
 
+from rs_assets.common.node import Family
 from rs_assets.errors import TopologyError
 from rs_assets.operators.window.bounds import EventTimeBounds
 from rs_assets.operators.window.durations import EPOCH, checked_duration
@@ -38,7 +39,6 @@ from rs_assets.operators.window.trigger import (
     LateFirings,
     tells_final,
 )
-from rs_assets.topology.nodes.base import Family
 from rs_assets.topology.nodes.timed import NONE, Arrival, TimedState
 from rs_assets.topology.user_code.expression import ColumnBuilder, SqlText, calls_by_name
 

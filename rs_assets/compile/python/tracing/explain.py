@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from rs_assets.common.node import Node
 from rs_assets.compile.python.tracing.explore import Traced
 from rs_assets.compile.python.tracing.traced import trace_filter, trace_flat_map, trace_label, trace_map
 from rs_assets.compile.python.tracing.tree import leading_to, verdicts_of
+from rs_assets.records.fields import Fields
 from rs_assets.records.types import fields_in
 from rs_assets.topology.check.build import check_fields
-from rs_assets.topology.check.fields import Fields
-from rs_assets.topology.nodes.base import Node
 from rs_assets.topology.nodes.fold import Fold
 from rs_assets.topology.nodes.step import Filter, FlatMap, Map, Split
 from rs_assets.topology.topology import Topology

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from rs_assets.errors import UnknownFieldError
-from rs_assets.records.types import Type
+from rs_assets.errors import SchemaError, UnknownFieldError
+from rs_assets.records.types import DdlError, Type, fields_in
 
 Types = Mapping[str, Type | None]
 
@@ -57,3 +57,13 @@ UNKNOWN = Fields(whole=False)
 def only(types: Types | None) -> Fields:
     """Just the fields `types`; UNKNOWN for None."""
     return UNKNOWN if types is None else Fields(types)
+
+
+def declared(ddl: str | None, *, step: str) -> Fields:
+    """The fields of a schema; SchemaError for one that Spark certainly rejects."""
+    try:
+        return only(fields_in(ddl) if ddl else None)
+    except DdlError as error:
+        raise SchemaError(
+            f"the schema of step {step!r} does not parse: {error}", remedy=error.remedy, step=step
+        ) from error

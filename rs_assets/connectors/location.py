@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from fnmatch import fnmatchcase
 from pathlib import PurePath
 
 from rs_assets.common.project import anchored
 from rs_assets.connectors.files.listing import MAGIC, located
-from rs_assets.topology.nodes.source import SCHEME
+
+# The scheme of local files, and any other.
+SCHEME, REMOTE = re.compile(r"^file:(//)?(?=/)"), re.compile(r"^(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def written_place(text: str) -> str:

@@ -1,19 +1,23 @@
-"""Sources of users: any object that reads rows."""
+"""Sources and sinks of users: any object that reads or writes rows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import TopologyError
 from rs_assets.records.policy import BadRecords
-from rs_assets.topology.nodes.source import Source
 
 if TYPE_CHECKING:
+    from rs_assets.connectors.sink import SinkWriter
     from rs_assets.connectors.source import SourceReader
 
 # What the runtime calls of a source that makes no reader by itself.
 READER = ("name", "stream", "batch", "splits", "check")
+# The methods of a user-defined sink, and those with which it can go back to an earlier batch.
+WRITER = ("name", "committed", "last_committed", "stage", "location")
+REWINDING = ("check_rewind", "rewind")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,3 +105,30 @@ class CustomSource(Source):
     def _located(self) -> str:
         location = getattr(self.source, "location", None)
         return str(location() or "") if callable(location) else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterSink(Sink):
+    """A user-defined sink: any object with the methods of `rs_assets.sinks.SinkWriter`."""
+
+    at_once: ClassVar[bool] = True
+
+    writer: SinkWriter = field(repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuse an object that lacks a method of the protocol, or has only one half of `Rewinding`."""
+        Sink.__post_init__(self)
+        lacking = [part for part in WRITER if not hasattr(self.writer, part)]
+        halves = [method for method in REWINDING if hasattr(self.writer, method)]
+        if halves and len(halves) < len(REWINDING):
+            lacking += [method for method in REWINDING if method not in halves]
+        if lacking:
+            raise TopologyError(
+                f"step {self.name!r}: the sink has no {', '.join(lacking)}",
+                remedy="write it as rs_assets.sinks.SinkWriter (and Rewinding) describe",
+                step=self.name,
+            )
+
+    def detail(self) -> str:
+        """The class of the writer."""
+        return type(self.writer).__name__

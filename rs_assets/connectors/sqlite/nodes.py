@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rs_assets.common.node import positive
 from rs_assets.common.project import anchored
+from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import TopologyError
 from rs_assets.records.policy import BadRecords
-from rs_assets.topology.nodes.base import positive
-from rs_assets.topology.nodes.sink import Sink
-from rs_assets.topology.nodes.source import Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""Batches as tables on standard output."""

@@ -1,0 +1,24 @@
+"""What the project knows of standard output."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rs_assets.common.home import Home
+from rs_assets.connectors.connector import Connector, SinkConnector
+from rs_assets.connectors.console.nodes import PrintSink
+
+if TYPE_CHECKING:
+    from rs_assets.connectors.sink import SinkWriter
+
+
+def _writer(node: PrintSink, home: Home, namespace: str) -> SinkWriter:  # noqa: ARG001  the connector's form
+    from rs_assets.connectors.console.writer import ConsoleWriter
+
+    return ConsoleWriter(node.name, node.max_rows)
+
+
+CONNECTOR = Connector(
+    name="print",
+    sinks=(SinkConnector(node=PrintSink, writer=_writer, describe=lambda _: "Shows each batch on standard output"),),
+)

@@ -1,0 +1,54 @@
+"""Which columns a table can have."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import ArrayType, BooleanType, MapType, StructType
+
+from rs_assets.connectors.delta.nodes import DeltaSink
+from rs_assets.connectors.delta.partitions import may_partition
+from rs_assets.connectors.messages import no_condition
+from rs_assets.errors import TopologyError
+from rs_assets.records.columns import check_fields, visible
+
+# Types whose values are compared by their parts, or not at all.
+NESTED = (ArrayType, MapType, StructType)
+
+
+def check_columns(df: DataFrame, node: DeltaSink) -> None:
+    """TopologyError if a field that the sink names is missing or has an unsuitable type, or a field has no type."""
+    check_fields(df, node.named, step=node.name)
+    kinds = {field.name: field.dataType for field in df.schema.fields}
+    if node.deletes is not None and not isinstance(kinds[node.deletes], BooleanType):
+        raise no_condition(node.deletes, kinds[node.deletes].simpleString(), step=node.name)
+    wrong = [
+        *(f"the key {n!r} is {kinds[n].simpleString()}" for n in node.keys if isinstance(kinds[n], NESTED)),
+        *(f"{n!r} of order_by is {kinds[n].simpleString()}" for n in node.order_by if isinstance(kinds[n], NESTED)),
+        *(
+            f"{n!r} of partition_by is {kinds[n].simpleString()}"
+            for n in node.partition_by
+            if not may_partition(kinds[n])
+        ),
+    ]
+    if wrong:
+        raise TopologyError(
+            f"step {node.name!r}: {wrong[0]}, which is not a plain value",
+            remedy="name fields of texts, whole numbers or times",
+            step=node.name,
+        )
+    void = [name for name, kind in kinds.items() if "void" in kind.simpleString()]
+    if void:
+        raise TopologyError(
+            f"step {node.name!r}: the field {void[0]!r} is null in all rows, so it has no type",
+            remedy="give the source a schema, or cast it with with_fields",
+            step=node.name,
+        )
+    quote = [name for name in kinds if "`" in name]
+    if quote and node.mode == "upsert" and node.connector == "native":
+        raise TopologyError(
+            f"step {node.name!r}: delta-rs cannot merge a field with a backtick in its name, {quote[0]!r}",
+            remedy="rename it before the sink, or use connector='jvm'",
+            step=node.name,
+        )
+    if node.partition_by and not set(visible(df.columns)) - set(node.partition_by):
+        raise TopologyError(f"step {node.name!r}: partition_by leaves no field for the files", step=node.name)

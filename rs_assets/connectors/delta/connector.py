@@ -1,0 +1,113 @@
+"""What the project knows of Delta tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rs_assets.common.home import Home
+from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, code, listed
+from rs_assets.connectors.delta.nodes import DeltaSink, DeltaSource
+from rs_assets.connectors.files.nodes import FileSource
+from rs_assets.connectors.location import REMOTE
+from rs_assets.connectors.messages import no_condition
+from rs_assets.errors import TopologyError
+from rs_assets.records.fields import Fields
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from rs_assets.connectors.sink import SinkWriter
+    from rs_assets.connectors.source import SourceReader
+
+# What a sink does, by mode; `keys` are those of the node.
+MODES: Final = {
+    "append": "Appends rows to the Delta table {table}",
+    "upsert": "Keeps one row for each {keys} in the Delta table {table}",
+    "complete": "Holds the current rows of all windows in the Delta table {table}",
+}
+
+
+def _reader(node: DeltaSource, home: Home) -> SourceReader:
+    from rs_assets.connectors.delta.reader import DeltaReader
+
+    path = home.table(node.namespace, node.table)
+    return DeltaReader(name=node.name, path=path, changes=node.changes, starting=node.starting)
+
+
+def _writer(node: DeltaSink, home: Home, namespace: str) -> SinkWriter:
+    from rs_assets.connectors.delta.writer import DeltaWriter
+
+    return DeltaWriter(
+        name=node.name,
+        path=home.table(namespace, node.table),
+        mode=node.mode,
+        keys=node.keys,
+        connector=node.connector,
+        order_by=node.order_by,
+        deletes=node.deletes,
+        partition_by=node.partition_by,
+    )
+
+
+def _shortened(node: DeltaSource, rows: int, folder: Path) -> FileSource | None:
+    """The first rows of the table as it is now, as a Parquet file."""
+    import pyarrow.parquet as pq
+
+    from rs_assets.connectors.delta.rows import dataset_of
+    from rs_assets.connectors.delta.table import open_table
+
+    table = None if node.changes else open_table(path := Home.default().table(node.namespace, node.table))
+    if table is None:
+        return None
+    place = folder / f"rows of {node.name}"
+    pq.write_table(dataset_of(table, path).head(rows), place)
+    return FileSource(name=node.name, path=str(place), format="parquet", schema=node.schema, policy=node.policy)
+
+
+def _check(node: DeltaSink, fields: Fields) -> None:
+    if REMOTE.match(node.table) and (node.connector, node.mode) == ("native", "append"):
+        raise TopologyError(
+            f"step {node.name!r}: the native connector moves files into the table, which {node.table} does not support",
+            remedy="use a path of a local or mounted file system",
+            step=node.name,
+        )
+    fields.check(node.named, step=node.name)
+    gone = fields.type_of(node.deletes) if node.deletes is not None else None
+    if gone is not None and gone.name != "boolean":
+        raise no_condition(str(node.deletes), gone.text, step=node.name)
+    for name in (*node.keys, *node.order_by):
+        kind = fields.type_of(name)
+        if kind is not None and kind.nested:
+            what = f"the key {name!r} is" if name in node.keys else f"{name!r} of order_by is"
+            raise TopologyError(
+                f"step {node.name!r}: {what} {kind.text}, which is not a plain value",
+                remedy="name fields of texts, whole numbers or times",
+                step=node.name,
+            )
+
+
+def _check_rows(node: DeltaSink, rows: DataFrame) -> None:
+    from rs_assets.connectors.delta.columns import check_columns
+
+    check_columns(rows, node)
+
+
+def _writes(node: DeltaSink) -> str:
+    table = code(node.table)
+    text = MODES[node.mode].format(table=table, keys=listed(node.keys))
+    if node.late:
+        text = f"Appends late rows to the Delta table {table}"
+    gone = f"; a row whose {code(node.deletes)} is true deletes it" if node.deletes else ""
+    return f"{text}{gone}{', partitioned by ' + listed(node.partition_by) if node.partition_by else ''}"
+
+
+def _reads(node: DeltaSource) -> str:
+    return f"Reads {'all changes of' if node.changes else 'rows added to'} the Delta table {code(node.table)}"
+
+
+CONNECTOR = Connector(
+    name="delta",
+    sources=(SourceConnector(node=DeltaSource, reader=_reader, describe=_reads, shortened=_shortened),),
+    sinks=(SinkConnector(node=DeltaSink, writer=_writer, describe=_writes, check=_check, check_rows=_check_rows),),
+)

@@ -1,0 +1,145 @@
+"""Delta tables as a source and as a sink."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+from rs_assets.common.names import checked_path
+from rs_assets.common.node import positive
+from rs_assets.common.project import anchored
+from rs_assets.connectors.location import REMOTE, SCHEME
+from rs_assets.connectors.nodes import Sink, Source
+from rs_assets.errors import TopologyError
+from rs_assets.records.policy import BadRecords
+
+DeltaMode = Literal["append", "upsert", "complete"]
+DeltaConnector = Literal["native", "jvm"]
+# The fields that a row of the change feed has besides those of its table.
+CHANGES = "_change_type string, _commit_version bigint, _commit_timestamp timestamp"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaSource(Source):
+    """Rows added to a table, or all `changes` of it; unbounded.
+
+    `table` is a name, of a table of `namespace` below the home, or a path, which becomes absolute.
+    """
+
+    icon: ClassVar[str] = "deltalake"
+
+    namespace: str
+    table: str
+    changes: bool = False
+    starting: int | None = None
+    policy: BadRecords = BadRecords.FAIL
+
+    def __post_init__(self) -> None:
+        """Refuse invalid tables and versions, and make the path absolute."""
+        Source.__post_init__(self)
+        if not isinstance(self.table, str) or not self.table or "\0" in self.table or REMOTE.match(self.table):
+            raise TopologyError(
+                f"step {self.name!r}: tables cannot be read from {self.table!r}",
+                remedy="use a name, or a path of a local or mounted file system",
+                step=self.name,
+            )
+        if self.starting is not None and self.starting != 0 and not positive(self.starting):
+            raise TopologyError(
+                f"the starting version of step {self.name!r} must be a whole number from 0, not {self.starting!r}",
+                remedy="starting_version=3",
+                step=self.name,
+            )
+        plain = SCHEME.sub("", self.table)
+        object.__setattr__(self, "table", anchored(plain) if "/" in plain else plain)
+
+    @property
+    def origin(self) -> tuple[str, ...]:
+        """The table, and whether its rows or its changes are read."""
+        return ("delta", self.namespace, self.table, "changes" if self.changes else "rows")
+
+    @property
+    def bad_records(self) -> BadRecords:
+        """The configured policy."""
+        return self.policy
+
+    @property
+    def row_schema(self) -> str | None:
+        """The schema, followed by the fields of the change feed."""
+        return f"{self.schema}, {CHANGES}" if self.schema and self.changes else self.schema
+
+    def detail(self) -> str:
+        """The table."""
+        return f"changes of {self.table}" if self.changes else self.table
+
+    def identity(self) -> tuple[str, ...]:
+        """The home may move; the kind of rows and their schema may not change."""
+        return (self.table.rpartition("/")[2], str(self.changes), self.schema or "inferred")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaSink(Sink):
+    """A Delta table; `table` is a name below RS_HOME or a path.
+
+    `append` adds the rows (of a window that emits updates: each update), `upsert` replaces the rows of the same `keys`,
+    `complete` holds all windows as they are after each batch. `connector` is the writer: `native` (Spark writes
+    Parquet, delta-rs commits) or `jvm`. Of rows of the same keys the greatest by `order_by` wins, whenever it comes;
+    without it the one that was read last. If the field `deletes` of that row is true, the keys have no row in the table
+    any more. `partition_by` sets the partitions of a new table.
+
+    With `late` it gets, instead of the rows of the step before it, the late rows of that step: as that step got them,
+    with the watermark that they came after.
+    """
+
+    icon: ClassVar[str] = "deltalake"
+
+    table: str
+    mode: DeltaMode = "append"
+    keys: tuple[str, ...] = ()
+    connector: DeltaConnector = "native"
+    order_by: tuple[str, ...] = ()
+    deletes: str | None = None
+    partition_by: tuple[str, ...] = ()
+    late: bool = False
+
+    @property
+    def read_order(self) -> bool:
+        """Whether the winning row depends on the positions at which rows were read."""
+        return self.mode == "upsert" and not self.order_by
+
+    def __post_init__(self) -> None:
+        """Refuse invalid combinations of options."""
+        Sink.__post_init__(self)
+        if not isinstance(self.table, str) or not self.table or "\0" in self.table or ".." in self.table.split("/"):
+            raise TopologyError(f"step {self.name!r}: {self.table!r} is not a table name or path")
+        if "://" not in self.table:
+            checked_path(self.table, what=f"step {self.name!r}: the table")
+        if self.mode not in get_args(DeltaMode):
+            raise TopologyError(
+                f"the mode of step {self.name!r} must be one of {', '.join(get_args(DeltaMode))}, not {self.mode!r}",
+                remedy=f"use one of: {', '.join(get_args(DeltaMode))}",
+            )
+        if self.connector not in get_args(DeltaConnector):
+            raise TopologyError(
+                f"the connector of step {self.name!r} must be 'native' or 'jvm', not {self.connector!r}",
+                remedy="connector='native' or connector='jvm'",
+            )
+        if (self.mode == "upsert") != bool(self.keys):
+            raise TopologyError(
+                f"step {self.name!r}: keys belong to mode='upsert' and it needs them", remedy="keys=['page']"
+            )
+        for option in ("order_by", "deletes"):
+            if getattr(self, option) and self.mode != "upsert":
+                raise TopologyError(f"step {self.name!r}: {option} belongs to mode='upsert'", remedy="leave it out")
+        if self.deletes in self.keys:
+            raise TopologyError(f"step {self.name!r}: {self.deletes!r} is a key, so it cannot mark deleted rows")
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The fields of a row that its settings name."""
+        return (*self.keys, *self.order_by, *self.partition_by, *((self.deletes,) if self.deletes else ()))
+
+    def detail(self) -> str:
+        """Mode, table and partitions."""
+        parts = f" partitioned by {', '.join(self.partition_by)}" if self.partition_by else ""
+        gone = f" but {self.deletes}" if self.deletes else ""
+        return f"{'late rows into' if self.late else self.mode} {self.table}{parts}{gone}"

@@ -1,0 +1,134 @@
+"""Files as a source and as a sink."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import ClassVar, Literal, get_args
+
+from rs_assets.common.node import positive
+from rs_assets.common.project import anchored
+from rs_assets.connectors.files.codecs import CODECS
+from rs_assets.connectors.location import REMOTE, SCHEME
+from rs_assets.connectors.nodes import Sink, Source
+from rs_assets.errors import TopologyError
+from rs_assets.records.policy import BadRecords
+
+Format = Literal["json", "text", "csv", "parquet"]
+# The formats that a file's ending determines; JSON lines may be in files of any name.
+FORMATS_BY_NAME: Mapping[str, Format] = {".csv": "csv", ".parquet": "parquet"}
+
+
+def format_by_name(path: str) -> Format:
+    """The format by a path's ending, compressed or not: csv or parquet, else json.
+
+    >>> format_by_name("orders/*.csv.gz"), format_by_name("clicks.jsonl"), format_by_name("landing/")
+    ('csv', 'json', 'json')
+    """
+    endings = [ending for ending in PurePath(path.lower()).suffixes if ending not in CODECS]
+    return FORMATS_BY_NAME.get(endings[-1], "json") if endings else "json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSource(Source):
+    """Rows from files: a single file (bounded unless `tail`), a directory or a glob (unbounded).
+
+    `tail=False` reads files that no longer change, with Spark's own reader; `tail=True` follows growing files line by
+    line. `pattern` (text only) is a regular expression with named groups: one field a group, cast to `schema`.
+    `path` becomes absolute, in the form in which Spark lists files; `written` is the given path.
+    """
+
+    icon: ClassVar[str] = "file"
+
+    path: str
+    format: Format = "json"
+    tail: bool = False
+    header: bool = True
+    pattern: str | None = None
+    time_format: str | None = None
+    policy: BadRecords = BadRecords.FAIL
+    max_files_per_batch: int | None = None
+    max_rows_per_batch: int | None = None
+    written: str = field(default="", repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuse invalid combinations of options, and make the path absolute."""
+        Source.__post_init__(self)
+        is_text = isinstance(self.path, str) and bool(self.path) and "\0" not in self.path
+        checks: Sequence[tuple[bool, str, str]] = (
+            (is_text, "the path must be text", ""),
+            (not is_text or REMOTE.match(self.path) is None, f"files cannot be read from {self.path}",
+             "use a path of a local or mounted file system"),
+            (self.format in get_args(Format), f"{self.format!r} is not a format",
+             f"use one of: {', '.join(get_args(Format))}"),
+            (not (self.tail and self.format == "parquet"), "Parquet files cannot be followed", "leave tail out"),
+            (self.pattern is None or self.format == "text", "a pattern needs format='text'",
+             "it is a regular expression for lines; the path selects the files: 'logs/*.json'"),
+            (self.pattern is None or self.schema is not None, "a pattern needs a schema", "pass schema='...'"),
+            (self.format != "text" or self.pattern is not None or self.schema is None,
+             "plain text has the one field 'value'", "leave schema out, or pass pattern="),
+            (all(positive(n) for n in (self.max_files_per_batch, self.max_rows_per_batch) if n is not None),
+             "the limit of a batch must be a positive number", ""),
+            (self.max_rows_per_batch is None or self.tail, "max_rows_per_batch needs tail=True",
+             "whole files are read without tail: use max_files_per_batch"),
+            (self.max_files_per_batch is None or not self.tail, "max_files_per_batch does not go with tail=True",
+             "use max_rows_per_batch"),
+        )  # fmt: skip
+        for holds, what, remedy in checks:
+            if not holds:
+                raise TopologyError(f"step {self.name!r}: {what}", remedy=remedy)
+        object.__setattr__(self, "written", self.written or self.path)
+        object.__setattr__(self, "path", anchored(SCHEME.sub("", self.path)))
+
+    @property
+    def origin(self) -> tuple[str, ...]:
+        """The path."""
+        return ("file", self.path)
+
+    @property
+    def bounded(self) -> bool:
+        """A single file without `tail` ends; a directory, a glob and a growing file do not."""
+        place = Path(self.path)
+        return not self.tail and (place.is_file() or not (glob.has_magic(self.path) or place.is_dir()))
+
+    @property
+    def bad_records(self) -> BadRecords:
+        """The configured policy."""
+        return self.policy
+
+    @property
+    def in_parser(self) -> bool:
+        """Whole files under FAIL; under other policies each line is parsed separately, and counted."""
+        return not self.tail and self.policy is BadRecords.FAIL and self.format != "parquet"
+
+    @property
+    def row_schema(self) -> str | None:
+        """Plain text has the one field `value`."""
+        return "value string" if self.format == "text" and self.pattern is None else self.schema
+
+    def detail(self) -> str:
+        """Format and path, as given."""
+        return f"{self.format}{', tail' if self.tail else ''} {self.written}"
+
+    def identity(self) -> tuple[str, ...]:
+        """The path may move; the format and the schema may not change."""
+        return (self.format, str(self.tail), self.pattern or "", self.schema or "inferred")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSink(Sink):
+    """JSON lines: one folder a batch below `path`, made visible by one rename."""
+
+    path: str
+
+    def __post_init__(self) -> None:
+        """Refuse an empty path."""
+        Sink.__post_init__(self)
+        if not isinstance(self.path, str) or not self.path or "\0" in self.path:
+            raise TopologyError(f"step {self.name!r}: the path must be text")
+
+    def detail(self) -> str:
+        """The folder."""
+        return self.path

@@ -1,0 +1,248 @@
+"""Kafka topics as a source and as a sink."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import ClassVar, Literal, Self, get_args
+
+from rs_assets.common.node import positive
+from rs_assets.connectors.kafka.client.cluster import KafkaCluster
+from rs_assets.connectors.kafka.client.names import checked_group, checked_topic, writable_topic
+from rs_assets.connectors.kafka.sink.settings import check_java_settings, python_settings
+from rs_assets.connectors.kafka.sink.shape import RecordShape
+from rs_assets.connectors.nodes import Sink, Source
+from rs_assets.errors import TopologyError
+from rs_assets.records.policy import BadRecords
+
+KafkaFormat = Literal["json", "text", "avro", "confluent_avro", "raw"]
+DataLoss = Literal["fail", "continue"]
+Tombstones = Literal["skip", "keep", "bad"]
+# The position of a source at its first start; a moment; or an offset for each partition of each topic.
+StartingOffsets = Literal["earliest", "latest", "committed"] | datetime | Mapping[str, Mapping[int, int]]
+Delivery = Literal["at_least_once", "exactly_once"]
+# The other parts of a Kafka record; each may become a field `kafka_key`, `kafka_topic`...
+AVRO = ("avro", "confluent_avro")
+HEADERS = "array<struct<key: string, value: binary>>"
+KAFKA_METADATA: Mapping[str, str] = {
+    "key": "string",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "headers": HEADERS,
+}
+# Groups, comments and flags that Java's regular expressions lack: (?P<name>...), (?(1)...), (?#...), (?a), (?L).
+PYTHON_ONLY = re.compile(r"\(\?(?:P|\(|#|[a-zA-Z]*[aL][a-zA-Z]*[:)])")
+RAW_SCHEMA = (
+    f"key binary, value binary, headers {HEADERS}, topic string, partition int, offset bigint, timestamp timestamp"
+)
+# Settings of Kafka's producer that are derived from others here.
+OWN_SETTINGS = ("bootstrap", "security", "sasl", "ssl", "acks", "enable.idempotence", "transactional", "key.", "value.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSource(Source):
+    """Records of Kafka topics; each partition is a split. Unbounded.
+
+    `topics` are names, or `pattern` is a Java regular expression, which new topics are matched with too. `group` is
+    the consumer group in which the committed offsets are shown; nothing is read from it, unless `starting` is
+    "committed". `metadata` names other parts of a record that become fields, `kafka_offset` and the like.
+    """
+
+    icon: ClassVar[str] = "kafka"
+    real_time: ClassVar[bool] = True
+
+    cluster: KafkaCluster
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    group: str | None = None
+    format: KafkaFormat = "json"
+    starting: StartingOffsets = "earliest"
+    metadata: tuple[str, ...] = ()
+    policy: BadRecords = BadRecords.FAIL
+    dead_letter_topic: str | None = None
+    on_data_loss: DataLoss = "fail"
+    tombstones: Tombstones = "skip"
+    read_committed: bool = True
+    max_rows_per_batch: int | None = 1_000_000
+    min_partitions: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse invalid combinations of options."""
+        Source.__post_init__(self)
+        for topic in self.topics:
+            checked_topic(topic, step=self.name)
+        if self.dead_letter_topic:
+            writable_topic(self.dead_letter_topic, step=self.name)
+        if self.group is not None:
+            checked_group(self.group, step=self.name)
+        numbers = (self.max_rows_per_batch, self.min_partitions)
+        checks: Sequence[tuple[bool, str, str]] = (
+            (bool(self.topics) != bool(self.pattern), "it needs either topics or a pattern", ""),
+            (len(set(self.topics)) == len(self.topics), "a topic is named twice", ""),
+            (self.pattern is None or _compiles(self.pattern), "the pattern is not a regular expression", ""),
+            (self.pattern is None or not PYTHON_ONLY.search(str(self.pattern)),
+             "the pattern is a Python regular expression: Kafka's client takes those of Java",
+             "group by (?:...), and leave out names and comments"),
+            (self.format in get_args(KafkaFormat), f"{self.format!r} is not a format",
+             f"use one of: {', '.join(get_args(KafkaFormat))}"),
+            (self.format in ("json", *AVRO) or self.schema is None, f"format {self.format!r} has fixed fields",
+             "leave schema out"),
+            (self.format not in AVRO or _is_record(self.schema), f"format {self.format!r} needs an Avro record",
+             """schema='{"type": "record", "name": "order", "fields": [...]}'"""),
+            (all(name in tuple(KAFKA_METADATA) for name in self.metadata), "no such metadata",
+             f"there are: {', '.join(KAFKA_METADATA)}"),
+            (len(set(map(str, self.metadata))) == len(self.metadata), "metadata are named twice", ""),
+            (self.format != "raw" or not self.metadata, "format 'raw' has all metadata", "leave metadata out"),
+            (self.on_data_loss in get_args(DataLoss), f"{self.on_data_loss!r} is not a policy for lost records",
+             f"use one of: {', '.join(get_args(DataLoss))}"),
+            (self.tombstones in get_args(Tombstones), f"{self.tombstones!r} is not a policy for empty values",
+             f"use one of: {', '.join(get_args(Tombstones))}"),
+            (all(positive(n) for n in numbers if n is not None), "a limit must be a positive number", ""),
+            (self.starting != "committed" or self.group is not None, "starting_offsets='committed' needs a group", ""),
+            (not isinstance(self.starting, datetime) or self.starting.tzinfo is not None,
+             "the moment to start from has no time zone", "datetime(..., tzinfo=UTC)"),
+            (_are_offsets(self.starting), f"{self.starting!r} is not a starting position",
+             "use 'earliest', 'latest', 'committed', a datetime or {'topic': {0: 17}}"),
+            (self.dead_letter_topic is None or self.policy.keeps_dead_letters,
+             "the dead-letter topic would get nothing", "bad_records='dead_letter'"),
+            (not self.reads(self.dead_letter_topic), "it would read its own dead letters", "use another topic"),
+        )  # fmt: skip
+        for holds, what, remedy in checks:
+            if not holds:
+                raise TopologyError(f"step {self.name!r}: {what}", remedy=remedy)
+
+    def unlimited(self) -> Self:
+        """Without the limits of rows and partitions."""
+        return replace(self, max_rows_per_batch=None, min_partitions=None)
+
+    def reads(self, topic: str | None) -> bool:
+        """Whether `topic` is one of its topics, or matches its pattern."""
+        if self.pattern is not None and topic is not None:
+            return _compiles(self.pattern) and re.fullmatch(self.pattern, topic) is not None
+        return topic in self.topics
+
+    @property
+    def origin(self) -> tuple[str, ...]:
+        """The brokers and the topics."""
+        return ("kafka", *self.cluster.servers, *(self.topics or (self.pattern or "",)))
+
+    @property
+    def bad_records(self) -> BadRecords:
+        """The configured policy."""
+        return self.policy
+
+    @property
+    def row_schema(self) -> str | None:
+        """The schema, followed by the configured metadata."""
+        fixed = {"text": "value string", "raw": RAW_SCHEMA, **dict.fromkeys(AVRO)}
+        fields = fixed.get(self.format, self.schema)
+        extra = [f"kafka_{name} {KAFKA_METADATA[name]}" for name in self.metadata]
+        return ", ".join([fields, *extra]) if fields else None
+
+    def detail(self) -> str:
+        """Format and topics."""
+        return f"{self.format} {', '.join(self.topics) or self.pattern}"
+
+    def identity(self) -> tuple[str, ...]:
+        """The cluster may move; the topics and the schema may not change."""
+        return (self.format, *(self.topics or (f"/{self.pattern}/",)), self.schema or "inferred", *self.metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSink(Sink):
+    """A Kafka topic, or the topics that `topic_field` names in each row.
+
+    `key`, `value`, `partition` and `headers` are fields; without `value` it is a JSON object of the row. `options` are
+    settings of Kafka's producer by their Java names. `timestamp` is the field with the time of a record; without it it
+    is the first non-null field of `times`, which follow from the steps before.
+    """
+
+    at_once: ClassVar[bool] = True
+    icon: ClassVar[str] = "kafka"
+
+    cluster: KafkaCluster
+    topic: str | None = None
+    topic_field: str | None = None
+    key: str | None = None
+    value: str | None = None
+    partition: str | None = None
+    headers: str | None = None
+    timestamp: str | None = None
+    times: tuple[str, ...] = ()
+    delivery: Delivery = "at_least_once"
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse invalid combinations of options."""
+        Sink.__post_init__(self)
+        if (self.topic is None) == (self.topic_field is None):
+            raise TopologyError(f"step {self.name!r} needs either a topic or a topic_field")
+        if self.topic is not None:
+            writable_topic(self.topic, step=self.name)
+        if self.delivery not in get_args(Delivery):
+            raise TopologyError(
+                f"the delivery of step {self.name!r} must be one of {', '.join(get_args(Delivery))},"
+                f" not {self.delivery!r}",
+                remedy=f"use one of: {', '.join(get_args(Delivery))}",
+            )
+        wrong = [n for n, v in self.options.items() if not isinstance(v, str) or n.startswith(OWN_SETTINGS)]
+        if wrong:
+            raise TopologyError(
+                f"step {self.name!r}: the option {wrong[0]!r} cannot be set here",
+                remedy="options are texts; addresses and credentials go into KafkaCluster, delivery into delivery=",
+            )
+        if self.delivery == "exactly_once":
+            python_settings(self.options, step=self.name)
+        else:
+            check_java_settings(self.options, step=self.name)
+
+    @property
+    def shape(self) -> RecordShape:
+        """How a row becomes a record."""
+        return RecordShape(
+            topic=self.topic,
+            topic_field=self.topic_field,
+            key=self.key,
+            value=self.value,
+            partition=self.partition,
+            headers=self.headers,
+            timestamp=self.timestamp,
+            times=() if self.timestamp else self.times,
+        )
+
+    def detail(self) -> str:
+        """Delivery and topic, and the source of the record's time."""
+        time = ", else ".join((*((self.timestamp,) if self.timestamp else self.times), "the clock"))
+        where = self.topic or f"the topic in {self.topic_field}"
+        return f"{self.delivery.replace('_', ' ')} to {where}, time: {time}"
+
+
+def _is_record(schema: str | None) -> bool:
+    try:
+        made = json.loads(schema or "")
+    except ValueError:
+        return False
+    return isinstance(made, dict) and made.get("type") == "record" and bool(made.get("fields"))
+
+
+def _compiles(pattern: object) -> bool:
+    try:
+        re.compile(pattern)  # type: ignore[call-overload]
+    except (re.error, TypeError):
+        return False
+    return True
+
+
+def _are_offsets(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return bool(value) and all(
+            isinstance(partitions, Mapping)
+            and all(type(p) is int and type(o) is int and p >= 0 and o >= 0 for p, o in partitions.items())
+            for partitions in value.values()
+        )
+    return isinstance(value, datetime) or value in ("earliest", "latest", "committed")

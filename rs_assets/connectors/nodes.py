@@ -1,0 +1,71 @@
+"""The base classes of sources and sinks: nodes of a pipeline that read or write a system."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from rs_assets.common.node import Family, Node
+from rs_assets.records.policy import BadRecords
+from rs_assets.records.schema import schema_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source(Node):
+    """A node without inputs. `schema` is DDL text; None means: inferred once, then pinned with the checkpoint."""
+
+    family: ClassVar[Family] = "source"
+    # Whether Spark's real-time mode can read it.
+    real_time: ClassVar[bool] = False
+
+    schema: str | None = None
+
+    def __post_init__(self) -> None:
+        """Convert the schema to DDL text."""
+        Node.__post_init__(self)
+        object.__setattr__(self, "schema", schema_text(self.schema, step=self.name))
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the input has an end, at which all windows fire and the generation is sealed."""
+        return False
+
+    @property
+    def bad_records(self) -> BadRecords:
+        """The policy for records that do not parse."""
+        return BadRecords.FAIL
+
+    @property
+    def row_schema(self) -> str | None:
+        """The fields of its rows as DDL text, None if they are inferred at the first start."""
+        return self.schema
+
+    @property
+    def origin(self) -> tuple[str, ...]:
+        """The input, whatever the step is called; () if it cannot be distinguished from others of its kind."""
+        return ()
+
+    def unlimited(self) -> Self:
+        """The same source without batch limits, which real-time mode does not support."""
+        return self
+
+    @property
+    def in_parser(self) -> bool:
+        """Whether Spark's own reader parses its files, so that their lines are checked separately."""
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sink(Node):
+    """A node whose rows leave the pipeline."""
+
+    family: ClassVar[Family] = "sink"
+
+    @property
+    def read_order(self) -> bool:
+        """Whether the result depends on the positions at which rows were read."""
+        return False
+
+    def identity(self) -> tuple[str, ...]:
+        """No state depends on where rows go."""
+        return ()

@@ -1,0 +1,20 @@
+"""All connectors. A new one has a line here, and is then known to the compiler, the checks and Dagster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rs_assets.common.node import Node
+from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector
+from rs_assets.connectors.console.connector import CONNECTOR as CONSOLE
+from rs_assets.connectors.delta.connector import CONNECTOR as DELTA
+from rs_assets.connectors.files.connector import CONNECTOR as FILES
+from rs_assets.connectors.kafka.connector import CONNECTOR as KAFKA
+from rs_assets.connectors.memory.connector import CONNECTOR as MEMORY
+from rs_assets.connectors.own.connector import CONNECTOR as OWN
+from rs_assets.connectors.sqlite.connector import CONNECTOR as SQLITE
+
+CONNECTORS: Final[tuple[Connector, ...]] = (MEMORY, FILES, KAFKA, DELTA, SQLITE, CONSOLE, OWN)
+SOURCES: Final[Mapping[type[Node], SourceConnector[Any]]] = {s.node: s for c in CONNECTORS for s in c.sources}
+SINKS: Final[Mapping[type[Node], SinkConnector[Any]]] = {s.node: s for c in CONNECTORS for s in c.sinks}
