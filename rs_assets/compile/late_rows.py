@@ -1,4 +1,4 @@
-"""Late rows in the form that sinks get."""
+"""The columns of late rows in the tables of `late_to`."""
 
 from __future__ import annotations
 

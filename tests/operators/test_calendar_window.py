@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from rs_assets import CalendarWindow, HoppingWindow, StreamBuilder, Time, TumblingWindow
 from rs_assets.errors import TopologyError
-from rs_assets.operators.window.calendar import calendar_window
+from rs_assets.operators.window.calendar_columns import calendar_window
 from rs_assets.testing import PipelineDriver
 from tests.operators.driving import cut, driven
 from tests.operators.model import counted, dated, emitted, emitted_slices, windows_of

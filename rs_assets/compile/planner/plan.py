@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rs_assets.compile.late import gets_late, with_late
+from rs_assets.compile.late_sinks import gets_late, with_late
 from rs_assets.compile.planner.query_plan import OutputMode, QueryPlan
 from rs_assets.connectors.delta.nodes import DeltaSink, DeltaSource
 from rs_assets.connectors.files.nodes import FileSource

@@ -23,7 +23,6 @@ from rs_assets.connectors.delta.commit_info import last_writer_of
 from rs_assets.connectors.delta.data_files import StagedFiles, stage_files
 from rs_assets.connectors.delta.jvm_commit import merge_jvm, write_jvm
 from rs_assets.connectors.delta.merge import create, kept, merge, stays, winners, winners_of
-from rs_assets.connectors.delta.ownership import ALONE
 from rs_assets.connectors.delta.rewind import (
     accept,
     act,
@@ -33,6 +32,7 @@ from rs_assets.connectors.delta.rewind import (
     plan_rewind,
     refuse_changes,
 )
+from rs_assets.connectors.delta.sole_writer import ALONE
 from rs_assets.connectors.delta.staging import clear_staging
 from rs_assets.connectors.delta.table import (
     TableHandle,

@@ -12,8 +12,8 @@ from pyspark.sql.types import DataType, DayTimeIntervalType, NumericType, YearMo
 
 from rs_assets.errors import TopologyError
 from rs_assets.operators.state.barrier import fully_computed
-from rs_assets.operators.window.calendar import calendar_window
-from rs_assets.operators.window.cumulate import cumulate_windows
+from rs_assets.operators.window.calendar_columns import calendar_window
+from rs_assets.operators.window.cumulate_columns import cumulate_windows
 from rs_assets.operators.window.event_time import WATERMARK_DELAY
 from rs_assets.operators.window.global_window import FOREVER, GlobalWindow
 from rs_assets.operators.window.messages import no_number

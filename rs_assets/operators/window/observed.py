@@ -1,4 +1,4 @@
-"""Observes the progress of a batch's splits, and the number of rows that were late by it."""
+"""Observes the progress of a batch's splits and, if lateness is judged by record, counts late rows."""
 
 from __future__ import annotations
 

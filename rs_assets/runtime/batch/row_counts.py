@@ -1,4 +1,4 @@
-"""Row counts of a batch: how many rows a query read and rejected, by the counters of its gates."""
+"""Row counts of a batch: rows read and bad rows, by the counters of its gates. Late rows are counted by a replay."""
 
 from __future__ import annotations
 

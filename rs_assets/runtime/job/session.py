@@ -22,7 +22,7 @@ from rs_assets.checkpoint import manifest as manifests
 from rs_assets.checkpoint.log import PARTITIONS, CheckpointLog
 from rs_assets.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.common.background import BackgroundFailures
-from rs_assets.compile.late import closing, unmarked
+from rs_assets.compile.late_sinks import closing, unmarked
 from rs_assets.compile.planner.context import Flow
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
