@@ -7,8 +7,8 @@ everything that loads Spark within its functions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from rs_assets.connectors.sink import SinkWriter
     from rs_assets.connectors.source import SourceReader
+    from rs_assets.sql.connectors.sinks import SinkTable
+    from rs_assets.sql.connectors.sources import SourceTable
+    from rs_assets.stream.data_stream import DataStream
 
 SourceT = TypeVar("SourceT", bound=Source)
 SinkT = TypeVar("SinkT", bound=Sink)
@@ -68,12 +71,49 @@ class SinkConnector(Generic[SinkT]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SqlSource:
+    """How SQL reads a table.
+
+    - `read(table)` calls the method of the fluent API with the options of the table.
+    - `metadata` are the keys that a METADATA column may name, with their types. The rows of `read` have those that the
+      table names, as fields `<connector>_<key>`.
+    - `as_maps`: the SQL of nested metadata for a column that is declared as MAP<STRING, BYTES>.
+    """
+
+    read: Callable[[SourceTable], DataStream]
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    as_maps: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlSink:
+    """How SQL writes a table; what is not set is refused.
+
+    - `write(table)` calls the method of the fluent API with the options of the table and the rows of the query.
+    - `keys`: the table may have a PRIMARY KEY.
+    - `updates`: rows may replace earlier rows; `retracts`: rows may also be retracted.
+    - `partitions`: the table may be PARTITIONED BY columns.
+    """
+
+    write: Callable[[SinkTable], DataStream]
+    keys: bool = False
+    updates: bool = False
+    retracts: bool = False
+    partitions: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Connector:
-    """A system that pipelines read or write: its kinds of sources and of sinks."""
+    """A system that pipelines read or write: its kinds of sources and of sinks, and how SQL names them.
+
+    `name` is the 'connector' of a table. Without `sql_source` or `sql_sink` SQL cannot read or write it.
+    """
 
     name: str
     sources: tuple[SourceConnector[Any], ...] = ()
     sinks: tuple[SinkConnector[Any], ...] = ()
+    sql_source: SqlSource | None = None
+    sql_sink: SqlSink | None = None
 
 
 def code(name: object) -> str:

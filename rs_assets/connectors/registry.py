@@ -1,4 +1,4 @@
-"""All connectors. A new one has a line here, and is then known to the compiler, the checks and Dagster."""
+"""All connectors. A new one has a line here, and is then known to the compiler, the checks, SQL and Dagster."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rs_assets.common.node import Node
-from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector
+from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, SqlSink, SqlSource
 from rs_assets.connectors.console.connector import CONNECTOR as CONSOLE
 from rs_assets.connectors.delta.connector import CONNECTOR as DELTA
 from rs_assets.connectors.files.connector import CONNECTOR as FILES
@@ -15,6 +15,8 @@ from rs_assets.connectors.memory.connector import CONNECTOR as MEMORY
 from rs_assets.connectors.own.connector import CONNECTOR as OWN
 from rs_assets.connectors.sqlite.connector import CONNECTOR as SQLITE
 
-CONNECTORS: Final[tuple[Connector, ...]] = (MEMORY, FILES, KAFKA, DELTA, SQLITE, CONSOLE, OWN)
+CONNECTORS: Final[tuple[Connector, ...]] = (CONSOLE, FILES, DELTA, KAFKA, SQLITE, MEMORY, OWN)
 SOURCES: Final[Mapping[type[Node], SourceConnector[Any]]] = {s.node: s for c in CONNECTORS for s in c.sources}
 SINKS: Final[Mapping[type[Node], SinkConnector[Any]]] = {s.node: s for c in CONNECTORS for s in c.sinks}
+SQL_SOURCES: Final[Mapping[str, SqlSource]] = {c.name: c.sql_source for c in CONNECTORS if c.sql_source is not None}
+SQL_SINKS: Final[Mapping[str, SqlSink]] = {c.name: c.sql_sink for c in CONNECTORS if c.sql_sink is not None}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rs_assets.common.home import Home
-from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, code, listed
+from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, SqlSink, code, listed
 from rs_assets.connectors.delta.nodes import DeltaSink, DeltaSource
 from rs_assets.connectors.files.nodes import FileSource
 from rs_assets.connectors.location import REMOTE
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from rs_assets.connectors.sink import SinkWriter
     from rs_assets.connectors.source import SourceReader
+    from rs_assets.sql.connectors.sinks import SinkTable
+    from rs_assets.stream.data_stream import DataStream
 
 # What a sink does, by mode; `keys` are those of the node.
 MODES: Final = {
@@ -106,8 +108,27 @@ def _reads(node: DeltaSource) -> str:
     return f"Reads {'all changes of' if node.changes else 'rows added to'} the Delta table {code(node.table)}"
 
 
+def _write_table(table: SinkTable) -> DataStream:
+    found = table.keys()
+    if not found and table.replace:
+        raise table.options.error(
+            "the query updates one row, but the table has no key",
+            remedy="declare a PRIMARY KEY, or group by a column",
+        )
+    return table.stream.to_delta(
+        table.options.take("path") or table.options.need("table", "totals"),
+        mode="upsert" if found else "append",
+        keys=found,
+        order_by=table.order_by(),
+        deletes=table.deletes,
+        partition_by=[word.text for word in table.options.table.partitioned_by],
+        name=table.name,
+    )
+
+
 CONNECTOR = Connector(
     name="delta",
     sources=(SourceConnector(node=DeltaSource, reader=_reader, describe=_reads, shortened=_shortened),),
     sinks=(SinkConnector(node=DeltaSink, writer=_writer, describe=_writes, check=_check, check_rows=_check_rows),),
+    sql_sink=SqlSink(write=_write_table, keys=True, updates=True, retracts=True, partitions=True),
 )

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rs_assets.common.home import Home
 from rs_assets.common.project import anchored
-from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, code
+from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, SqlSink, SqlSource, code
 from rs_assets.connectors.files.nodes import FileSink, FileSource
 
 if TYPE_CHECKING:
     from rs_assets.connectors.sink import SinkWriter
     from rs_assets.connectors.source import SourceReader
+    from rs_assets.sql.connectors.sinks import SinkTable
+    from rs_assets.sql.connectors.sources import SourceTable
+    from rs_assets.stream.data_stream import DataStream
 
 # Names of formats in a sentence; the others are written in capitals.
 FORMATS: Final = {"text": "text", "parquet": "Parquet"}
+SQL_FORMATS: Final = {"json": "json", "csv": "csv", "raw": "text", "text": "text"}
 
 
 def _reader(node: FileSource, home: Home) -> SourceReader:  # noqa: ARG001  the connector's form
@@ -59,6 +63,27 @@ def _shortened(node: FileSource, rows: int, folder: Path) -> FileSource:
     return first_rows(node, rows, folder)
 
 
+def _read_table(table: SourceTable) -> DataStream:
+    options = table.options
+    form: Any = options.choice("format", SQL_FORMATS, "json")
+    return table.begin.from_file(
+        options.need("path", "/data/clicks").removeprefix("file://"),
+        form,
+        schema=None if form == "text" else table.schema,
+        tail=options.flag("follow"),
+        header=form != "csv" or options.flag("csv.header"),
+        bad_records=table.bad_records,
+        max_files_per_batch=options.number("max-files-per-batch"),
+        max_rows_per_batch=options.number("max-rows-per-batch"),
+        name=table.name,
+    )
+
+
+def _write_table(table: SinkTable) -> DataStream:
+    table.options.choice("format", {"json": "json"}, "json")
+    return table.stream.to_file(table.options.need("path", "/data/out").removeprefix("file://"), name=table.name)
+
+
 CONNECTOR = Connector(
     name="filesystem",
     sources=(SourceConnector(node=FileSource, reader=_reader, describe=_reads, shortened=_shortened),),
@@ -69,4 +94,6 @@ CONNECTOR = Connector(
             describe=lambda node: f"Writes rows as JSON lines below {code(node.path)}",
         ),
     ),
+    sql_source=SqlSource(read=_read_table),
+    sql_sink=SqlSink(write=_write_table, keys=True),
 )

@@ -8,7 +8,15 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from rs_assets.common.home import Home
-from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, declared_fields
+from rs_assets.connectors.connector import (
+    Connector,
+    SinkConnector,
+    SourceConnector,
+    SqlSink,
+    SqlSource,
+    declared_fields,
+)
+from rs_assets.connectors.memory.channel import MemoryChannel
 from rs_assets.connectors.memory.nodes import ArraySource, MemorySink, MemorySource
 from rs_assets.records.fields import Fields
 from rs_assets.records.schema import DDL_TYPES
@@ -17,6 +25,9 @@ from rs_assets.records.types import Type
 if TYPE_CHECKING:
     from rs_assets.connectors.sink import SinkWriter
     from rs_assets.connectors.source import SourceReader
+    from rs_assets.sql.connectors.sinks import SinkTable
+    from rs_assets.sql.connectors.sources import SourceTable
+    from rs_assets.stream.data_stream import DataStream
 
 # Of larger inputs only the names are checked.
 TYPED_ROWS: Final = 10_000
@@ -56,6 +67,27 @@ def _type_of_values(node: ArraySource, name: str) -> Type | None:
     return PYTHON_TYPES.get(kinds.pop()) if len(kinds) == 1 else None
 
 
+def _read_table(table: SourceTable) -> DataStream:
+    if table.bound is None:
+        name = table.options.table.name.text
+        raise table.options.error(
+            f"the table {name!r} has no rows", remedy=f"pipeline_from_sql(..., tables={{{name!r}: rows}})"
+        )
+    if isinstance(table.bound, MemoryChannel):
+        return table.begin.from_memory(table.bound, name=table.name)
+    return table.begin.from_array(table.bound, schema=table.schema, name=table.name)
+
+
+def _write_table(table: SinkTable) -> DataStream:
+    name, bound = table.options.table.name.text, table.bound
+    if not isinstance(bound, MemoryChannel):
+        raise table.options.error(
+            f"the table {name!r} has no channel",
+            remedy=f"pipeline_from_sql(..., tables={{{name!r}: MemoryChannel(...)}})",
+        )
+    return table.stream.to_memory(bound, name=table.name)
+
+
 CONNECTOR = Connector(
     name="memory",
     sources=(
@@ -79,4 +111,6 @@ CONNECTOR = Connector(
             describe=lambda _: "Collects rows in a memory channel of the process",
         ),
     ),
+    sql_source=SqlSource(read=_read_table),
+    sql_sink=SqlSink(write=_write_table, keys=True, updates=True, retracts=True, partitions=True),
 )

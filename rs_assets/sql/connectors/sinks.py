@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from rs_assets.connectors.kafka.sink.settings import SETTINGS
-from rs_assets.connectors.memory import MemoryChannel
+from rs_assets.connectors.connector import SqlSink
+from rs_assets.connectors.registry import SQL_SINKS
 from rs_assets.errors import SqlError
 from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.records.types import NESTED
-from rs_assets.sql.connectors.sources import CHANGES, connector
+from rs_assets.sql.connectors.sources import connector
 from rs_assets.sql.connectors.tables import unknown_column
 from rs_assets.sql.expressions.casts import cast, fits
 from rs_assets.sql.expressions.constants import in_range
@@ -27,30 +26,28 @@ from rs_assets.sql.read.statements import Column, CreateTable, Insert
 if TYPE_CHECKING:
     from rs_assets.stream.data_stream import DataStream
 
-GUARANTEES: Final = {"at-least-once": "at_least_once", "exactly-once": "exactly_once"}
 # The column that marks retractions, for queries that retract rows.
 RETRACTED: Final = "retracted"
 ORDER_BY: Final = "order-by"
-PROPERTIES: Final = "properties."
-OF_SOURCES: Final = (
-    "properties.group.id",
-    "topic-pattern",
-    "bad-records",
-    "max-rows-per-batch",
-    "scan.startup.mode",
-    "scan.startup.timestamp-millis",
-)
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
-    """How the rows of a query change a table."""
+class SinkTable:
+    """A table that is written: its options, the rows of the query, and how they change the table."""
 
+    options: Options
+    stream: DataStream
+    name: str
     planner: Planner
     insert: Insert
     table: CreateTable
     columns: Sequence[Column]
     made: Selected
+
+    @property
+    def bound(self) -> object:
+        """The channel that the program passes for the table."""
+        return self.planner.bound.get(self.table.name.text)
 
     @property
     def replace(self) -> bool:
@@ -66,28 +63,26 @@ class Changes:
         """The key columns by which rows are replaced; SqlError if the declared ones cannot be used."""
         return keys_of(self.planner, self.insert, self.table, self.columns, self.made)
 
-    def order(self) -> tuple[str, ...]:
-        """The columns that decide which of two rows with one key is newer, if the query leaves that to the table.
+    def order_by(self) -> tuple[str, ...]:
+        """The columns that decide which of two rows with one key is newer: those of the option `order-by`.
 
-        For ties the other columns decide, as far as they can be ordered.
+        A query that leaves the decision to the table names them itself. For ties the other columns decide, as far as
+        they can be ordered.
         """
         positions = [_position(self.made, field) for field in self.made.relation.latest or ()]
         if not positions:
-            return ()
+            return tuple(filter(None, (self.options.take(ORDER_BY) or "").split(",")))
         newest = [self.columns[position].name.text for position in positions if position is not None]
         others = [column.name.text for column in self.columns if column.type is None or column.type.name not in NESTED]
         keys = self.keys()
         return tuple(name for name in dict.fromkeys([*newest, *others]) if name not in keys)
 
 
-Sink = Callable[[Options, "DataStream", str, Changes], "DataStream"]
-
-
 def upsert_columns(planner: Planner, insert: Insert) -> tuple[Column, ...]:
     """The written columns, if the sink can keep the newest row of each key; empty for any other sink."""
     table = planner.catalog.table(insert.table.text, insert.table.start)
     options = Options.of(planner.text, table, "sink")
-    kind = connector(options, planner.bound.get(table.name.text), SINKS)
+    kind = connector(options, planner.bound.get(table.name.text), SQL_SINKS)
     return tuple(_targets(planner, insert, table)) if kind == "delta" and options.take(ORDER_BY) is None else ()
 
 
@@ -110,11 +105,11 @@ def written(planner: Planner, insert: Insert, made: Selected, context: QueryCont
     stream = made.relation.stream.map(*texts, name=planner.name(context, "row", insert.table.start))
     options = Options.of(planner.text, table, "sink")
     bound = planner.bound.get(table.name.text)
-    write = SINKS[connector(options, bound, SINKS)]
-    _check_updates(planner, insert, made, write)
-    _check_declared(table, options, write)
-    changes = Changes(planner, insert, table, columns, made)
-    result = write(options, stream, planner.name(context, "", insert.table.start), changes)
+    sink = SQL_SINKS[connector(options, bound, SQL_SINKS)]
+    _check_updates(planner, insert, made, sink)
+    _check_declared(table, options, sink)
+    name = planner.name(context, "", insert.table.start)
+    result = sink.write(SinkTable(options, stream, name, planner, insert, table, columns, made))
     options.check_all_read()
     return result
 
@@ -228,101 +223,26 @@ def _position(made: Selected, key: str) -> int | None:
     return position
 
 
-def _check_updates(planner: Planner, insert: Insert, made: Selected, write: Sink) -> None:
-    if made.relation.keys is not None and write in (_files, _sqlite):
+def _check_updates(planner: Planner, insert: Insert, made: Selected, sink: SqlSink) -> None:
+    if made.relation.keys is not None and not sink.updates:
         raise planner.error(
             "the query replaces rows, which this sink does not support", insert.table.start,
             remedy="write to 'connector' = 'delta', or group by a window",
         )  # fmt: skip
-    if made.relation.retracts and write is _kafka:
+    if made.relation.retracts and not sink.retracts:
         raise planner.error(
             "the query retracts rows, which this sink does not support", insert.table.start,
             remedy="write to 'connector' = 'delta', or filter before the ranking",
         )  # fmt: skip
 
 
-def _check_declared(table: CreateTable, options: Options, write: Sink) -> None:
+def _check_declared(table: CreateTable, options: Options, sink: SqlSink) -> None:
     """SqlError for declarations of a table that this sink does not support."""
     remedy = "leave it out, or write to 'connector' = 'delta'"
-    if table.partitioned_by and write in (_files, _kafka, _sqlite):
+    if table.partitioned_by and not sink.partitions:
         at = table.partitioned_by[0].start
         raise options.error("this sink does not write by partitions", at=at, remedy=remedy)
-    if table.key and write is _sqlite:
+    if table.key and not sink.keys:
         raise options.error(
             "this sink only appends rows, so it cannot have a PRIMARY KEY", at=table.key[0].start, remedy=remedy
         )
-
-
-def _print(options: Options, stream: DataStream, name: str, changes: Changes) -> DataStream:  # noqa: ARG001
-    return stream.to_print(max_rows=options.number("max-rows") or 20, name=name)
-
-
-def _files(options: Options, stream: DataStream, name: str, changes: Changes) -> DataStream:  # noqa: ARG001
-    options.choice("format", {"json": "json"}, "json")
-    return stream.to_file(options.need("path", "/data/out").removeprefix("file://"), name=name)
-
-
-def _delta(options: Options, stream: DataStream, name: str, changes: Changes) -> DataStream:
-    found = changes.keys()
-    if not found and changes.replace:
-        raise options.error(
-            "the query updates one row, but the table has no key",
-            remedy="declare a PRIMARY KEY, or group by a column",
-        )
-    return stream.to_delta(
-        options.take("path") or options.need("table", "totals"),
-        mode="upsert" if found else "append",
-        keys=found,
-        order_by=changes.order() or tuple(filter(None, (options.take(ORDER_BY) or "").split(","))),
-        deletes=changes.deletes,
-        partition_by=[word.text for word in options.table.partitioned_by],
-        name=name,
-    )
-
-
-def _kafka(options: Options, stream: DataStream, name: str, changes: Changes) -> DataStream:
-    options.choice("format", {"json": "json"}, "json")
-    reading = next((pair[0] for key, pair in options.found.items() if key in OF_SOURCES), None)
-    if reading is not None:
-        remedy = "remove it, or declare another table to read from"
-        raise options.error(f"{reading.text!r} is an option of sources", at=reading.start, remedy=remedy)
-    found = changes.keys()
-    named = next((value for _, value in options.table.options.values() if value.text == CHANGES), None)
-    if named is not None and len(found) != 1:
-        raise options.error(
-            "'upsert-kafka' writes rows by a key, and a Kafka record has one key", at=named.start,
-            remedy="declare a PRIMARY KEY of one column",
-        )  # fmt: skip
-    if changes.replace and len(found) != 1:
-        raise options.error(
-            "the query replaces rows, and a Kafka record has one key", remedy="declare a PRIMARY KEY of one column"
-        )
-    key = options.take("key.fields") or (found[0] if len(found) == 1 else None)
-    return stream.to_kafka(
-        options.need("properties.bootstrap.servers", "localhost:9092"),
-        options.need("topic", "totals"),
-        key=key,
-        delivery=options.choice("sink.delivery-guarantee", GUARANTEES, "at-least-once"),
-        options={name: value for name in SETTINGS if (value := options.take(f"{PROPERTIES}{name}")) is not None},
-        name=name,
-    )
-
-
-def _sqlite(options: Options, stream: DataStream, name: str, changes: Changes) -> DataStream:  # noqa: ARG001
-    return stream.to_sqlite(options.need("path", "shop.db"), options.need("table", "totals"), name=name)
-
-
-def _memory(options: Options, stream: DataStream, name: str, changes: Changes) -> DataStream:
-    table = options.table.name.text
-    bound: Any = changes.planner.bound.get(table)
-    if not isinstance(bound, MemoryChannel):
-        raise options.error(
-            f"the table {table!r} has no channel",
-            remedy=f"pipeline_from_sql(..., tables={{{table!r}: MemoryChannel(...)}})",
-        )
-    return stream.to_memory(bound, name=name)
-
-
-SINKS: Final[Mapping[str, Sink]] = MappingProxyType(
-    {"print": _print, "filesystem": _files, "delta": _delta, "kafka": _kafka, "sqlite": _sqlite, "memory": _memory}
-)

@@ -11,7 +11,7 @@ from rs_assets.records.types import Type
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts
 from rs_assets.sql.plan.relation import Column, Relation, Scope, of_names
-from rs_assets.sql.read.options import CONNECTORS, TRUTH, Options
+from rs_assets.sql.read.options import CONNECTORS, Options
 from rs_assets.sql.read.source import nearest
 from rs_assets.sql.read.statements import CreateTable
 
@@ -114,7 +114,7 @@ def dimension_of(planner: Planner, table: CreateTable) -> Dimension:
     schema = ", ".join(f"{quote_name(c.name.text)} {c.type.text}" for c in table.declared if c.type is not None)
     if kind == "filesystem":
         form: Any = options.choice("format", {name: name for name in ("json", "csv", "parquet")}, "json")
-        header = form != "csv" or bool(options.choice("csv.header", TRUTH, "false"))
+        header = form != "csv" or options.flag("csv.header")
         path = options.need("path", "/data/t.csv").removeprefix("file://")
         made = Dimension.from_file(path, format=form, schema=schema, header=header)
     elif kind == "delta":

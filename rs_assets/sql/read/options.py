@@ -88,6 +88,10 @@ class Options:
             raise self.error(f"the option {key!r} must be a positive number", at=pair[1].start if pair else None)
         return int(value)
 
+    def flag(self, key: str) -> bool:
+        """An option that is 'true' or 'false', false if it is not given."""
+        return bool(self.choice(key, TRUTH, "false"))
+
     def check_all_read(self) -> None:
         """SqlError for an unknown option."""
         for key, (word, _) in self.found.items():
