@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rs_assets.common.home import Home
     from rs_assets.connectors.kafka.client.cluster import KafkaCluster
     from rs_assets.connectors.memory import MemoryChannel
+    from rs_assets.connectors.rocketmq.client.cluster import RocketMQCluster
     from rs_assets.dagster.assets.translator import StreamStep, StreamTranslator
     from rs_assets.dagster.component import PipelineComponent
     from rs_assets.dagster.definitions_of import build_definitions
@@ -76,6 +77,7 @@ __all__ = [
     "OverWindow",
     "Pipeline",
     "PipelineComponent",
+    "RocketMQCluster",
     "RsError",
     "RunOptions",
     "RunReport",
@@ -125,6 +127,7 @@ HOMES = {
     "OverWindow": "rs_assets.operators.window.over",
     "Pipeline": "rs_assets.stream.pipeline",
     "PipelineComponent": "rs_assets.dagster.component",
+    "RocketMQCluster": "rs_assets.connectors.rocketmq.client.cluster",
     "RsError": "rs_assets.errors",
     "RunOptions": "rs_assets.runtime.options",
     "RunReport": "rs_assets.runtime.report",

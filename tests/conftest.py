@@ -13,8 +13,9 @@ from rs_assets.common.home import Home
 from rs_assets.runtime.options import RunOptions
 from rs_assets.spark.driver import SparkDriver
 from rs_assets.spark.settings import SparkSettings
-from rs_assets.testing import KafkaBroker, PostgresServer
+from rs_assets.testing import KafkaBroker, PostgresServer, RocketMQServer
 from rs_assets.testing.postgres import INSTALL, find_binaries
+from rs_assets.testing.rocketmq_node import ROCKETMQ
 from tests.durations import Recorder, brief, longest_first, recorded
 from tests.faults.processes import QUICK_START
 
@@ -28,7 +29,7 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", QUICK_START)
 DRIVER = SparkDriver.shared(SparkSettings(master="local[2]", partitions=2))
 
 # What a test asks for that starts a Java process, and marks of those that start one themselves.
-WITH_JAVA = {"driver", "spark", "broker"}
+WITH_JAVA = {"driver", "spark", "broker", "rocketmq"}
 HEAVY = {"slow", "cluster", "browser", "faults", "long", "bench"}
 
 
@@ -117,6 +118,15 @@ def postgres() -> Iterator[PostgresServer]:
     if find_binaries() is None and os.environ.get("RS_REQUIRE_SERVERS") != "1":
         pytest.skip(f"needs a Postgres server: {INSTALL}")
     with PostgresServer() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def rocketmq() -> Iterator[RocketMQServer]:
+    """A running RocketMQ server; a test that kills or pauses it brings it back."""
+    if not ROCKETMQ.complete and os.environ.get("RS_REQUIRE_SERVERS") != "1":
+        pytest.skip(f"needs the jars of RocketMQ: {ROCKETMQ.remedy}")
+    with RocketMQServer() as started:
         yield started
 
 

@@ -101,6 +101,11 @@ class JarList:
                 raise ConfigurationError(f"the jar {jar.file} is missing", remedy=self.remedy, folder=str(folder))
         return tuple(folder / jar.file for jar in self.jars)
 
+    @property
+    def complete(self) -> bool:
+        """Whether all jars are there."""
+        return all((self.folder() / jar.file).is_file() for jar in self.jars)
+
     def verify(self) -> None:
         """Read every jar and raise ConfigurationError for the first whose content differs from the pinned digest."""
         for jar, path in zip(self.jars, self.paths(), strict=True):

@@ -17,6 +17,8 @@ from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.connectors.memory.nodes import ArraySource, MemorySource
 from rs_assets.connectors.nodes import Source
 from rs_assets.connectors.own.nodes import CustomSource
+from rs_assets.connectors.rocketmq.client.cluster import RocketMQCluster
+from rs_assets.connectors.rocketmq.nodes import RocketmqFormat, RocketmqSource, RocketmqStart
 from rs_assets.connectors.sqlite.nodes import SqliteSource
 from rs_assets.errors import TopologyError
 from rs_assets.records.policy import BadRecords
@@ -246,6 +248,79 @@ class DataStreamSource(Fluent):
             min_partitions=min_partitions,
         )
         return self._begin(node)
+
+    def from_rocketmq(
+        self,
+        name_server: str | RocketMQCluster,
+        topic: str,
+        *,
+        group: str | None = None,
+        tags: str = "*",
+        sql: str | None = None,
+        format: RocketmqFormat = "json",  # noqa: A002  as in from_kafka
+        schema: Schema | None = None,
+        starting_offsets: RocketmqStart = "earliest",
+        metadata: Sequence[str] = (),
+        bad_records: str | BadRecords = BadRecords.FAIL,
+        max_rows_per_batch: int | None = 1_000_000,
+        name: str = "rocketmq",
+    ) -> DataStream:
+        """Messages of a RocketMQ topic, exactly once while the brokers keep them; an unbounded source.
+
+        Typical uses: events of services, the output of another pipeline. Splits are queues; their offsets are stored
+        with the checkpoint, and new queues are found while it runs. See docs/rocketmq.md.
+
+        - `name_server` ("host:port", several as "host:port;host:port", Dagster's `EnvVar`, or a `RocketMQCluster` with
+          its login).
+        - `topic` (str).
+        - `group` (str, default None): committed offsets are also written to this consumer group, so that RocketMQ's
+          tools show the lag. Starts do not read them, except for "committed".
+        - `tags` (str, default "*": all messages): "a || b" selects messages by their tag, at the brokers.
+        - `sql` (str, default None): a condition of SQL92 over the properties of messages, at the brokers, which need
+          `enablePropertyFilter=true`: "n > 3 AND TAGS = 'a'".
+        - `format` (default "json"): "json" gives the fields of `schema`, "text" the field `value`, "raw" the fields
+          value (binary), key, tags, properties, topic, broker, queue, offset and timestamp.
+        - `schema` (default: inferred from the first messages, then pinned).
+        - `starting_offsets` (default "earliest"): used at the first start only. "earliest", "latest", "committed" (of
+          `group`), or a datetime, compared with the time at which a broker stored a message.
+        - `metadata` (sequence of "key", "tags", "topic", "broker", "queue", "offset", "timestamp", "properties";
+          default none): adds the fields `rocketmq_key`, `rocketmq_tags`, ... to all formats but "raw". `timestamp` is
+          the time of sending.
+        - `bad_records` (default "fail").
+        - `max_rows_per_batch` (int, messages before a filter, default 1,000,000; None: no limit).
+        - `name` (str, default "rocketmq").
+
+        SourceReadError before the start if there is no such topic, DataLossError if messages were deleted before they
+        were read.
+
+        >>> from rs_assets.testing import run_rows
+        >>> shop = StreamBuilder.data_stream("docs", "orders")
+        >>> orders = shop.from_rocketmq("localhost:9876", "orders", tags="paid", schema="id bigint, ms bigint")
+        >>> slow = orders.filter("ms > 100")
+        >>> run_rows(slow, [{"id": 1, "ms": 12}, {"id": 2, "ms": 120}])
+        [{'id': 2, 'ms': 120}]
+        >>> print(slow.to_print().build().describe())
+        docs.orders  fingerprint ...
+          rocketmq  rocketmq_source  [json orders tags paid]
+          filter_1  filter <- rocketmq  [ms > 100]
+          print     print_sink <- filter_1
+        """
+        return self._begin(
+            RocketmqSource(
+                name=name,
+                cluster=RocketMQCluster.of(name_server),
+                topic=topic,
+                group=group,
+                tags=tags,
+                sql=sql,
+                format=format,
+                schema=schema_text(schema, step=name),
+                starting=starting_offsets,
+                metadata=(metadata,) if isinstance(metadata, str) else tuple(metadata),
+                policy=BadRecords.of(bad_records),
+                max_rows_per_batch=max_rows_per_batch,
+            )
+        )
 
     def from_sqlite(
         self,

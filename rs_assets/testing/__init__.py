@@ -1,6 +1,7 @@
-"""Testing pipelines: rows through steps, a driver that goes batch by batch, and real servers of Kafka and Postgres.
+"""Testing pipelines: rows through steps, a driver that goes batch by batch, and real servers.
 
-Importing this package loads neither Spark nor a client of those; each name is loaded at its first use.
+The servers are Kafka, Postgres and RocketMQ. Importing this package loads neither Spark nor a client of
+those; each name is loaded at its first use.
 
 >>> from rs_assets import testing
 >>> testing.KafkaBroker.__name__
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from rs_assets.testing.kafka import KafkaBroker, KafkaRecord
     from rs_assets.testing.kafka_security import BrokerSecurity
     from rs_assets.testing.postgres import PostgresServer
+    from rs_assets.testing.rocketmq import RocketMQMessage, RocketMQServer
     from rs_assets.testing.rows import run_rows
 
 __all__ = [
@@ -26,6 +28,8 @@ __all__ = [
     "KafkaRecord",
     "PipelineDriver",
     "PostgresServer",
+    "RocketMQMessage",
+    "RocketMQServer",
     "SinkCase",
     "SourceCase",
     "check_sink",
@@ -40,6 +44,8 @@ HOMES = {
     "KafkaRecord": "rs_assets.testing.kafka",
     "PipelineDriver": "rs_assets.testing.driver",
     "PostgresServer": "rs_assets.testing.postgres",
+    "RocketMQMessage": "rs_assets.testing.rocketmq",
+    "RocketMQServer": "rs_assets.testing.rocketmq",
     "SinkCase": "rs_assets.testing.conformance",
     "SourceCase": "rs_assets.testing.conformance",
     "check_sink": "rs_assets.testing.conformance",

@@ -22,13 +22,15 @@ from rs_assets.connectors.files.lines.spark_source import SCHEMA_DDL
 from rs_assets.connectors.own.plan import Offsets, Plan, dumped, loaded, no_copy, ranges
 
 
-def registered(spark: SparkSession, plan: Plan, *, key: str) -> str:
+def registered(spark: SparkSession, plan: Plan, *, key: str, ddl: str = SCHEMA_DDL) -> str:
     """The format by which the session reads `plan`, made known to it; the same `key` gives the same format.
+
+    `ddl` are the columns of what `plan` reads: those of lines, and possibly more.
 
     ConfigurationError if the source cannot be sent to another process.
     """
     form = f"rs_own_{hashlib.sha256(key.encode()).hexdigest()[:16]}"
-    kind = type("OwnDataSource", (PlannedDataSource,), {"plan": plan, "form": form})
+    kind = type("OwnDataSource", (PlannedDataSource,), {"plan": plan, "form": form, "ddl": ddl})
     try:
         spark.dataSource.register(kind)
     except Exception as error:
@@ -41,6 +43,7 @@ class PlannedDataSource(DataSource):
 
     plan: ClassVar[Any] = None
     form: ClassVar[str] = "rs_own"
+    ddl: ClassVar[str] = SCHEMA_DDL
 
     @classmethod
     def name(cls) -> str:
@@ -48,8 +51,8 @@ class PlannedDataSource(DataSource):
         return cls.form
 
     def schema(self) -> str:
-        """That of lines: `line` and `offset` are the row's number, `value` is a JSON object."""
-        return SCHEMA_DDL
+        """That of lines: `line` and `offset` are the row's number, `value` is the row."""
+        return self.ddl
 
     def streamReader(self, schema: StructType) -> PlannedStreamReader:  # noqa: ARG002  Spark's signature
         """Follows the source."""

@@ -9,7 +9,7 @@ from os import PathLike, fspath
 from typing import Any, Literal, Self, get_args
 
 from rs_assets.common.project import anchored
-from rs_assets.connectors.kafka.client.cluster import Deferred, Hidden, Secret
+from rs_assets.common.secrets import Deferred, Hidden, Secret
 from rs_assets.errors import TopologyError
 from rs_assets.records.schema import Schema, schema_text
 

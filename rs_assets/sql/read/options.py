@@ -23,10 +23,12 @@ OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "bootstrap.servers": "properties.bootstrap.servers",
         "group.id": "properties.group.id",
         "value.format": "format",
+        "namesrvAddr": "nameServerAddress",
+        "tags": "tag",
     }
 )
 CONNECTORS: Final[Mapping[str, str]] = MappingProxyType(
-    {"file": "filesystem", "array": "memory", "upsert-kafka": "kafka"}
+    {"file": "filesystem", "array": "memory", "upsert-kafka": "kafka", "metaq": "rocketmq"}
 )
 TRUTH: Final = {"true": True, "false": False}
 

@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self, get_args, runtime_checkable
+from typing import Any, Literal, get_args
 
 from rs_assets.common.extras import check_extra
+from rs_assets.common.secrets import Deferred, Hidden, Secret, revealed, without_userinfo
 from rs_assets.connectors.kafka.client.quiet import keep_quiet
 from rs_assets.errors import ConfigurationError
 
@@ -22,41 +23,6 @@ LOGIN_MODULES: Mapping[str, str] = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
-
-
-@runtime_checkable
-class Deferred(Protocol):
-    """A value that is read on use; Dagster's `EnvVar` is one."""
-
-    def get_value(self) -> str | None:
-        """The value, None if there is none."""
-        ...
-
-
-Secret = str | Deferred
-
-
-class Hidden:
-    """A secret that was given as text: never shown by printing, copying or inspecting the object that contains it.
-
-    >>> Hidden("p")
-    ***
-    """
-
-    __slots__ = ("_text",)
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def __repr__(self) -> str:
-        return "***"
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
-
-    def get_value(self) -> str:
-        """The text."""
-        return self._text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +58,9 @@ class KafkaCluster:
             if isinstance(secret, str) and not isinstance(secret, Deferred):
                 object.__setattr__(self, name, Hidden(secret))
         if isinstance(self.bootstrap_servers, Deferred):
-            object.__setattr__(self, "bootstrap_servers", revealed(self.bootstrap_servers, what="bootstrap_servers"))
+            object.__setattr__(
+                self, "bootstrap_servers", revealed(self.bootstrap_servers, what="bootstrap_servers for Kafka")
+            )
         for address in self.servers:
             match = ADDRESS.fullmatch(address)
             if match is None or not 0 < int(match[1]) < 65_536:
@@ -156,7 +124,7 @@ class KafkaCluster:
         }
         if self.with_login:
             login = LOGIN_MODULES[self.mechanism]
-            user, password = quoted(str(self.username)), quoted(revealed(self.password, what="password"))
+            user, password = quoted(str(self.username)), quoted(revealed(self.password, what="password for Kafka"))
             made["kafka.sasl.mechanism"] = self.mechanism
             made["kafka.sasl.jaas.config"] = f"{login} required username={user} password={password};"
         if self.with_tls and self.ca_file:
@@ -168,7 +136,7 @@ class KafkaCluster:
                 "kafka.ssl.keystore.certificate.chain": _text_of(self.certificate_file),
             }
             if self.key_password is not None:
-                made["kafka.ssl.key.password"] = revealed(self.key_password, what="key_password")
+                made["kafka.ssl.key.password"] = revealed(self.key_password, what="key_password for Kafka")
         return {name: value for name, value in made.items() if value is not None}
 
     def for_python(self) -> dict[str, Any]:
@@ -179,7 +147,7 @@ class KafkaCluster:
             made |= {
                 "sasl_mechanism": self.mechanism,
                 "sasl_plain_username": self.username,
-                "sasl_plain_password": revealed(self.password, what="password"),
+                "sasl_plain_password": revealed(self.password, what="password for Kafka"),
             }
         if self.with_tls:
             password = self.key_password
@@ -187,7 +155,7 @@ class KafkaCluster:
                 "ssl_cafile": self.ca_file,
                 "ssl_certfile": self.certificate_file,
                 "ssl_keyfile": self.key_file,
-                "ssl_password": None if password is None else revealed(password, what="key_password"),
+                "ssl_password": None if password is None else revealed(password, what="key_password for Kafka"),
             }
         return made
 
@@ -197,26 +165,6 @@ class KafkaCluster:
         for path in (self.ca_file, self.certificate_file, self.key_file) if self.with_tls else ():
             if path is not None:
                 _text_of(path)
-
-
-def revealed(secret: Secret | None, *, what: str) -> str:
-    """The text of a secret; ConfigurationError names an empty one, never its content."""
-    value = secret.get_value() if isinstance(secret, Deferred) else secret
-    if not value:
-        name = getattr(secret, "env_var_name", None)
-        raise ConfigurationError(
-            f"the {what} for Kafka is empty", remedy="set the environment variable that it is read from", variable=name
-        )
-    return value
-
-
-def without_userinfo(address: str) -> str:
-    """An address without the part before an `@`: users paste passwords into URLs.
-
-    >>> without_userinfo("me:secret@broker")
-    '***@broker'
-    """
-    return f"***@{address.rsplit('@', 1)[1]}" if "@" in address else address
 
 
 def quoted(text: str) -> str:

@@ -1,0 +1,1 @@
+"""RocketMQ as a source: messages by queue and offset."""

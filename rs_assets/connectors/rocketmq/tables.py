@@ -1,0 +1,46 @@
+"""RocketMQ topics as tables of SQL. The names of options are those of RocketMQ's own connectors."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from rs_assets.connectors.connector import SqlSource
+from rs_assets.connectors.rocketmq.nodes import ROCKETMQ_METADATA
+
+if TYPE_CHECKING:
+    from rs_assets.sql.connectors.sources import SourceTable
+    from rs_assets.sql.read.options import Options
+    from rs_assets.stream.data_stream import DataStream
+
+STARTS: Final = {"earliest-offset": "earliest", "latest-offset": "latest", "group-offsets": "committed"}
+
+
+def _read(table: SourceTable) -> DataStream:
+    options = table.options
+    if options.table.key:
+        what = f"the source {options.table.name.text!r} cannot have a PRIMARY KEY: each message of a topic is a row"
+        raise options.error(what, at=options.table.key[0].start, remedy="leave it out")
+    start: Any = options.choice("scan.startup.mode", STARTS, "earliest-offset")
+    millis = options.number("startTimeMs")
+    options.choice("format", {"json": "json"}, "json")
+    return table.begin.from_rocketmq(
+        _server(options),
+        options.need("topic", "orders"),
+        group=options.take("consumerGroup"),
+        tags=options.take("tag") or "*",
+        sql=options.take("sql"),
+        schema=table.schema,
+        starting_offsets=start if millis is None else datetime.fromtimestamp(millis / 1000, tz=UTC),
+        metadata=table.metadata,
+        bad_records=table.bad_records,
+        max_rows_per_batch=options.number("max-rows-per-batch") or 1_000_000,
+        name=table.name,
+    )
+
+
+def _server(options: Options) -> str:
+    return options.need("nameServerAddress", "localhost:9876")
+
+
+SQL_SOURCE: Final = SqlSource(read=_read, metadata=ROCKETMQ_METADATA)
