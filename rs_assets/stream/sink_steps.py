@@ -13,6 +13,8 @@ from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.nodes import Delivery, KafkaSink
 from rs_assets.connectors.memory.nodes import MemorySink
 from rs_assets.connectors.own.nodes import WriterSink
+from rs_assets.connectors.rocketmq.client.cluster import RocketMQCluster
+from rs_assets.connectors.rocketmq.nodes import RocketmqSink
 from rs_assets.connectors.sqlite.nodes import SqliteSink
 from rs_assets.stream.draft import Draft, name_from
 from rs_assets.topology.record_time import times_of
@@ -181,6 +183,54 @@ class SinkSteps:
             times=times_of(self.draft.leading_to(self.step), self.step),
             delivery=delivery,
             options=dict(options or {}),
+        )
+        return self._sink(node)
+
+    def to_rocketmq(
+        self,
+        name_server: str | RocketMQCluster,
+        topic: str,
+        *,
+        key: str | None = None,
+        tags: str | None = None,
+        value: str | None = None,
+        delivery: Delivery = "at_least_once",
+        name: str | None = None,
+    ) -> Self:
+        """Send messages to a RocketMQ topic, at least once or, with one driver, exactly once. The topic must exist.
+
+        Typical uses: events for services, the input of another pipeline. Each batch passes through the driver, so limit
+        its rows. It is not atomic: readers see parts of it. See docs/rocketmq.md.
+
+        - `name_server` ("host:port", several as "host:port;host:port", Dagster's `EnvVar`, or a `RocketMQCluster`).
+        - `topic` (str).
+        - `key` (str, default None): the field of the message's key. It determines the queue as in Java's
+          SelectMessageQueueByHash, so messages of a key keep their order.
+        - `tags` (str, default None): the field of the message's tag, by which readers select.
+        - `value` (str, default: a JSON object of all fields): a text or binary field, the body, never empty.
+        - `delivery` (default "at_least_once"): a repeated batch is sent again. "exactly_once" reads back which messages
+          of a repeated batch are in the topic, and sends the others. It holds if a batch that is computed again has the
+          same rows (no clock, no random numbers); the commit topic `rs-assets-commits-<topic>` is created for it.
+        - `name` (str, default: the topic and `_topic`).
+
+        SinkError before the start if the topic does not exist.
+
+        >>> from rs_assets import StreamBuilder
+        >>> stream = StreamBuilder.data_stream("shop", "copy").from_rocketmq("localhost:9876", "in", format="text")
+        >>> print(stream.to_rocketmq("localhost:9876", "out", value="value").build().describe())
+        shop.copy  fingerprint ...
+          rocketmq   rocketmq_source  [text in]
+          out_topic  rocketmq_sink <- rocketmq  [at least once to out]
+        """
+        node = RocketmqSink(
+            name=name or name_from(topic, suffix="topic"),
+            inputs=(self.step,),
+            cluster=RocketMQCluster.of(name_server),
+            topic=topic,
+            key=key,
+            tags=tags,
+            value=value,
+            delivery=delivery,
         )
         return self._sink(node)
 

@@ -1,1 +1,1 @@
-"""RocketMQ as a source."""
+"""RocketMQ as a source and a sink."""

@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rs_assets.common.home import Home
-from rs_assets.connectors.connector import Connector, SourceConnector, code
-from rs_assets.connectors.rocketmq.nodes import RocketmqSource
-from rs_assets.connectors.rocketmq.tables import SQL_SOURCE
+from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, code
+from rs_assets.connectors.rocketmq.nodes import RocketmqSink, RocketmqSource
+from rs_assets.connectors.rocketmq.tables import SQL_SINK, SQL_SOURCE
+from rs_assets.records.fields import Fields
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from rs_assets.connectors.sink import SinkWriter
     from rs_assets.connectors.source import SourceReader
 
 
@@ -30,6 +34,27 @@ def _reader(node: RocketmqSource, home: Home) -> SourceReader:  # noqa: ARG001  
     )
 
 
+def _writer(node: RocketmqSink, home: Home, namespace: str) -> SinkWriter:  # noqa: ARG001  the connector's form
+    from rs_assets.connectors.rocketmq.sink.at_least_once import RocketmqWriter
+    from rs_assets.connectors.rocketmq.sink.read_back import ReadBackWriter
+
+    return RocketmqWriter(node) if node.delivery == "at_least_once" else ReadBackWriter(node)
+
+
+def _check(node: RocketmqSink, fields: Fields) -> None:
+    fields.check(node.named, step=node.name)
+
+
+def _check_rows(node: RocketmqSink, rows: DataFrame) -> None:
+    from rs_assets.connectors.rocketmq.sink.rows import as_messages
+
+    _ = as_messages(rows, node)
+
+
+def _sends(node: RocketmqSink) -> str:
+    return f"Sends each row to the RocketMQ topic {code(node.topic)}, {node.delivery.replace('_', ' ')}"
+
+
 CONNECTOR = Connector(
     name="rocketmq",
     sources=(
@@ -39,5 +64,7 @@ CONNECTOR = Connector(
             describe=lambda node: f"Reads the messages ({node.format}) of the RocketMQ topic {code(node.topic)}",
         ),
     ),
+    sinks=(SinkConnector(node=RocketmqSink, writer=_writer, describe=_sends, check=_check, check_rows=_check_rows),),
     sql_source=SQL_SOURCE,
+    sql_sink=SQL_SINK,
 )

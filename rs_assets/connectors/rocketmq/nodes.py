@@ -1,4 +1,4 @@
-"""RocketMQ topics as a source."""
+"""RocketMQ topics as sources and as sinks."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from datetime import datetime
 from typing import ClassVar, Literal, Self, get_args
 
 from rs_assets.common.node import positive
-from rs_assets.connectors.nodes import Source
+from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.connectors.rocketmq.client.cluster import RocketMQCluster
-from rs_assets.connectors.rocketmq.client.names import checked_group, checked_topic
+from rs_assets.connectors.rocketmq.client.names import checked_group, checked_topic, writable_topic
 from rs_assets.errors import TopologyError
 from rs_assets.records.policy import BadRecords
 
+Delivery = Literal["at_least_once", "exactly_once"]
 RocketmqFormat = Literal["json", "text", "raw"]
 # The position of a source at its first start, or a moment.
 RocketmqStart = Literal["earliest", "latest", "committed"] | datetime
@@ -120,6 +121,41 @@ class RocketmqSource(Source):
     def identity(self) -> tuple[str, ...]:
         """The cluster may move; topic, filter and schema may not change."""
         return (self.format, self.topic, self.selected, self.schema or "inferred", *self.metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RocketmqSink(Sink):
+    """A RocketMQ topic. `key`, `tags` and `value` are fields; without `value` the body is a JSON object of the row."""
+
+    at_once: ClassVar[bool] = True
+    icon: ClassVar[str] = "rocketmq"
+
+    cluster: RocketMQCluster
+    topic: str
+    key: str | None = None
+    tags: str | None = None
+    value: str | None = None
+    delivery: Delivery = "at_least_once"
+
+    def __post_init__(self) -> None:
+        """Refuse invalid options."""
+        Sink.__post_init__(self)
+        writable_topic(self.topic, step=self.name)
+        if self.delivery not in get_args(Delivery):
+            raise TopologyError(
+                f"the delivery of step {self.name!r} must be one of {', '.join(get_args(Delivery))},"
+                f" not {self.delivery!r}",
+                remedy=f"use one of: {', '.join(get_args(Delivery))}",
+            )
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The fields of a row that its settings name."""
+        return tuple(name for name in (self.key, self.tags, self.value) if name is not None)
+
+    def detail(self) -> str:
+        """Delivery and topic."""
+        return f"{self.delivery.replace('_', ' ')} to {self.topic}"
 
 
 def _text(value: object) -> bool:

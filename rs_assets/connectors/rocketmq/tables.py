@@ -5,14 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from rs_assets.connectors.connector import SqlSource
+from rs_assets.connectors.connector import SqlSink, SqlSource
 from rs_assets.connectors.rocketmq.nodes import ROCKETMQ_METADATA
 
 if TYPE_CHECKING:
+    from rs_assets.sql.connectors.sinks import SinkTable
     from rs_assets.sql.connectors.sources import SourceTable
     from rs_assets.sql.read.options import Options
     from rs_assets.stream.data_stream import DataStream
 
+GUARANTEES: Final = {"at-least-once": "at_least_once", "exactly-once": "exactly_once"}
 STARTS: Final = {"earliest-offset": "earliest", "latest-offset": "latest", "group-offsets": "committed"}
 
 
@@ -39,8 +41,22 @@ def _read(table: SourceTable) -> DataStream:
     )
 
 
+def _write(table: SinkTable) -> DataStream:
+    options = table.options
+    options.choice("format", {"json": "json"}, "json")
+    return table.stream.to_rocketmq(
+        _server(options),
+        options.need("topic", "totals"),
+        key=options.take("key.fields"),
+        tags=options.take("tag.field"),
+        delivery=options.choice("sink.delivery-guarantee", GUARANTEES, "at-least-once"),
+        name=table.name,
+    )
+
+
 def _server(options: Options) -> str:
     return options.need("nameServerAddress", "localhost:9876")
 
 
+SQL_SINK: Final = SqlSink(write=_write)
 SQL_SOURCE: Final = SqlSource(read=_read, metadata=ROCKETMQ_METADATA)

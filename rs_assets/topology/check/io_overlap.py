@@ -11,6 +11,7 @@ from rs_assets.connectors.kafka.nodes import KafkaSink, KafkaSource
 from rs_assets.connectors.location import is_read, real_place
 from rs_assets.connectors.nodes import Sink
 from rs_assets.connectors.own.nodes import CustomSource, WriterSink
+from rs_assets.connectors.rocketmq.nodes import RocketmqSink, RocketmqSource
 from rs_assets.connectors.sqlite.nodes import SqliteSink, SqliteSource
 from rs_assets.errors import TopologyError
 from rs_assets.topology.targets import target_of
@@ -37,7 +38,7 @@ def check_places(topology: Topology) -> None:
                 remedy="write into a folder next to it",
                 step=sink.name,
             )
-        what = "location" if isinstance(reader, CustomSource) else "table"
+        what = {CustomSource: "location", RocketmqSource: "topic"}.get(type(reader), "table")
         raise TopologyError(
             f"step {sink.name!r} writes the {what} that the step {reader.name!r} reads: it would read its own rows",
             remedy=f"write another {what}",
@@ -47,10 +48,22 @@ def check_places(topology: Topology) -> None:
 
 def _reads(source: Node, sink: Sink) -> bool:
     """Whether `source` reads rows that `sink` writes."""
+    if isinstance(source, RocketmqSource):
+        return isinstance(sink, RocketmqSink) and _is_topic_of(source, sink)
     if isinstance(source, SqliteSource) and isinstance(sink, SqliteSink):
         return (real_place(source.path), source.table.lower()) == (real_place(sink.path), sink.table.lower())
     if isinstance(source, CustomSource):
         return isinstance(sink, WriterSink) and sink.writer.location() == source.place
+    return _reads_files(source, sink)
+
+
+def _is_topic_of(source: RocketmqSource, sink: RocketmqSink) -> bool:
+    """Whether both have one topic; brokers are the same if they share an address."""
+    return sink.topic == source.topic and not set(source.cluster.servers).isdisjoint(sink.cluster.servers)
+
+
+def _reads_files(source: Node, sink: Sink) -> bool:
+    """Whether `source` reads a table or a folder that `sink` writes."""
     written = target_of(sink)
     if written is None:
         return False

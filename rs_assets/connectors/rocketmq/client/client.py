@@ -234,6 +234,7 @@ LOGIN = "check access_key and secret_key, and what the brokers' access control l
 REMEDIES: Mapping[int, str] = MappingProxyType(
     {
         Answers.NO_PERMISSION: LOGIN,
+        Answers.ILLEGAL: "send less in one message, or raise maxMessageSize of the brokers",
         Answers.NO_TOPIC: "create the topic, or correct its name, and start again",
         Answers.NO_GROUP: "create the consumer group, or correct its name, and start again",
         Answers.BAD_FILTER: "correct the expression; sql= needs enablePropertyFilter=true in the brokers' settings",

@@ -44,6 +44,7 @@ class Answers:
     DONE: Final = 0
     SYSTEM_ERROR: Final = 1
     BUSY: Final = 2
+    ILLEGAL: Final = 13
     NOT_AVAILABLE: Final = 14
     NO_PERMISSION: Final = 16
     NO_TOPIC: Final = 17
