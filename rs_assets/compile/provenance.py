@@ -23,6 +23,7 @@ from rs_assets.topology.nodes.dim_join import DimJoin
 from rs_assets.topology.nodes.fold import Fold
 from rs_assets.topology.nodes.join import PLACE_FIELDS, StreamJoin
 from rs_assets.topology.nodes.step import FlatMap, Map, Script, SelectFields, WithFields
+from rs_assets.topology.nodes.table import StreamTableJoin, TableChanges, TableGroup, TableJoin
 from rs_assets.topology.nodes.window import WindowAggregate
 from rs_assets.topology.topology import Topology
 from rs_assets.topology.user_code.expression import ColumnBuilder, PythonFunction, SqlText
@@ -289,6 +290,25 @@ def _windowed(node: WindowAggregate, above: Columns) -> Columns:
     )
 
 
+def _grouped(node: TableGroup, above: Columns) -> Columns:
+    return Columns(
+        {
+            **{name: above.of(name) for name in node.keys},
+            **{a.alias: above.of(a.field) if a.field else NOTHING for a in node.aggregates},
+            **{name: _named(expression, above) for name, expression in node.own},
+        }
+    )
+
+
+def _table_joined(node: TableJoin | StreamTableJoin, left: Columns, right: Columns) -> Columns:
+    beside = right.prefixed(node.prefix) if node.prefix is not None else right
+    return Columns({**beside.named, **left.named}, left.rest | beside.rest)
+
+
+def _changed(node: TableChanges, above: Columns) -> Columns:  # noqa: ARG001  the table's form
+    return above.plus({"retracted": NOTHING})
+
+
 def _rows(node: WindowAggregate, above: Columns) -> Mapping[str, Fields]:
     """The rows of a window, for functions downstream."""
     every = node.rows.columns.items() if node.rows is not None else ()
@@ -321,6 +341,10 @@ RULES: Mapping[type[Node], Callable[..., Columns]] = MappingProxyType(
         Fold: _folded,
         StreamJoin: _joined,
         DimJoin: _looked_up,
+        TableGroup: _grouped,
+        TableJoin: _table_joined,
+        StreamTableJoin: _table_joined,
+        TableChanges: _changed,
     }
 )
 # SQL keywords that are not fields, where they are unquoted in an expression.

@@ -25,8 +25,8 @@ def compile_sink(context: CompileContext, node: Sink, inputs: tuple[Flow, ...]) 
 
 
 def shown(df: DataFrame, node: Node) -> DataFrame:
-    """`df` without hidden columns, except those by which an upsert finds the row that was read last."""
-    kept = ORDER if isinstance(node, Sink) and node.read_order else ()
+    """`df` without hidden columns, except those by which an upsert finds the newest row and the rows that go."""
+    kept = (*(ORDER if node.read_order else ()), node.flag) if isinstance(node, Sink) else ()
     return df.drop(*(name for name in hidden(df.columns) if name not in kept))
 
 

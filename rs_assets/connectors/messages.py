@@ -22,3 +22,12 @@ def no_record_time(field: str, kind: str, *, step: str) -> TopologyError:
         remedy=f"convert it first: .with_fields({field}='{made}')",
         step=step,
     )
+
+
+def not_plain(key: str, kind: str, *, step: str) -> TopologyError:
+    """The error for a key of the type `kind`, which a table cannot compare."""
+    return TopologyError(
+        f"step {step!r}: the key {key!r} is {kind}, which is not a plain value",
+        remedy="name fields of texts, numbers or times; of bytes take hex(key)",
+        step=step,
+    )

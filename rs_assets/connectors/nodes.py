@@ -66,6 +66,11 @@ class Sink(Node):
         """Whether the result depends on the positions at which rows were read."""
         return False
 
+    @property
+    def flag(self) -> str | None:
+        """The boolean column of the rows that delete the row of their keys; None if none does."""
+        return None
+
     def identity(self) -> tuple[str, ...]:
         """No state depends on where rows go."""
         return ()

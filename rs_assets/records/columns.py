@@ -19,6 +19,8 @@ ORDER = ("_rs_order_time", "_rs_order_file", "_rs_order_start")
 REASON = "_rs_reason"
 # The text of a record that Spark's parser refused.
 CORRUPT = "_rs_corrupt"
+# Whether a row of a table, or of a step that retracts rows, takes an earlier row back.
+RETRACTED = "_rs_retracted"
 # The label from a split step.
 LABEL = "_rs_label"
 # The split of the record, with its source: see `origin_of`.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from os import PathLike
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from rs_assets.common.names import checked_owners
 from rs_assets.compile.planner.plan import plan_queries
@@ -24,6 +24,7 @@ from rs_assets.stream.join_stream import JoinSteps
 from rs_assets.stream.method_hints import Fluent
 from rs_assets.stream.pipeline import Pipeline
 from rs_assets.stream.sink_steps import SinkSteps
+from rs_assets.stream.table import Table, stream_table_pairs, table_of
 from rs_assets.stream.window_stream import WindowStream
 from rs_assets.topology.check.build import check_fields
 from rs_assets.topology.check.io_overlap import check_places
@@ -41,6 +42,7 @@ from rs_assets.topology.nodes.step import (
     Union,
     WithFields,
 )
+from rs_assets.topology.nodes.table import StreamTableJoin, ToTable, UntimedState
 from rs_assets.topology.topology import Topology
 from rs_assets.topology.user_code.expression import (
     ConditionText,
@@ -455,6 +457,74 @@ class DataStream(JoinSteps, DimJoinSteps, SinkSteps, Fluent):
             upstream=self.step, assigner=window, name=name, resume=self._then, beside=self.draft.add, emit=emit
         )
 
+    def to_table(
+        self,
+        *keys: str,
+        order_by: str | Sequence[str] = (),
+        deletes: object = None,
+        name: str = "table",
+    ) -> Table:
+        """The newest row of each key, as a table that changes with each newer row.
+
+        Typical uses: changes of a database, a compacted topic, the current state of things. See docs/tables.md.
+
+        - `keys` (str): the fields that identify a row. A record with a null among them is a bad record.
+        - `order_by` (str or sequence of str, default: the order of reading): the newest row is the greatest by these
+          fields, whenever it comes; of equal ones the one read last. Records of a key that lie in several splits have
+          no order of reading, and files that are read whole have none at all: they need it.
+        - `deletes` (SQL text or Column, default None): a row for which it is true removes its key. With `order_by` the
+          table remembers the key, so that an older row does not bring it back; state grows with removed keys.
+        - `name` (str, default "table"): the state is stored under it.
+
+        >>> from rs_assets import StreamBuilder
+        >>> rows = [{"id": 1, "tier": "free"}, {"id": 2, "tier": "free"}, {"id": 1, "tier": "paid"}, {"id": 2}]
+        >>> users = StreamBuilder.data_stream("shop", "users").from_array(rows, schema="id bigint, tier string")
+        >>> users.to_table("id", deletes="tier IS NULL").to_stream().preview()
+        [{'id': 1, 'tier': 'paid', 'retracted': False}]
+        """
+        node = ToTable(
+            name=name,
+            inputs=(self.step,),
+            keys=keys,
+            order_by=(order_by,) if isinstance(order_by, str) else tuple(order_by),
+            deletes=native(deletes, step=name) if deletes is not None else None,
+        )
+        return Table(self.draft, self.draft.add(node), keys)
+
+    def join_table(
+        self,
+        table: Table,
+        *,
+        on: str | Sequence[str] | Mapping[str, str],
+        how: Literal["inner", "left"] = "inner",
+        prefix: str | None = None,
+        name: str = "join_table",
+    ) -> DataStream:
+        """Join each row with the current row of `table`; changes of the table alone emit nothing.
+
+        Typical uses: clicks with the user as he is now. A batch changes the table first: which row a record sees
+        depends on the division into batches. `asof_join` joins by time.
+
+        - `table` (Table): of the same pipeline.
+        - `on` (dict from a field of the stream to the key of the table, or names of both).
+        - `how` (default "inner"): "inner" drops a row without a match, "left" joins it with nulls.
+        - `prefix` (str, default None): put before the names of the table's fields. Without it names must differ, and
+          the table's key is left out.
+        - `name` (str, default "join_table"): the state is stored under it.
+
+        >>> from rs_assets import StreamBuilder
+        >>> shop = StreamBuilder.data_stream("shop", "seen")
+        >>> users = shop.from_array([{"id": "ann", "tier": "paid"}], name="users").to_table("id")
+        >>> clicks = shop.from_array([{"user": "ann", "page": "/"}, {"user": "bo", "page": "/"}], name="clicks")
+        >>> seen = clicks.join_table(users, on={"user": "id"}, how="left")
+        >>> sorted(seen.preview(), key=lambda row: row["user"])
+        [{'user': 'ann', 'page': '/', 'tier': 'paid'}, {'user': 'bo', 'page': '/', 'tier': None}]
+        """
+        beside = table_of(table, self.draft, step=name)
+        on_keys = stream_table_pairs(on, beside, step=name)
+        node = StreamTableJoin(name=name, inputs=(self.step, beside.step), on=on_keys, how=how, prefix=prefix)
+        return self._then(node)
+
     def preview(
         self,
         rows: Rows | Mapping[str, Rows] | int | None = None,
@@ -569,5 +639,5 @@ def _check_fresh(topology: Topology, within: timedelta | None) -> None:
         return
     if not isinstance(within, timedelta) or within <= timedelta(0):
         raise TopologyError(f"fresh_within must be a time, not {within!r}", remedy="fresh_within=Time.minutes(5)")
-    if not any(node.stateful for node in topology):
+    if not any(node.stateful and not isinstance(node, UntimedState) for node in topology):
         raise TopologyError("fresh_within needs a step with event time", remedy="leave it out, or add a window")

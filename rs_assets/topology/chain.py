@@ -18,6 +18,7 @@ from rs_assets.topology.nodes.fold import Fold
 from rs_assets.topology.nodes.join import StreamJoin
 from rs_assets.topology.nodes.shuffle import Shuffle
 from rs_assets.topology.nodes.step import Filter, ForEach, Map, Select, SelectFields, Split, Union, WithFields
+from rs_assets.topology.nodes.table import UntimedState
 from rs_assets.topology.nodes.timed import NONE, Arrival, Side, TimedState
 from rs_assets.topology.nodes.window import WindowAggregate
 from rs_assets.topology.user_code.expression import SqlText, calls_python
@@ -58,7 +59,11 @@ def links_of(nodes: Iterable[Node], ancestors: Ancestors) -> Mapping[str, Link]:
     known = {node.name: node for node in nodes}
     found: dict[str, Link] = {}
     for node in known.values():
-        if node.stateful and any(known[name].stateful for name in ancestors(node.name)):
+        if not node.stateful or not any(known[name].stateful for name in ancestors(node.name)):
+            continue
+        if isinstance(node, UntimedState):
+            _check_untimed(node, known, ancestors)
+        else:
             found[node.name] = _link(_chainable(node, known, ancestors), known, ancestors, found)
     return found
 
@@ -102,11 +107,23 @@ def _arrival(node: TimedState, step: TimedState, field: str, lag: timedelta) -> 
     return arrival
 
 
+def _check_untimed(node: UntimedState, known: Mapping[str, Node], ancestors: Ancestors) -> None:
+    """Refuse a step without event time downstream of one whose rows the watermark emits."""
+    above = [each for name, each in known.items() if name in ancestors(node.name)]
+    timed = next((each for each in above if each.stateful and not isinstance(each, UntimedState)), None)
+    if timed is not None:
+        raise _refused(node, timed, "keeps state without event time")
+    first = next(each for each in above if each.stateful)
+    _refuse_python(node, first, [each for each in above if first.name in ancestors(each.name)], above)
+
+
 def _chainable(node: Node, known: Mapping[str, Node], ancestors: Ancestors) -> TimedState:
     """`node`, if it may follow a stateful step in one query."""
     assert isinstance(node, TimedState)  # noqa: S101  all steps with state are, so far
     above = [known[name] for name in known if name in ancestors(node.name)]
     first = next(each for each in above if each.stateful)
+    if isinstance(first, UntimedState):
+        raise _refused(node, first, "goes by event time, and no watermark passes through a table")
     if node.event_time is None:
         why, remedy = TIMELESS[node.family]
         raise _refused(node, first, why, remedy=remedy)

@@ -15,7 +15,14 @@ WIDTH, HEIGHT, ACROSS, DOWN, EDGE = 176, 44, 40, 16, 4
 LETTERS, SMALL_LETTERS = 22, 28
 # Colours of families; other steps only compute.
 FILLS: Mapping[str, str] = MappingProxyType(
-    {"source": "#e3f0fb", "window": "#fdf0d5", "join": "#fdf0d5", "shuffle": "#eee6f7", "sink": "#e2f4e5"}
+    {
+        "source": "#e3f0fb",
+        "window": "#fdf0d5",
+        "join": "#fdf0d5",
+        "table": "#fdf0d5",
+        "shuffle": "#eee6f7",
+        "sink": "#e2f4e5",
+    }
 )
 
 Place = tuple[int, int]

@@ -14,6 +14,7 @@ from rs_assets.topology.nodes.fold import Fold
 from rs_assets.topology.nodes.join import StreamJoin
 from rs_assets.topology.nodes.shuffle import Shuffle, ShuffleWrite
 from rs_assets.topology.nodes.step import Filter, ForEach, Select, SelectFields, Split
+from rs_assets.topology.nodes.table import TableChanges, ToTable
 from rs_assets.topology.nodes.window import PLACES, WindowAggregate
 
 # Steps that pass a column on unchanged.
@@ -28,17 +29,24 @@ def check_updates(nodes: Iterable[Node], ancestors: Ancestors) -> None:
     `nodes` are those of a topology in its order, `ancestors` gives the names of all steps upstream of a step.
     """
     known = {node.name: node for node in nodes}
-    for join in known.values():
-        if isinstance(join, StreamJoin) and join.early:
+    for first in known.values():
+        check = _check_of(first)
+        if check is not None:
             for node in known.values():
-                if join.name in ancestors(node.name):
-                    _check_early(join, node)
-    for window in known.values():
-        if isinstance(window, WindowAggregate) and window.often:
-            for node in known.values():
-                if window.name in ancestors(node.name):
-                    between = ancestors(node.name) - ancestors(window.name) - {window.name}
-                    _check(window, node, between=[known[name] for name in between])
+                if first.name in ancestors(node.name):
+                    between = ancestors(node.name) - ancestors(first.name) - {first.name}
+                    check(node, [known[name] for name in between])
+
+
+def _check_of(node: Node) -> Callable[[Node, Iterable[Node]], None] | None:
+    """The check of a step downstream of `node`, and of those between; None if `node` only adds rows."""
+    if isinstance(node, TableChanges):
+        return lambda each, _: _check_changes(node, each)
+    if isinstance(node, StreamJoin) and node.early:
+        return lambda each, _: _check_early(node, each)
+    if isinstance(node, WindowAggregate) and node.often:
+        return lambda each, between: _check(node, each, between=between)
+    return None
 
 
 def _check(window: WindowAggregate, node: Node, *, between: Iterable[Node]) -> None:
@@ -53,6 +61,24 @@ def _check(window: WindowAggregate, node: Node, *, between: Iterable[Node]) -> N
         if all(isinstance(step, PASSING) for step in between):
             _check_keys(window, node)
         _check_retractions(window, node)
+
+
+def _check_changes(changes: TableChanges, node: Node) -> None:
+    """TopologyError for a step that would count a row that goes as a new one."""
+    if isinstance(node, ToTable) and node.deletes is not None and node.deletes.identity().strip("`") == "retracted":
+        return
+    if node.stateful or isinstance(node, ShuffleWrite):
+        raise TopologyError(
+            f"step {node.name!r} would count rows that the table of {changes.name!r} takes back as new rows",
+            remedy="use the methods of the table, or .to_table(..., deletes='retracted') after .to_stream()",
+            step=node.name,
+        )
+    if isinstance(node, DeltaSink) and node.mode == "upsert" and node.deletes is None:
+        raise TopologyError(
+            f"step {node.name!r} would keep rows that the table of {changes.name!r} takes back",
+            remedy="write the table itself, .to_delta(...) without .to_stream(), or name deletes='retracted'",
+            step=node.name,
+        )
 
 
 def _check_early(join: StreamJoin, node: Node) -> None:

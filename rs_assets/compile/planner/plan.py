@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from rs_assets.common.node import Node
 from rs_assets.compile.late_sinks import gets_late, with_late
 from rs_assets.compile.planner.query_plan import OutputMode, QueryPlan
 from rs_assets.connectors.delta.nodes import DeltaSink, DeltaSource
@@ -14,6 +15,7 @@ from rs_assets.operators.window.spec import InOrder, SessionWindow
 from rs_assets.topology.branches import dominators, rejoined
 from rs_assets.topology.chain import DURABLE, entries
 from rs_assets.topology.nodes.shuffle import ShuffleRead
+from rs_assets.topology.nodes.table import TableChanges, ToTable
 from rs_assets.topology.nodes.timed import TimedState
 from rs_assets.topology.nodes.window import WindowAggregate
 from rs_assets.topology.topology import Topology
@@ -112,6 +114,9 @@ def _plan(topology: Topology, sinks: list[Sink], known: set[str], *, taken: set[
     used = {s.name for s in sinks}.union(*(topology.ancestors(s.name) for s in sinks))
     sources = tuple(n.name for n in topology.sources if n.name in used)
     _check_splits(topology, states, sources)
+    for table in map(topology.__getitem__, states):
+        if isinstance(table, ToTable) and not table.order_by:
+            _check_order(topology, table)
     mode = _mode(topology, sinks[0], states)
     nodes = [node for node in map(topology.__getitem__, states) if isinstance(node, TimedState)]
     name = (states[-1] if states else "_".join(sources)) + ("_complete" if mode == "complete" else "")
@@ -161,8 +166,7 @@ def _check_places(topology: Topology, node: TimedState, sources: tuple[str, ...]
     if node.by_split is None or not node.by_split.by_record:
         return
     read = map(topology.__getitem__, sources)
-    whole = (each for each in read if isinstance(each, DeltaSource) or (isinstance(each, FileSource) and not each.tail))
-    unplaced = next(whole, None)
+    unplaced = next(filter(_whole, read), None)
     if unplaced is not None:
         raise TopologyError(
             f"step {node.name!r} decides lateness by record, but {unplaced.name!r} reads whole files in"
@@ -170,6 +174,26 @@ def _check_places(topology: Topology, node: TimedState, sources: tuple[str, ...]
             remedy="follow the files (tail=True), or leave lateness='record' out",
             step=node.name,
         )
+
+
+def _check_order(topology: Topology, table: ToTable) -> None:
+    """Refuse a table without an order of its rows."""
+    above = [topology[name] for name in topology.ancestors(table.name)]
+    if any(isinstance(each, TableChanges) for each in above):
+        return
+    unplaced = next((each for each in above if isinstance(each, ShuffleRead) or _whole(each)), None)
+    if unplaced is not None:
+        raise TopologyError(
+            f"step {table.name!r} takes the row of a key that was read last, but the rows of {unplaced.name!r} have no"
+            " order of reading",
+            remedy="name fields that grow: order_by='ts', or follow files (tail=True)",
+            step=table.name,
+        )
+
+
+def _whole(node: Node) -> bool:
+    """Whether a source reads tables or whole files in parts, in no order."""
+    return isinstance(node, DeltaSource) or (isinstance(node, FileSource) and not node.tail)
 
 
 def _fresh(topology: Topology, name: str, states: tuple[str, ...]) -> bool:

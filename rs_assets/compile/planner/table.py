@@ -38,13 +38,22 @@ from rs_assets.compile.step import (
     compile_union,
     compile_with_fields,
 )
+from rs_assets.compile.table import (
+    compile_changes,
+    compile_group,
+    compile_stream_table,
+    compile_table_join,
+    compile_to_table,
+    none_late,
+    probe_rows,
+)
 from rs_assets.compile.window import compile_window, late_for_window, probe_window
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.connectors.registry import SINKS, SOURCES
 from rs_assets.errors import RsError, TopologyError, UnknownFieldError
 from rs_assets.records.columns import visible
 from rs_assets.topology import nodes
-from rs_assets.topology.nodes import dim_join, distinct, fold, join, shuffle, step, window
+from rs_assets.topology.nodes import dim_join, distinct, fold, join, shuffle, step, table, window
 from rs_assets.topology.nodes.timed import TimedState
 from rs_assets.topology.rejoin import Rejoin
 from rs_assets.topology.topology import Topology
@@ -73,20 +82,29 @@ COMPILE: Mapping[type[Node], CompileFunction] = MappingProxyType(
         distinct.Distinct: compile_distinct,
         join.StreamJoin: compile_join,
         dim_join.DimJoin: compile_dim_join,
+        table.ToTable: compile_to_table,
+        table.TableGroup: compile_group,
+        table.TableJoin: compile_table_join,
+        table.StreamTableJoin: compile_stream_table,
+        table.TableChanges: compile_changes,
     }
 )
 
+# The stateful steps without event time: none of their rows is late.
+TABLES = (table.ToTable, table.TableGroup, table.TableJoin, table.StreamTableJoin)
 # Selects the late rows from the rows that a stateful step gets in a replay, by the watermark.
 LATE: Final[Mapping[type[Node], Callable[[Any, Column], Column]]] = {
     window.WindowAggregate: late_for_window,
     distinct.Distinct: late_for_distinct,
     join.StreamJoin: late_for_join,
+    **dict.fromkeys(TABLES, none_late),
 }
 # The part of a stateful step that can be computed from one batch alone, to find failing records.
 PROBE: Final[Mapping[type[Node], Callable[[Any, DataFrame], DataFrame]]] = {
     window.WindowAggregate: probe_window,
     distinct.Distinct: probe_distinct,
     join.StreamJoin: probe_join,
+    **dict.fromkeys(TABLES, probe_rows),
 }
 
 
@@ -138,7 +156,7 @@ def _refused(node: Node, inputs: tuple[Flow, ...], error: AnalysisException) -> 
 
 
 # Abstract node types.
-ABSTRACT = frozenset({Node, Source, Sink, TimedState})
+ABSTRACT = frozenset({Node, Source, Sink, TimedState, table.UntimedState, table.TableState})
 
 
 def _check_complete() -> None:

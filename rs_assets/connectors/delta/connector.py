@@ -47,7 +47,7 @@ def _writer(node: DeltaSink, home: Home, namespace: str) -> SinkWriter:
         keys=node.keys,
         connector=node.connector,
         order_by=node.order_by,
-        deletes=node.deletes,
+        deletes=node.flag,
         partition_by=node.partition_by,
     )
 

@@ -12,7 +12,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyspark.sql import functions as F
 
 from rs_assets.connectors.delta.table_rules import nullable
-from rs_assets.records.columns import ORDER, PREFIX
+from rs_assets.records.columns import ORDER, PREFIX, hidden, visible
 from rs_assets.records.schema import quoted
 
 if TYPE_CHECKING:
@@ -21,17 +21,20 @@ if TYPE_CHECKING:
 NUMBER = f"{PREFIX}number"
 
 
-def winners(rows: pa.Table, *, keys: Sequence[str], order_by: Sequence[str]) -> pa.Table:
+def winners(rows: pa.Table, *, keys: Sequence[str], order_by: Sequence[str], deletes: str | None = None) -> pa.Table:
     """One row a key, as a merge must not see a key twice: the last by `order_by`, else by the position of reading.
 
-    Equal rows keep the order of the batch; null sorts before all values. Hidden order columns are removed.
+    Without either, a row that is not deleted wins over one that is: of a row and its retraction in one batch, which a
+    shuffle may have reordered, the row is the newer one. Equal rows keep the order of the batch; null sorts before all
+    values. Hidden order columns are removed.
     """
     by = [*order_by] or [name for name in ORDER if name in rows.column_names]
-    if by:
+    columns = [rows[name] for name in by] or [pc.invert(pc.fill_null(rows[deletes], fill_value=False))] * bool(deletes)
+    if columns:
         # Columns are numbered, since Arrow reads a name with a leading dot as a path.
-        columns = pa.table([rows[name] for name in by], names=[str(n) for n in range(len(by))])
+        numbered = pa.table(columns, names=[str(n) for n in range(len(columns))])
         rows = rows.take(
-            pc.sort_indices(columns, sort_keys=[(n, "ascending", "at_start") for n in columns.column_names])
+            pc.sort_indices(numbered, sort_keys=[(n, "ascending", "at_start") for n in numbered.column_names])
         )
     rows = rows.drop_columns([name for name in ORDER if name in rows.column_names])
     names = [str(n) for n in range(len(keys))]
@@ -43,8 +46,10 @@ def winners(rows: pa.Table, *, keys: Sequence[str], order_by: Sequence[str]) -> 
 
 
 def kept(rows: pa.Table, deletes: str | None) -> pa.Table:
-    """The rows that are not deleted, in a new table."""
-    return rows if deletes is None else rows.filter(pc.invert(pc.fill_null(rows[deletes], fill_value=False)))
+    """The rows that are not deleted, in a new table, without hidden columns."""
+    if deletes is None:
+        return rows
+    return rows.filter(pc.invert(pc.fill_null(rows[deletes], fill_value=False))).select(visible(rows.column_names))
 
 
 def merge(
@@ -69,8 +74,9 @@ def merge(
         merger.when_matched_update_all(predicate=newer).when_not_matched_insert_all().execute()
         return
     merger.when_matched_delete(predicate=both(newer, f"NOT {stays('s.', deletes)}"))
-    merger.when_matched_update_all(predicate=both(newer, stays("s.", deletes)))
-    merger.when_not_matched_insert_all(predicate=stays("s.", deletes)).execute()
+    unseen = hidden(rows.column_names)
+    merger.when_matched_update_all(predicate=both(newer, stays("s.", deletes)), except_cols=unseen)
+    merger.when_not_matched_insert_all(predicate=stays("s.", deletes), except_cols=unseen).execute()
 
 
 def create(
@@ -86,12 +92,15 @@ def create(
     )
 
 
-def winners_of(frame: DataFrame, *, keys: Sequence[str], order_by: Sequence[str]) -> DataFrame:
+def winners_of(
+    frame: DataFrame, *, keys: Sequence[str], order_by: Sequence[str], deletes: str | None = None
+) -> DataFrame:
     """The same as `winners`, for a frame that is kept in memory."""
     from pyspark.sql import Window
 
     by = [*order_by] or [name for name in ORDER if name in frame.columns]
     newest = [F.col(quoted(name)).desc_nulls_last() for name in by]
+    newest = newest or [F.coalesce(F.col(quoted(deletes or "")), F.lit(False)).asc()] * bool(deletes)  # noqa: FBT003  a literal
     window = Window.partitionBy(*(F.col(quoted(key)) for key in keys)).orderBy(*newest, F.col(NUMBER).desc())
     ranked = frame.withColumn(NUMBER, F.monotonically_increasing_id()).withColumn(NUMBER, F.row_number().over(window))
     return ranked.filter(F.col(NUMBER) == 1).drop(NUMBER, *(name for name in ORDER if name in frame.columns))

@@ -11,6 +11,7 @@ from rs_assets.common.project import anchored
 from rs_assets.connectors.location import REMOTE, SCHEME
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import TopologyError
+from rs_assets.records.columns import RETRACTED
 from rs_assets.records.policy import BadRecords
 
 DeltaMode = Literal["append", "upsert", "complete"]
@@ -84,7 +85,8 @@ class DeltaSink(Sink):
     `complete` holds all windows as they are after each batch. `connector` is the writer: `native` (Spark writes
     Parquet, delta-rs commits) or `jvm`. Of rows of the same keys the greatest by `order_by` wins, whenever it comes;
     without it the one that was read last. If the field `deletes` of that row is true, the keys have no row in the table
-    any more. `partition_by` sets the partitions of a new table.
+    any more. With `changes` the rows are those of a table with these keys, and RETRACTED tells which of them go.
+    `partition_by` sets the partitions of a new table.
 
     With `late` it gets, instead of the rows of the step before it, the late rows of that step: as that step got them,
     with the watermark that they came after.
@@ -98,13 +100,19 @@ class DeltaSink(Sink):
     connector: DeltaConnector = "native"
     order_by: tuple[str, ...] = ()
     deletes: str | None = None
+    changes: bool = False
     partition_by: tuple[str, ...] = ()
     late: bool = False
 
     @property
     def read_order(self) -> bool:
         """Whether the winning row depends on the positions at which rows were read."""
-        return self.mode == "upsert" and not self.order_by
+        return self.mode == "upsert" and not self.order_by and not self.changes
+
+    @property
+    def flag(self) -> str | None:
+        """The boolean column of the rows that delete the row of their keys; None if none does."""
+        return RETRACTED if self.changes else self.deletes
 
     def __post_init__(self) -> None:
         """Refuse invalid combinations of options."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypedDict
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -52,6 +52,14 @@ from rs_assets.errors import SinkError
 Mode = Literal["append", "upsert", "complete"]
 # Metadata of the first commit of a table: no earlier version has rows of others.
 NEW = {ALONE: "-1"}
+
+
+class _By(TypedDict):
+    """By which of the rows of one key the winner is chosen."""
+
+    keys: tuple[str, ...]
+    order_by: tuple[str, ...]
+    deletes: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,17 +167,22 @@ class DeltaWriter:
         if table is not None:
             self._check(table, schema, mark)
         if self.connector == "jvm":
-            frame = winners_of(batch, keys=self.keys, order_by=self.order_by) if self.mode == "upsert" else batch
+            frame = winners_of(batch, **self._by) if self.mode == "upsert" else batch
             frame = frame.persist()
             rows = frame.count()
             return Staged(lambda: self._commit_jvm(frame, rows, mark))
         if self.mode == "upsert":
-            merged = winners(batch.toArrow(), keys=self.keys, order_by=self.order_by)
+            merged = winners(batch.toArrow(), **self._by)
             return Staged(lambda: self._merge(merged, schema, mark))
         files = self._staged_files(batch, mark)
         if table is not None:
             check_files(table, self._demand(schema), files)
         return Staged(lambda: self._add(files, schema, mark))
+
+    @property
+    def _by(self) -> _By:
+        """By which of the rows of one key the winner is chosen."""
+        return {"keys": self.keys, "order_by": self.order_by, "deletes": self.deletes}
 
     def _staged_files(self, batch: DataFrame, mark: BatchMark) -> StagedFiles:
         root = Path(self.path)

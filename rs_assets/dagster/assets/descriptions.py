@@ -12,6 +12,7 @@ from rs_assets.connectors.registry import SINKS, SOURCES
 from rs_assets.topology.nodes.dim_join import DimJoin
 from rs_assets.topology.nodes.distinct import Distinct
 from rs_assets.topology.nodes.join import StreamJoin
+from rs_assets.topology.nodes.table import StreamTableJoin, TableGroup, TableJoin, ToTable
 from rs_assets.topology.nodes.window import WindowAggregate
 
 
@@ -35,5 +36,9 @@ SENTENCES: Mapping[type[Node], Callable[[Any], str]] = MappingProxyType(
             f"Passes on the first row of each {listed(node.fields)}, and remembers it for {node.within}"
         ),
         StreamJoin: lambda node: f"Joins two streams, {node.detail()}",
+        ToTable: lambda node: f"Keeps the newest row of each {listed(node.keys)}",
+        TableGroup: lambda node: f"Aggregates the rows of a table, {node.detail()}",
+        TableJoin: lambda node: f"Joins two tables, {node.detail()}",
+        StreamTableJoin: lambda node: f"Joins a stream with the current rows of a table, {node.detail()}",
     }
 )

@@ -64,6 +64,11 @@ def join_op(topology: Topology, node: Node, refused: Refused = report_nothing) -
     return _wiring_op(topology, node, "Joins", refused)
 
 
+def table_op(topology: Topology, node: Node, refused: Refused = report_nothing) -> OpDefinition:
+    """Keeps the current row of each key, or what is computed from such rows."""
+    return _wiring_op(topology, node, "Tables", refused)
+
+
 def sink_op(topology: Topology, node: Node, refused: Refused = report_nothing) -> OpDefinition:
     """Binds a writer to the rows that leave the pipeline."""
     return _wiring_op(topology, node, "Writes", refused)
@@ -76,6 +81,7 @@ FACTORIES: Mapping[Family, OpFactory] = MappingProxyType(
         "shuffle": shuffle_op,
         "window": window_op,
         "join": join_op,
+        "table": table_op,
         "sink": sink_op,
     }
 )

@@ -16,13 +16,14 @@ from rs_assets.operators.join.stream_join import GUARD, LEFT, RIGHT, JoinSpec, j
 from rs_assets.operators.state.reader import PART
 from rs_assets.operators.window.aggregate import WINDOW, assigned
 from rs_assets.operators.window.event_time import END_OF_TIME
-from rs_assets.records.columns import EVENT_TIME, PREFIX, visible
+from rs_assets.records.columns import EVENT_TIME, RETRACTED, visible
 from rs_assets.records.schema import quoted
 from rs_assets.spark.processor.session import check_types, processors_of
 
-RETRACTED = f"{PREFIX}retracted"
 # A processor that waits for the end of input recognises it a day before the time that represents it.
 END = END_OF_TIME - timedelta(days=1)
+# The column with the row of a table.
+ROW = "row"
 PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 MICROSECOND, MILLISECOND = timedelta(microseconds=1), timedelta(milliseconds=1)
 
@@ -109,7 +110,7 @@ def _condition(keyed: DataFrame, spec: JoinSpec, ours: Sequence[str], theirs: Se
 def _keyed(united: DataFrame, spec: JoinSpec) -> DataFrame:
     """The time of each row, the rows themselves, guard, keys and window."""
     ours = F.col(LEFT).isNotNull()
-    names = _key_names([left for left, _ in spec.on])
+    names = key_names([left for left, _ in spec.on])
     keys = [
         F.when(ours, side_of(LEFT, left)).otherwise(side_of(RIGHT, right)).alias(name)
         for name, (left, right) in zip(names, spec.on, strict=True)
@@ -129,9 +130,9 @@ def _keyed(united: DataFrame, spec: JoinSpec) -> DataFrame:
     return rows.select(plain, LEFT, RIGHT, guard, *fields, assigned(spec.bound, spec.lag).alias(WINDOW))
 
 
-def _key_names(fields: Sequence[str]) -> list[str]:
+def key_names(fields: Sequence[str]) -> list[str]:
     """Names of keys in state: those of the left side, if Spark can write them there."""
-    taken = {"guard", LEFT, RIGHT, WINDOW.casefold(), PART}
+    taken = {"guard", LEFT, RIGHT, ROW, WINDOW.casefold(), PART}
     names = []
     for place, field in enumerate(fields):
         folded = field.casefold()

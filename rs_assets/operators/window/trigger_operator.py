@@ -24,10 +24,11 @@ from rs_assets.operators.window.spec import (
     Window,
 )
 from rs_assets.operators.window.trigger import NEVER, Firing, tells_end, tells_final
+from rs_assets.records.columns import RETRACTED
 from rs_assets.spark.processor.session import check_types, processors_of
 
 MICROSECOND = timedelta(microseconds=1)
-FIRE_TIME, FINAL, RETRACTED = "_rs_fire_time", "_rs_final", "_rs_retracted"
+FIRE_TIME, FINAL = "_rs_fire_time", "_rs_final"
 # The processor's emissions before a window closes: 1 in each batch, 2 at each record.
 _UPDATES: Mapping[EmitStrategy, int] = MappingProxyType(
     {"on_window_update": 1, "on_update_and_close": 1, "on_record": 2}

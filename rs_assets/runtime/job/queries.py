@@ -32,6 +32,7 @@ from rs_assets.runtime.job.dimensions import versions_begun
 from rs_assets.runtime.job.inputs import watches_of
 from rs_assets.runtime.record.bookkeeping import Bookkeeper
 from rs_assets.runtime.report import QueryReport
+from rs_assets.topology.nodes.table import ToTable
 
 if TYPE_CHECKING:
     from rs_assets.runtime.job.session import JobSession
@@ -133,6 +134,7 @@ def _context(session: JobSession, spark: SparkSession, plan: QueryPlan, folder: 
     # Rows of a shuffle may have come from any of them.
     own = [source for source in read if source.name in plan.sources]
     by_split = by_split_of(session.topology, plan)
+    by_place = any(isinstance(node, ToTable) for node in map(session.topology.__getitem__, plan.states))
     policies = {source.bad_records for source in (own if len(own) == len(plan.sources) else read)}
     policy = BadRecords.strictest(policies)
     return CompileContext(
@@ -145,8 +147,8 @@ def _context(session: JobSession, spark: SparkSession, plan: QueryPlan, folder: 
         policy=policy,
         quarantines=policy is BadRecords.QUARANTINE,
         late=frozenset(step for name in plan.late for step in session.topology[name].inputs),
-        by_split=by_split is not None,
-        by_record=by_split is not None and by_split.by_record,
+        by_split=by_split is not None or by_place,
+        by_record=by_place or (by_split is not None and by_split.by_record),
         ordered=any(isinstance(s, DeltaSink) and s.read_order for s in map(session.topology.__getitem__, plan.sinks)),
         poisons=poisons_of(session, plan),
         max_line_bytes=session.options.max_line_bytes,

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from rs_assets.common.node import Node
+from rs_assets.connectors.messages import no_condition, not_plain
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.connectors.registry import SINKS, SOURCES
 from rs_assets.errors import TopologyError, UnknownFieldError
@@ -23,7 +24,7 @@ from rs_assets.records.fields import UNKNOWN, Fields, Types, declared
 from rs_assets.records.types import Type, type_in
 from rs_assets.topology.check.sql import Item, all_of, check_sql
 from rs_assets.topology.check.united import check_kinds
-from rs_assets.topology.nodes import dim_join, distinct, fold, join, shuffle, step, window
+from rs_assets.topology.nodes import dim_join, distinct, fold, join, shuffle, step, table, window
 from rs_assets.topology.user_code.expression import ColumnBuilder, ConditionText, Expression, PythonFunction, SqlText
 
 Inputs = tuple[Fields, ...]
@@ -33,6 +34,7 @@ EVENT_TIMES = ("timestamp", "timestamp_ntz", "bigint", "string")
 NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
 # All other columns of a window row are times.
 OWN_TYPES = {"final": "boolean", "retracted": "boolean"}
+RENAMED = "rename the field of the table: .map_values('retracted AS taken_back', ...)"
 WHOLE = ("tinyint", "smallint", "int", "bigint")
 
 
@@ -252,6 +254,56 @@ def _check_names(node: join.StreamJoin | dim_join.DimJoin, left: Fields, beside:
             raise two_fields(name, why, step=node.name)
 
 
+def _tabled(node: table.ToTable, inputs: Inputs) -> Fields:
+    inputs[0].check((*node.keys, *node.order_by), step=node.name)
+    if node.deletes is not None:
+        kind = _expression(node.deletes, inputs[0], step=node.name).type
+        if kind is not None and kind.name not in ("boolean", "void"):
+            raise no_condition(node.deletes.identity(), kind.text, step=node.name)
+    for name in (*node.keys, *node.order_by):
+        _check_plain(name, inputs[0].type_of(name), step=node.name)
+    return inputs[0]
+
+
+def _check_plain(name: str, kind: Type | None, *, step: str) -> None:
+    if kind is not None and (kind.nested or kind.name == "binary"):
+        raise not_plain(name, kind.text, step=step)
+
+
+def _grouped(node: table.TableGroup, inputs: Inputs) -> Fields:
+    fields = inputs[0]
+    fields.check((*node.keys, *(each.field for each in node.aggregates)), step=node.name)
+    for aggregate in node.aggregates:
+        _check_number(aggregate, fields, step=node.name)
+    for name in node.keys:
+        _check_plain(name, fields.type_of(name), step=node.name)
+    types = {name: fields.type_of(name) for name in node.keys}
+    made = {each.alias: aggregated(each, fields) for each in node.aggregates}
+    return Fields({**types, **made, **dict.fromkeys(name for name, _ in node.own)})
+
+
+def _table_joined(node: table.TableJoin | table.StreamTableJoin, inputs: Inputs) -> Fields:
+    left, right = inputs
+    for fields, names in zip(inputs, zip(*node.on, strict=True), strict=True):
+        fields.check(names, step=node.name)
+    for one, two in node.on:
+        here, there = _known(left.type_of(one)), _known(right.type_of(two))
+        if here is not None and there is not None and here != there and not {here, there} <= set(WHOLE):
+            raise unlike_keys((one, here), (two, there), step=node.name)
+    same = {two for _, two in node.on} if node.prefix is None else set()
+    beside = {f"{node.prefix or ''}{name}": kind for name, kind in right.types.items() if name not in same}
+    for name in beside:
+        if left.find(name) is not None:
+            raise two_fields(name, "", step=node.name)
+    return Fields({**left.types, **beside}, left.whole and right.whole)
+
+
+def _changed(node: table.TableChanges, inputs: Inputs) -> Fields:
+    if inputs[0].find("retracted") is not None:
+        raise two_fields("retracted", ": one is that of a change", step=node.name, remedy=RENAMED)
+    return inputs[0].plus({"retracted": Type("boolean")})
+
+
 def _spread(node: shuffle.Shuffle | shuffle.ShuffleWrite, inputs: Inputs) -> Fields:
     inputs[0].check(node.keys, step=node.name)
     return inputs[0]
@@ -290,5 +342,10 @@ RULES: Mapping[type[Node], Rule] = MappingProxyType(
         distinct.Distinct: _deduplicated,
         join.StreamJoin: _joined,
         dim_join.DimJoin: _looked_up,
+        table.ToTable: _tabled,
+        table.TableGroup: _grouped,
+        table.TableJoin: _table_joined,
+        table.StreamTableJoin: _table_joined,
+        table.TableChanges: _changed,
     }
 )

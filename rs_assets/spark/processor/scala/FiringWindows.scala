@@ -108,7 +108,8 @@ object FiringWindows {
       session: sql.SparkSession,
       rows: LogicalPlan,
       inputs: Seq[Attribute],
-      keys: Seq[Attribute])(processor: StatefulProcessor[Row, Row, Row], made: StructType): DataFrame = {
+      keys: Seq[Attribute],
+      time: TimeMode = TimeMode.EventTime())(processor: StatefulProcessor[Row, Row, Row], made: StructType): DataFrame = {
     val own = session.asInstanceOf[SparkSession]
     val query = Dataset.ofRows(own, rows).queryExecution
     val (key, input) = (DataTypeUtils.fromAttributes(keys), DataTypeUtils.fromAttributes(inputs))
@@ -116,7 +117,7 @@ object FiringWindows {
     own.withActive {
       // Bound here: tasks get no function that could bind an array.
       new KeyValueGroupedDataset(ExpressionEncoder(key).resolveAndBind(), ExpressionEncoder(input), query, inputs, keys)
-        .transformWithState(processor, TimeMode.EventTime(), OutputMode.Append())(Encoders.row(made))
+        .transformWithState(processor, time, OutputMode.Append())(Encoders.row(made))
         .toDF()
     }
   }

@@ -1,0 +1,116 @@
+"""Tables: newest rows, groups and joins, whose rows are changes with RETRACTED."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from rs_assets.compile.planner.context import CompileContext, Flow
+from rs_assets.compile.step import as_column
+from rs_assets.errors import TopologyError
+from rs_assets.operators.table.groups import kept_groups, signed_groups
+from rs_assets.operators.table.joins import TableJoinSpec, check_fields_of, joined
+from rs_assets.operators.table.rows import newest_rows
+from rs_assets.operators.window.aggregate import FUNCTIONS
+from rs_assets.operators.window.output import Aggregate
+from rs_assets.records.columns import REASON, RETRACTED, check_fields
+from rs_assets.records.policy import BadRecords
+from rs_assets.records.schema import quoted
+from rs_assets.topology.nodes.table import StreamTableJoin, TableChanges, TableGroup, TableJoin, ToTable
+from rs_assets.topology.nodes.timed import TimedState
+
+NO_KEY = "the key of the table is null: "
+
+
+def compile_to_table(context: CompileContext, node: ToTable, inputs: tuple[Flow, ...]) -> Flow:
+    """The changes of the newest row of each key. A replay ends at the check of the keys."""
+    df = inputs[0].df
+    check_fields(df, (*node.keys, *node.order_by), step=node.name)
+    check_fields_of(df, (*node.keys, *node.order_by), step=node.name)
+    missing = reduce(or_, (F.col(quoted(key)).isNull() for key in node.keys))
+    judged = df.withColumn(REASON, F.when(missing, F.lit(NO_KEY + ", ".join(node.keys))))
+    policy = context.policy
+    rows = context.record_filter.filter_bad_records(
+        judged, step=node.name, policy=policy, counted=policy is not BadRecords.FAIL
+    )
+    if not context.streaming:
+        return Flow(rows)
+    gone = as_column(node.deletes) if node.deletes is not None else F.lit(False)  # noqa: FBT003  a literal
+    return Flow(newest_rows(rows, node.keys, order_by=node.order_by, gone=gone))
+
+
+def compile_group(context: CompileContext, node: TableGroup, inputs: tuple[Flow, ...]) -> Flow:
+    """The changes of aggregates over the rows of a table."""
+    df = inputs[0].df
+    check_fields(df, (*node.keys, *(a.field for a in node.aggregates if a.field)), step=node.name)
+    check_fields_of(df, node.keys, step=node.name)
+    if not context.streaming:
+        return Flow(df)
+    if node.subtracts:
+        return Flow(signed_groups(df, node.keys, node.aggregates))
+    columns = {a.alias: _aggregated(a) for a in node.aggregates} | {name: as_column(e) for name, e in node.own}
+    return Flow(kept_groups(df, node.keys, columns))
+
+
+def _aggregated(aggregate: Aggregate) -> Column:
+    if aggregate.field is None:
+        return F.count(F.lit(1))
+    column = F.col(quoted(aggregate.field))
+    # The rows of a group are kept in the order of their values, so a collection needs no other.
+    return F.collect_list(column) if aggregate.function == "collect" else FUNCTIONS[aggregate.function](column)
+
+
+def compile_table_join(context: CompileContext, node: TableJoin, inputs: tuple[Flow, ...]) -> Flow:
+    """The changes of the join of two tables."""
+    spec = TableJoinSpec(
+        step=node.name,
+        on=node.on,
+        how=node.how,
+        kind="foreign" if node.foreign else "keys",
+        prefix=node.prefix,
+        left_keys=node.keys,
+    )
+    return _joined(context, spec, inputs)
+
+
+def compile_stream_table(context: CompileContext, node: StreamTableJoin, inputs: tuple[Flow, ...]) -> Flow:
+    """The rows of a stream with those of a table."""
+    return _joined(
+        context, TableJoinSpec(step=node.name, on=node.on, how=node.how, kind="stream", prefix=node.prefix), inputs
+    )
+
+
+def _joined(context: CompileContext, spec: TableJoinSpec, inputs: tuple[Flow, ...]) -> Flow:
+    if not context.streaming:
+        # A replay has no rows of a side with state upstream.
+        return inputs[0]
+    left, right = (flow.df for flow in inputs)
+    for frame, names in ((left, [one for one, _ in spec.on]), (right, spec.right_keys)):
+        check_fields(frame, names, step=spec.step)
+        check_fields_of(frame, names, step=spec.step)
+    return Flow(joined(left, right, spec))
+
+
+def compile_changes(context: CompileContext, node: TableChanges, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001
+    """The flag of changes as the field `retracted`."""
+    df = inputs[0].df
+    if "retracted" in (name.casefold() for name in df.columns):
+        raise TopologyError(
+            f"the rows of step {node.name!r} would have two fields called 'retracted'",
+            remedy="rename the field of the table: .map_values('retracted AS taken_back', ...)",
+            step=node.name,
+        )
+    return Flow(df.withColumnRenamed(RETRACTED, "retracted"))
+
+
+def none_late(node: TimedState, watermark: Column) -> Column:  # noqa: ARG001  the table's form
+    """False: the state of tables has no event time."""
+    return F.lit(False)  # noqa: FBT003  a literal
+
+
+def probe_rows(node: TimedState, rows: DataFrame) -> DataFrame:  # noqa: ARG001  the table's form
+    """The rows: nothing is computed from one batch alone."""
+    return rows

@@ -1,0 +1,1 @@
+"""The table family: the current row of each key, and the steps whose rows change with it."""

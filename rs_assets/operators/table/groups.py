@@ -1,0 +1,84 @@
+"""Aggregates over the rows of a table, by a processor that takes rows back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DecimalType, FractionalType
+
+from rs_assets.operators.window.output import Aggregate
+from rs_assets.records.columns import PREFIX, RETRACTED
+from rs_assets.records.schema import quoted
+from rs_assets.spark.processor.session import check_types, processors_of
+
+# The number of rows of a group, and 1 or -1 for a row that comes or goes.
+ROWS, SIGN = f"{PREFIX}rows", f"{PREFIX}sign"
+NUMBERS = (float("nan"), float("inf"), float("-inf"))
+
+
+def signed_groups(frame: DataFrame, keys: Sequence[str], aggregates: Sequence[Aggregate]) -> DataFrame:
+    """The changes of the groups of `frame`, whose rows that go (RETRACTED) are subtracted from counts and sums."""
+    made = [_signed(frame, each).alias(each.alias) for each in aggregates]
+    rows = F.sum(_sign()).alias(ROWS)
+    groups = _present(frame, keys).groupBy(*_columns(keys)).agg(*made, rows)
+    return _told(groups, processors_of(frame).TableGroups.signed(groups._jdf), keys, aggregates)  # noqa: SLF001
+
+
+def kept_groups(frame: DataFrame, keys: Sequence[str], columns: Mapping[str, Column]) -> DataFrame:
+    """The same for any aggregates, by name, computed anew from the rows of a group, which are kept in state."""
+    rows = _present(frame, keys).withColumn(SIGN, _sign())
+    # A count of the key, since a kept row needs a field.
+    counted = F.count(F.col(quoted(keys[0]))).alias(ROWS)
+    made = [column.alias(name) for name, column in columns.items()]
+    groups = rows.groupBy(*_columns(keys)).agg(*made, counted, F.max(SIGN).alias(SIGN))
+    changed = processors_of(frame).TableGroups.kept(groups._jdf, SIGN)  # noqa: SLF001
+    return _told(groups, changed, keys, list(columns))
+
+
+def _told(groups: DataFrame, changed: Any, keys: Sequence[str], made: Sequence[Aggregate | str]) -> DataFrame:
+    check_types(groups.schema)
+    names = [each.alias if isinstance(each, Aggregate) else each for each in made]
+    rows = DataFrame(changed, groups.sparkSession)
+    return rows.select(*_columns([*keys, *names]), RETRACTED)
+
+
+def _present(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """The rows that are in a group: a row with a null among its keys is in none."""
+    for key in keys:
+        frame = frame.filter(F.col(quoted(key)).isNotNull())
+    return frame
+
+
+def _columns(names: Sequence[str]) -> list[Column]:
+    return [F.col(quoted(name)) for name in names]
+
+
+def _sign() -> Column:
+    return F.when(F.col(RETRACTED), F.lit(-1)).otherwise(F.lit(1)).cast("bigint")
+
+
+def _signed(frame: DataFrame, aggregate: Aggregate) -> Column:
+    if aggregate.field is None:
+        return F.sum(_sign())
+    column = F.col(quoted(aggregate.field))
+    number = F.sum(F.when(column.isNotNull(), _sign()).otherwise(F.lit(0)))
+    if aggregate.function == "count":
+        return number
+    kind = frame.schema[aggregate.field].dataType
+    inexact = isinstance(kind, FractionalType) and not isinstance(kind, DecimalType)
+    total = _sum_of_doubles(column) if inexact else F.sum(F.when(F.col(RETRACTED), -column).otherwise(column))
+    return F.when(number > 0, total if aggregate.function == "sum" else total.cast("double") / number)
+
+
+def _sum_of_doubles(column: Column) -> Column:
+    """A sum from which values that are not finite can be taken back: they are counted apart."""
+    value = column.cast("double")
+    nans, highs, lows = (F.sum(F.when(value == F.lit(each), _sign()).otherwise(F.lit(0))) for each in NUMBERS)
+    finite = F.when(value.isin(*NUMBERS), F.lit(0.0)).otherwise(value)
+    total = F.sum(F.when(F.col(RETRACTED), -finite).otherwise(finite))
+    undefined = (nans > 0) | ((highs > 0) & (lows > 0))
+    nan, high, low = map(F.lit, NUMBERS)
+    return F.when(undefined, nan).when(highs > 0, high).when(lows > 0, low).otherwise(total)

@@ -1,0 +1,150 @@
+"""Joins of tables with tables and of streams with tables, by processors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegralType
+
+from rs_assets.connectors.messages import not_plain
+from rs_assets.operators.join.processed import key_names
+from rs_assets.operators.join.spec import two_fields, unlike_keys
+from rs_assets.operators.join.stream_join import LEFT, RIGHT
+from rs_assets.operators.table.rows import struct_of
+from rs_assets.records.columns import RETRACTED, visible
+from rs_assets.records.schema import quoted
+from rs_assets.spark.processor.session import check_types, processors_of
+
+GUARD = "guard"
+# Left rows without a partner have no state: they are spread over so many groups.
+SPREAD = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableJoinSpec:
+    """The fields `on` of both sides, the names of right fields, and the key of the left table.
+
+    `kind`: "keys" joins two tables by their keys, "foreign" a table by other fields, "stream" a stream.
+    """
+
+    step: str
+    on: Sequence[tuple[str, str]]
+    how: str
+    kind: Literal["keys", "foreign", "stream"]
+    prefix: str | None = None
+    left_keys: Sequence[str] = ()
+
+    @property
+    def right_keys(self) -> list[str]:
+        """The key of the right table."""
+        return [right for _, right in self.on]
+
+
+def joined(left: DataFrame, right: DataFrame, spec: TableJoinSpec) -> DataFrame:
+    """The rows of the join of two frames, of which those of tables have RETRACTED; so has the result, of tables."""
+    _check_keys(left, right, spec)
+    for frame in (left, right):
+        check_types(frame.schema)
+    names = key_names([name for name, _ in spec.on])
+    united = _packed(left, right, spec, names)
+    made = DataFrame(_processed(united, spec), left.sparkSession)
+    flag = [] if spec.kind == "stream" else [F.col(RETRACTED)]
+    return made.select(*_fields(left, right, spec, names), *flag)
+
+
+def _processed(united: DataFrame, spec: TableJoinSpec) -> Any:
+    processors, frame = processors_of(united), united._jdf  # noqa: SLF001  there is no public way
+    alone = spec.how in ("left", "outer")
+    if spec.kind == "keys":
+        return processors.TableJoins.apply(frame, alone, spec.how == "outer")
+    if spec.kind == "foreign":
+        return processors.ForeignJoins.apply(frame, alone)
+    return processors.StreamTables.apply(frame, alone)
+
+
+def _packed(left: DataFrame, right: DataFrame, spec: TableJoinSpec, names: Sequence[str]) -> DataFrame:
+    """Both sides: left row, right row, whether it goes, for a foreign key the left row's own key; and the keys."""
+    ours, theirs = struct_of(left, _kept(left, spec)), struct_of(right, _beside(right, spec))
+    nothing = {LEFT: _null(left, ours), RIGHT: _null(right, theirs)}
+    own = F.struct(*(F.col(quoted(key)) for key in spec.left_keys))
+    flag = F.col(RETRACTED) if RETRACTED in left.columns else F.lit(False)  # noqa: FBT003  a literal
+    keys = [
+        [F.col(quoted(pair[side])).alias(name) for pair, name in zip(spec.on, names, strict=True)] for side in (0, 1)
+    ]
+    guards = _guards(spec)
+    owned = [own.alias("own")] * (spec.kind == "foreign")
+    absent = [_null(left, own).alias("own")] * (spec.kind == "foreign")
+    one = left.select(ours.alias(LEFT), nothing[RIGHT].alias(RIGHT), flag.alias("gone"), *owned, *guards[0], *keys[0])
+    two = right.select(
+        nothing[LEFT].alias(LEFT), theirs.alias(RIGHT), F.col(RETRACTED).alias("gone"), *absent, *guards[1], *keys[1]
+    )
+    return one.unionByName(two)
+
+
+def _null(frame: DataFrame, column: Column) -> Column:
+    return F.lit(None).cast(frame.select(column).schema[0].dataType)
+
+
+def _guards(spec: TableJoinSpec) -> tuple[list[Column], list[Column]]:
+    """A first key, which is not 0 for a left row that names no right one."""
+    if spec.kind == "keys":
+        return [], []
+    missing = F.lit(False)  # noqa: FBT003  a literal
+    for name, _ in spec.on:
+        missing |= F.col(quoted(name)).isNull()
+    spread = F.xxhash64(*(F.col(quoted(key)) for key in spec.left_keys)) if spec.left_keys else F.lit(0)
+    group = (F.pmod(spread, F.lit(SPREAD)) + 1).cast("int")
+    return [F.when(missing, group).otherwise(0).alias(GUARD)], [F.lit(0).alias(GUARD)]
+
+
+def _kept(left: DataFrame, spec: TableJoinSpec) -> list[str]:
+    """The left fields that are packed: of equal keys the processor has one."""
+    fields = visible(left.columns)
+    return [name for name in fields if name not in spec.left_keys] if spec.kind == "keys" else fields
+
+
+def _beside(right: DataFrame, spec: TableJoinSpec) -> list[str]:
+    return [name for name in visible(right.columns) if name not in spec.right_keys]
+
+
+def _fields(left: DataFrame, right: DataFrame, spec: TableJoinSpec, names: Sequence[str]) -> list[Column]:
+    by_left = dict(zip((name for name, _ in spec.on), names, strict=True)) if spec.kind == "keys" else {}
+    by_right = dict(zip(spec.right_keys, names, strict=True))
+    fields = {
+        name: F.col(quoted(by_left[name])) if name in by_left else F.col(f"{LEFT}.{quoted(name)}")
+        for name in visible(left.columns)
+    }
+    for name in visible(right.columns):
+        shown = f"{spec.prefix or ''}{name}"
+        if name in by_right:
+            # Equal to a field of the left side; with a prefix it says whether there is a right row.
+            if spec.prefix is None:
+                continue
+            column = F.when(F.col(RIGHT).isNotNull(), F.col(quoted(by_right[name])))
+        else:
+            column = F.col(f"{RIGHT}.{quoted(name)}")
+        if shown.casefold() in {each.casefold() for each in fields}:
+            raise two_fields(shown, "", step=spec.step)
+        fields[shown] = column
+    return [column.alias(name) for name, column in fields.items()]
+
+
+def _check_keys(left: DataFrame, right: DataFrame, spec: TableJoinSpec) -> None:
+    """TopologyError for keys that Spark would compare by a cast."""
+    for one, two in spec.on:
+        here, there = left.schema[one].dataType, right.schema[two].dataType
+        if here != there and not (isinstance(here, IntegralType) and isinstance(there, IntegralType)):
+            pairs = (one, here.simpleString()), (two, there.simpleString())
+            raise unlike_keys(*pairs, step=spec.step)
+
+
+def check_fields_of(frame: DataFrame, fields: Sequence[str], *, step: str) -> None:
+    """TopologyError for a key that is not a plain value, or that processors cannot compare."""
+    for name in fields:
+        kind = frame.schema[name].dataType.simpleString()
+        if kind == "binary" or kind.partition("<")[0] in ("array", "map", "struct", "variant"):
+            raise not_plain(name, kind, step=step)

@@ -1,0 +1,162 @@
+package org.apache.spark.sql.rsassets
+
+import scala.collection.mutable
+
+import org.apache.spark.sql.{DataFrame, Encoders, Row}
+import org.apache.spark.sql.streaming._
+import org.apache.spark.sql.types._
+
+/** The input of a join of tables: a row of the left or of the right side (the other is null), and whether it goes. */
+case class TableSides(left: StructType, right: StructType) {
+
+  /** The columns of an emitted row: the keys, both rows, and whether they go. */
+  def made(keys: Seq[StructField]): StructType =
+    StructType(keys).add("left", left).add("right", right).add("_rs_retracted", BooleanType)
+
+  /** The rows of a key after `input`, of which they were `before`: a row that comes stands, else one that goes is gone. */
+  def after(before: Option[Row], input: Iterable[Row], side: Int): Option[Row] = {
+    val own = input.filter(!_.isNullAt(side))
+    own.find(!_.getBoolean(2)).map(_.getStruct(side)).orElse(if (own.isEmpty) before else None)
+  }
+
+  /** What is emitted for a pair that was `before` and is `now`. */
+  def told(key: Row, before: Option[Row], now: Option[Row]): Seq[Row] =
+    TableFrames.changes(before, now).map { case (pair, retracted) => Row.fromSeq(key.toSeq ++ pair.toSeq :+ retracted) }
+}
+
+/** Joins the rows of two tables with equal keys. The state `table_join` has both rows. */
+class TableJoins(sides: TableSides, leftAlone: Boolean, rightAlone: Boolean) extends StatefulProcessor[Row, Row, Row] {
+  @transient private var state: ValueState[Row] = _
+
+  override def init(outputMode: OutputMode, timeMode: TimeMode): Unit = {
+    val kept = new StructType().add("left", TableFrames.stored(sides.left)).add("right", TableFrames.stored(sides.right))
+    state = getHandle.getValueState[Row](TableJoins.State, Encoders.row(kept), TTLConfig.NONE)
+  }
+
+  override def handleInputRows(key: Row, rows: Iterator[Row], timers: TimerValues): Iterator[Row] = {
+    val (before, input) = (Option(state.get()), rows.toSeq)
+    val was = Seq(0, 1).map(side => before.flatMap(row => Option(row.getStruct(side))))
+    val is = Seq(0, 1).map(side => sides.after(was(side), input, side))
+    if (is.forall(_.isEmpty)) state.clear() else state.update(Row(is.head.orNull, is(1).orNull))
+    sides.told(key, pair(was), pair(is)).iterator
+  }
+
+  private def pair(rows: Seq[Option[Row]]): Option[Row] = rows match {
+    case Seq(Some(left), Some(right)) => Some(Row(left, right))
+    case Seq(Some(left), None) if leftAlone => Some(Row(left, null))
+    case Seq(None, Some(right)) if rightAlone => Some(Row(null, right))
+    case _ => None
+  }
+}
+
+object TableJoins {
+  val State = "table_join"
+
+  /** The changes of the join of the sides in `frame`: left row, right row, whether it goes; then the keys. */
+  def apply(frame: DataFrame, leftAlone: Boolean, rightAlone: Boolean): DataFrame = {
+    val sides = TableJoins.sides(frame)
+    TableFrames.processed(frame, 3)(keys => new TableJoins(sides, leftAlone, rightAlone) -> sides.made(keys))
+  }
+
+  private[rsassets] def sides(frame: DataFrame): TableSides = {
+    val Seq(left, right) = frame.schema.take(2).map(_.dataType.asInstanceOf[StructType])
+    TableSides(left, right)
+  }
+}
+
+/**
+ * Joins each row of a left table with the row of a right table that it names by a foreign key.
+ *
+ * Per foreign key the state `foreign_join` has the left rows by their own key, and the state `foreign_row` the right
+ * row. A left row without foreign key (the first key is not 0) has no partner and no state.
+ */
+class ForeignJoins(sides: TableSides, own: StructType, leftAlone: Boolean) extends StatefulProcessor[Row, Row, Row] {
+  @transient private var lefts: MapState[Row, Row] = _
+  @transient private var right: ValueState[Row] = _
+
+  override def init(outputMode: OutputMode, timeMode: TimeMode): Unit = {
+    val (key, row) = (Encoders.row(TableFrames.stored(own)), Encoders.row(TableFrames.stored(sides.left)))
+    lefts = getHandle.getMapState[Row, Row](ForeignJoins.State, key, row, TTLConfig.NONE)
+    right = getHandle.getValueState[Row](ForeignJoins.Right, Encoders.row(TableFrames.stored(sides.right)), TTLConfig.NONE)
+  }
+
+  override def handleInputRows(key: Row, rows: Iterator[Row], timers: TimerValues): Iterator[Row] = {
+    val input = mutable.LinkedHashMap.empty[Row, mutable.ArrayBuffer[Row]]
+    val others = mutable.ArrayBuffer.empty[Row]
+    rows.foreach { row =>
+      if (row.isNullAt(0)) others += row
+      else input.getOrElseUpdate(row.getStruct(3), mutable.ArrayBuffer.empty) += row
+    }
+    if (key.getInt(0) != 0) input.toSeq.flatMap { case (_, changed) => alone(key, changed) }.iterator
+    else joined(key, input, others).iterator
+  }
+
+  /** The rows of a left key without a foreign one. */
+  private def alone(key: Row, changed: Iterable[Row]): Seq[Row] = if (!leftAlone) Nil else {
+    val gone = changed.find(_.getBoolean(2)).map(row => Row(row.getStruct(0), null))
+    val come = changed.find(!_.getBoolean(2)).map(row => Row(row.getStruct(0), null))
+    sides.told(key, gone, come)
+  }
+
+  private def joined(
+      key: Row, input: mutable.LinkedHashMap[Row, mutable.ArrayBuffer[Row]], others: Iterable[Row]): Seq[Row] = {
+    val was = Option(right.get())
+    val is = sides.after(was, others, 1)
+    val moved = !Changes.same(was.orNull, is.orNull)
+    if (moved) { if (is.isEmpty) right.clear() else right.update(is.get) }
+    val waiting = if (moved) lefts.iterator().filterNot { case (left, _) => input.contains(left) }.toSeq else Nil
+    val told = waiting.flatMap { case (_, row) => sides.told(key, pair(Some(row), was), pair(Some(row), is)) }
+    told ++ input.toSeq.flatMap { case (left, changed) =>
+      val before = Option(lefts.getValue(left))
+      val now = sides.after(before, changed, 0)
+      if (now.isEmpty) lefts.removeKey(left) else lefts.updateValue(left, now.get)
+      sides.told(key, pair(before, was), pair(now, is))
+    }
+  }
+
+  private def pair(left: Option[Row], right: Option[Row]): Option[Row] =
+    left.filter(_ => leftAlone || right.isDefined).map(Row(_, right.orNull))
+}
+
+object ForeignJoins {
+  val State = "foreign_join"
+  val Right = "foreign_row"
+
+  /** As for `TableJoins`, with the key of the left row as a fourth input; the first key tells rows without another. */
+  def apply(frame: DataFrame, leftAlone: Boolean): DataFrame = {
+    val sides = TableJoins.sides(frame)
+    val own = frame.schema(3).dataType.asInstanceOf[StructType]
+    TableFrames.processed(frame, 4)(keys => new ForeignJoins(sides, own, leftAlone) -> sides.made(keys))
+  }
+}
+
+/** Each row of a stream (left) with the current row of a table (right), which the batch changes first. */
+class StreamTables(sides: TableSides, leftAlone: Boolean) extends StatefulProcessor[Row, Row, Row] {
+  @transient private var state: ValueState[Row] = _
+
+  override def init(outputMode: OutputMode, timeMode: TimeMode): Unit =
+    state = getHandle.getValueState[Row](StreamTables.State, Encoders.row(TableFrames.stored(sides.right)), TTLConfig.NONE)
+
+  override def handleInputRows(key: Row, rows: Iterator[Row], timers: TimerValues): Iterator[Row] = {
+    val (stream, changes) = rows.toSeq.partition(!_.isNullAt(0))
+    // A row without a key has no partner.
+    val now = if (key.getInt(0) != 0) None else {
+      val was = Option(state.get())
+      val is = sides.after(was, changes, 1)
+      if (changes.nonEmpty) { if (is.isEmpty) state.clear() else state.update(is.get) }
+      is
+    }
+    if (now.isEmpty && !leftAlone) Iterator.empty
+    else stream.map(row => Row.fromSeq(key.toSeq ++ Seq(row.getStruct(0), now.orNull, false))).iterator
+  }
+}
+
+object StreamTables {
+  val State = "stream_table"
+
+  /** As for `TableJoins`; the first key tells rows of the stream without the others. */
+  def apply(frame: DataFrame, leftAlone: Boolean): DataFrame = {
+    val sides = TableJoins.sides(frame)
+    TableFrames.processed(frame, 3)(keys => new StreamTables(sides, leftAlone) -> sides.made(keys))
+  }
+}

@@ -1,0 +1,465 @@
+"""Tables: the current row of each key, and what is computed from it while it changes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any, Final
+
+from rs_assets.common.node import Node
+from rs_assets.connectors.delta.nodes import DeltaSink
+from rs_assets.errors import TopologyError
+from rs_assets.operators.join.spec import pairs_of
+from rs_assets.operators.window.output import Aggregate, AggregateFunction
+from rs_assets.stream.draft import Draft, name_from
+from rs_assets.topology.nodes.step import Filter, Map, WithFields
+from rs_assets.topology.nodes.table import TableChanges, TableGroup, TableJoin, TableJoinType
+from rs_assets.topology.user_code.expression import (
+    ColumnBuilder,
+    Expression,
+    PythonFunction,
+    SqlText,
+    expression,
+    is_spark_column,
+    native,
+    returned_schema,
+)
+
+if TYPE_CHECKING:
+    from rs_assets.stream.data_stream import DataStream
+
+Keys = str | Sequence[str] | Mapping[str, str]
+# Functions whose result differs from call to call: a row that goes would not equal the one that came.
+UNSTEADY = re.compile(
+    r"\b(rand|randn|random|uuid|shuffle|now|current_timestamp|current_date|localtimestamp"
+    r"|monotonically_increasing_id)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """A function whose rows keep the keys of its input."""
+
+    call: Callable[[dict[str, Any]], Mapping[str, Any]]
+    keys: tuple[str, ...]
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The result of the function for `row`, with the keys of `row`."""
+        keys = {key: row[key] for key in self.keys}
+        return {**self.call(row), **keys}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The current row of each key. Each method returns another table, which changes when this one does.
+
+    Its rows are changes inside: a row that goes and a row that comes. Steps of SQL and Python see both, so a row that
+    stops to pass a filter goes, and the sinks of a table hold exactly its current rows. In one batch a key changes
+    once, from what it was to what it is. `keys` are the fields that identify a row.
+
+    >>> from rs_assets import StreamBuilder
+    >>> rows = [{"id": 1, "tier": "free"}, {"id": 2, "tier": "free"}, {"id": 1, "tier": "paid"}]
+    >>> users = StreamBuilder.data_stream("shop", "tiers").from_array(rows).to_table("id")
+    >>> tiers = users.group_by("tier").count("n")
+    >>> sorted(tiers.to_stream().preview(), key=lambda row: row["tier"])
+    [{'tier': 'free', 'n': 1, 'retracted': False}, {'tier': 'paid', 'n': 1, 'retracted': False}]
+    """
+
+    draft: Draft
+    step: str
+    keys: tuple[str, ...]
+
+    def filter(self, condition: object, *, trace: bool = True, name: str | None = None) -> Table:
+        """The rows for which `condition` is true. A row that stops to fulfil it goes.
+
+        Typical uses: active users, open orders.
+
+        - `condition` (SQL text, Column, or a Python function of a read-only mapping): must be deterministic.
+        - `trace`, `name`: see `DataStream`.
+
+        >>> from rs_assets import StreamBuilder
+        >>> rows = [{"id": 1, "open": True}, {"id": 2, "open": True}, {"id": 1, "open": False}]
+        >>> orders = StreamBuilder.data_stream("shop", "open").from_array(rows).to_table("id")
+        >>> orders.filter("open").to_stream().preview()
+        [{'id': 2, 'open': True, 'retracted': False}]
+        """
+        step = self.draft.auto_name("filter", name, after=self.step)
+        made = expression(condition, step=step, trace=trace)
+        _check_steady(made, step=step)
+        return self._then(Filter(name=step, inputs=(self.step,), condition=made))
+
+    def map_values(
+        self, first: object, *more: object, schema: Any = None, trace: bool = True, name: str | None = None
+    ) -> Table:
+        """The keys, and fields computed from a row.
+
+        Typical uses: choose fields, compute them in SQL or Python.
+
+        - `first`, `more`: a select list in SQL or Columns, without the keys; or one Python function from dict to dict,
+          whose keys are ignored. They must be deterministic.
+        - `schema` (default: the function's return annotation): the fields of a function's result, with the keys.
+        - `trace`, `name`: see `DataStream`.
+
+        >>> from rs_assets import StreamBuilder
+        >>> orders = StreamBuilder.data_stream("shop", "named").from_array([{"id": 1, "ms": 1500}]).to_table("id")
+        >>> orders.map_values("ms / 1000 AS seconds").to_stream().preview()
+        [{'id': 1, 'seconds': 1.5, 'retracted': False}]
+        """
+        step = self.draft.auto_name("map", name, after=self.step)
+        if callable(first) and not is_spark_column(first) and not more:
+            function = PythonFunction(Keyed(first, self.keys), returned_schema(first, schema, step=step), trace)
+            return self._then(Map(name=step, inputs=(self.step,), function=function))
+        select = tuple(native(each, step=step) for each in (first, *more))
+        for each in select:
+            _check_steady(each, step=step)
+        keys_first = tuple(SqlText(f"`{key}`") for key in self.keys)
+        return self._then(Map(name=step, inputs=(self.step,), select=(*keys_first, *select)))
+
+    def with_fields(self, *, name: str | None = None, **fields: object) -> Table:
+        """Fields in addition to the others.
+
+        - `fields` (SQL text or Column by name): no key can be among them.
+        - `name`: see `DataStream`.
+
+        >>> from rs_assets import StreamBuilder
+        >>> orders = StreamBuilder.data_stream("shop", "slow").from_array([{"id": 1, "ms": 1500}]).to_table("id")
+        >>> orders.with_fields(slow="ms > 100").to_stream().preview()
+        [{'id': 1, 'ms': 1500, 'slow': True, 'retracted': False}]
+        """
+        step = self.draft.auto_name("with_fields", name, after=self.step)
+        changed = sorted(set(self.keys) & set(fields))
+        if changed:
+            raise TopologyError(
+                f"step {step!r} would change the key {changed[0]!r} of a table",
+                remedy="give the field another name, or make another table of it: .to_stream() ... .to_table(...)",
+                step=step,
+            )
+        columns = tuple((field, native(value, step=step)) for field, value in fields.items())
+        for _, each in columns:
+            _check_steady(each, step=step)
+        return self._then(WithFields(name=step, inputs=(self.step,), columns=columns))
+
+    def group_by(self, *fields: str) -> GroupedTable:
+        """Begin aggregates over the rows that are equal in `fields`; a row with a null among them is in no group.
+
+        Typical uses: orders of a customer, users of a tier, totals that follow corrections.
+
+        - `fields` (str): the key of the resulting table.
+
+        >>> from rs_assets import StreamBuilder
+        >>> rows = [
+        ...     {"id": 1, "user": "ann", "ms": 5},
+        ...     {"id": 2, "user": "ann", "ms": 7},
+        ...     {"id": 1, "user": "bo", "ms": 6},
+        ... ]
+        >>> orders = StreamBuilder.data_stream("shop", "totals").from_array(rows).to_table("id")
+        >>> totals = orders.group_by("user").sum("ms", "total").max("ms", "longest")
+        >>> sorted(totals.to_table().to_stream().preview(), key=lambda row: row["user"])
+        [{'user': 'ann', 'total': 7, 'longest': 7, 'retracted': False},
+         {'user': 'bo', 'total': 6, 'longest': 6, 'retracted': False}]
+        """
+        return GroupedTable(self, fields)
+
+    def join(
+        self,
+        other: Table | GroupedTable,
+        *,
+        on: Keys | None = None,
+        how: TableJoinType = "inner",
+        prefix: str | None = None,
+        name: str = "table_join",
+    ) -> Table:
+        """The rows of this table with those of `other`; they change when either does. Its key is that of this table.
+
+        Typical uses: users with their totals; orders with their users, by a foreign key.
+
+        - `other` (Table): of the same pipeline.
+        - `on` (dict from a field of this table to the key of `other`, or names of both; default: the keys of both).
+        - `how` (default "inner"): "inner", "left", or "outer", which only tables of the same keys have. A row whose
+          fields `on` are null has no partner.
+        - `prefix` (str, default None): put before the names of the other table's fields. Without it names must differ,
+          and the other table's key is left out.
+        - `name` (str, default "table_join"): the state is stored under it.
+
+        >>> from rs_assets import StreamBuilder
+        >>> shop = StreamBuilder.data_stream("shop", "rich")
+        >>> users = shop.from_array([{"id": "ann", "tier": "paid"}], name="users").to_table("id", name="user")
+        >>> rows = [{"order": 1, "user": "ann"}, {"order": 2, "user": "bo"}]
+        >>> orders = shop.from_array(rows, name="orders").to_table("order", name="order")
+        >>> rich = orders.join(users, on={"user": "id"}, how="left")
+        >>> sorted(rich.to_stream().preview(), key=lambda row: row["order"])
+        [{'order': 1, 'user': 'ann', 'tier': 'paid', 'retracted': False},
+         {'order': 2, 'user': 'bo', 'tier': None, 'retracted': False}]
+        """
+        right = table_of(other, self.draft, step=name)
+        pairs = tuple(zip(self.keys, right.keys, strict=False)) if on is None else pairs_of(on, step=name)
+        _check_pairs(pairs, self.keys if on is None else None, right.keys, step=name)
+        by_field = {theirs: own for own, theirs in pairs}
+        ordered = tuple((by_field[key], key) for key in right.keys)
+        node = TableJoin(
+            name=name,
+            inputs=(self.step, right.step),
+            keys=self.keys,
+            on=ordered,
+            how=how,
+            prefix=prefix,
+            foreign=tuple(own for own, _ in ordered) != self.keys,
+        )
+        return replace(self, step=self.draft.add(node))
+
+    def to_stream(self, *, name: str | None = None) -> DataStream:
+        """The changes as a stream, in which a row that goes has the field `retracted` true.
+
+        Typical uses: sinks other than tables, a program that follows changes. A key that changes gives two rows.
+        Stateful steps cannot follow: they would count a row that goes.
+
+        - `name`: see `DataStream`.
+
+        >>> from rs_assets import StreamBuilder
+        >>> users = StreamBuilder.data_stream("shop", "users").from_array([{"id": 1, "tier": "free"}]).to_table("id")
+        >>> users.to_stream().preview()
+        [{'id': 1, 'tier': 'free', 'retracted': False}]
+        """
+        from rs_assets.stream.data_stream import DataStream
+
+        step = self.draft.auto_name("changes", name, after=self.step)
+        return DataStream(self.draft, self.draft.add(TableChanges(name=step, inputs=(self.step,), keys=self.keys)))
+
+    def to_delta(
+        self, table: str | PathLike[str], *, partition_by: Sequence[str] = (), name: str | None = None
+    ) -> Table:
+        """Hold the current rows in a Delta table, exactly once.
+
+        - `table` (str or Path): a name in RS_HOME, or a path.
+        - `partition_by` (sequence of str, default none): the partitions of a new table.
+        - `name` (str, default: the table's name and `_table`).
+
+        >>> from rs_assets import StreamBuilder
+        >>> users = StreamBuilder.data_stream("shop", "users").from_array([{"id": 1, "tier": "free"}]).to_table("id")
+        >>> pipeline = users.to_delta("tiers").build()
+        >>> pipeline.try_([{"id": 1, "tier": "free"}, {"id": 1, "tier": "paid"}, {"id": 2, "tier": "free"}])
+        {'tiers_table': [{'id': 1, 'tier': 'paid'}, {'id': 2, 'tier': 'free'}]}
+        """
+        where = fspath(table)
+        node = DeltaSink(
+            name=name or name_from(where, suffix="table"),
+            inputs=(self.step,),
+            table=where,
+            mode="upsert",
+            keys=self.keys,
+            changes=True,
+            partition_by=(partition_by,) if isinstance(partition_by, str) else tuple(partition_by),
+        )
+        return replace(self, step=self.draft.add_sink(self.step, node))
+
+    def build(self) -> Any:
+        """The pipeline up to here; see `DataStream.build`.
+
+        >>> from rs_assets import StreamBuilder
+        >>> users = StreamBuilder.data_stream("shop", "users").from_array([{"id": 1, "tier": "free"}]).to_table("id")
+        >>> print(users.to_delta("tiers").build().describe())
+        shop.users  fingerprint ...
+          array        array_source  [1 rows]
+        * table        to_table <- array  [by id]
+          tiers_table  delta_sink <- table  [upsert tiers]
+        """
+        from rs_assets.stream.data_stream import DataStream
+
+        return DataStream(self.draft, self.step).build()
+
+    def _then(self, node: Node) -> Table:
+        return replace(self, step=self.draft.add(node))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedTable:
+    """Aggregates over the rows of a table. Each method adds one; methods of `Table` continue with the result.
+
+    Counts, sums and means subtract a row that goes: a group costs what it changes. The others keep the rows of each
+    group, of which they need some fields, in state, and read them in each batch that changes the group. A sum of
+    doubles is exact up to rounding. A group without rows has no row.
+
+    >>> from rs_assets import StreamBuilder
+    >>> orders = StreamBuilder.data_stream("shop", "orders").from_array([{"id": 1, "user": "ann"}]).to_table("id")
+    >>> orders.group_by("user").count("n").to_stream().preview()
+    [{'user': 'ann', 'n': 1, 'retracted': False}]
+    """
+
+    table: Table
+    fields: tuple[str, ...]
+    aggregates: tuple[Aggregate, ...] = ()
+    own: tuple[tuple[str, SqlText | ColumnBuilder], ...] = ()
+    name: str = "group"
+
+    def count(self, name: str = "count") -> GroupedTable:
+        """The number of rows (bigint).
+
+        - `name` (str, default "count"): the field of the result.
+        """
+        return self._with("count", None, name)
+
+    def sum(self, field: str, name: str | None = None) -> GroupedTable:
+        """The sum of a number; null if there is no value.
+
+        - `field` (str): a numeric field.
+        - `name` (str, default: the field): the field of the result.
+        """
+        return self._with("sum", field, name)
+
+    def avg(self, field: str, name: str | None = None) -> GroupedTable:
+        """The mean of a number, as a double; null if there is no value.
+
+        - `field` (str): a numeric field.
+        - `name` (str, default: the field): the field of the result.
+        """
+        return self._with("avg", field, name)
+
+    def min(self, field: str, name: str | None = None) -> GroupedTable:
+        """The smallest value. Keeps the values of each group.
+
+        - `field` (str): a field with an order.
+        - `name` (str, default: the field): the field of the result.
+        """
+        return self._with("min", field, name)
+
+    def max(self, field: str, name: str | None = None) -> GroupedTable:
+        """The greatest value. Keeps the values of each group.
+
+        - `field` (str): a field with an order.
+        - `name` (str, default: the field): the field of the result.
+        """
+        return self._with("max", field, name)
+
+    def count_distinct(self, field: str, name: str | None = None) -> GroupedTable:
+        """The number of different values (bigint). Keeps the values of each group.
+
+        - `field` (str): any field but a map.
+        - `name` (str, default: the field): the field of the result.
+        """
+        return self._with("count_distinct", field, name)
+
+    def collect(self, field: str, name: str | None = None) -> GroupedTable:
+        """All values but null, in their own order. Keeps the values of each group.
+
+        - `field` (str): any field with an order.
+        - `name` (str, default: the field): the field of the result.
+        """
+        return self._with("collect", field, name)
+
+    def aggregate(self, *, name: str | None = None, **columns: object) -> Table:
+        """Any aggregates of Spark, and the table of all. Keeps the rows of each group, unless all can be subtracted.
+
+        - `columns` (SQL text or Column by name): deterministic aggregates, `longest="max_by(id, ms)"`. `count(*)`,
+          and `count`, `sum` and `avg` of a field, are taken as those methods.
+        - `name` (str, default "group"): the state is stored under it.
+
+        >>> from rs_assets import StreamBuilder
+        >>> rows = [{"id": 1, "user": "ann", "ms": 5}, {"id": 2, "user": "ann", "ms": 7}]
+        >>> orders = StreamBuilder.data_stream("shop", "longest").from_array(rows).to_table("id")
+        >>> orders.group_by("user").aggregate(n="count(*)", longest="max_by(id, ms)").to_stream().preview()
+        [{'user': 'ann', 'n': 2, 'longest': 2, 'retracted': False}]
+        """
+        grouped = replace(self, name=name or self.name)
+        for field, value in columns.items():
+            known = _plain_aggregate(field, value)
+            if known is not None:
+                grouped = replace(grouped, aggregates=(*grouped.aggregates, known))
+                continue
+            made = native(value, step=grouped.name)
+            _check_steady(made, step=grouped.name)
+            grouped = replace(grouped, own=(*grouped.own, (field, made)))
+        return grouped.to_table()
+
+    def to_table(self, *, name: str | None = None) -> Table:
+        """The table of the aggregates, with the group fields as its key.
+
+        - `name` (str, default "group"): the state is stored under it.
+        """
+        node = TableGroup(
+            name=name or self.name,
+            inputs=(self.table.step,),
+            keys=self.fields,
+            aggregates=self.aggregates,
+            own=self.own,
+        )
+        return Table(self.table.draft, self.table.draft.add(node), self.fields)
+
+    def __getattr__(self, name: str) -> Any:
+        """A method of `Table`, called on `to_table()`."""
+        if name.startswith("_") or not callable(getattr(Table, name, None)):
+            raise AttributeError(f"a grouped table has no method {name!r}")
+        return getattr(self.to_table(), name)
+
+    def _with(self, function: AggregateFunction, field: str | None, name: str | None) -> GroupedTable:
+        return replace(self, aggregates=(*self.aggregates, Aggregate(function, field, name or str(field))))
+
+
+PLAIN = re.compile(r"(count|sum|avg)\(\s*(\*|`[^`]+`|[A-Za-z_]\w*)\s*\)", re.IGNORECASE)
+SUBTRACTED: Final[Mapping[str, AggregateFunction]] = {"count": "count", "sum": "sum", "avg": "avg"}
+
+
+def _plain_aggregate(name: str, value: object) -> Aggregate | None:
+    """An aggregate from which rows can be subtracted; None for another one.
+
+    >>> _plain_aggregate("n", "COUNT(*)")
+    Aggregate(function='count', field=None, alias='n')
+    >>> _plain_aggregate("n", "sum(a + b)") is None
+    True
+    """
+    found = PLAIN.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found is None or (found[2] == "*" and found[1].lower() != "count"):
+        return None
+    return Aggregate(SUBTRACTED[found[1].lower()], None if found[2] == "*" else found[2].strip("`"), name)
+
+
+def table_of(other: object, draft: Draft, *, step: str) -> Table:
+    """`other` as a table of the pipeline of `draft`; TopologyError for anything else."""
+    table = other.to_table() if isinstance(other, GroupedTable) else other
+    if not isinstance(table, Table):
+        raise TopologyError(
+            f"step {step!r} joins a table, not {type(other).__name__}",
+            remedy="make one of a stream: .to_table('id')",
+            step=step,
+        )
+    if table.draft is not draft:
+        raise TopologyError(
+            f"step {step!r} joins tables of two pipelines",
+            remedy="begin both from one StreamBuilder.data_stream(...)",
+            step=step,
+        )
+    return table
+
+
+def _check_pairs(
+    pairs: Sequence[tuple[str, str]], own: Sequence[str] | None, keys: Sequence[str], *, step: str
+) -> None:
+    """TopologyError unless the pairs name the whole key of the other table (and of this one, if `own` is given)."""
+    named = sorted(theirs for _, theirs in pairs)
+    if named != sorted(keys) or (own is not None and len(own) != len(keys)):
+        wanted = ", ".join(f"'...': {key!r}" for key in keys)
+        raise TopologyError(
+            f"step {step!r} must name the key of the other table: {', '.join(keys)}",
+            remedy=f"on={{{wanted}}}",
+            step=step,
+        )
+
+
+def _check_steady(made: Expression, *, step: str) -> None:
+    found = UNSTEADY.search(made.text) if isinstance(made, SqlText) else None
+    if found is not None:
+        raise TopologyError(
+            f"step {step!r} calls {found[0]}, whose result would differ when a row goes",
+            remedy="compute it before .to_table(...)",
+            step=step,
+        )
+
+
+def stream_table_pairs(on: Keys, table: Table, *, step: str) -> tuple[tuple[str, str], ...]:
+    """The fields of a stream that equal the key of `table`, in the order of the key."""
+    pairs = pairs_of(on, step=step)
+    _check_pairs(pairs, None, table.keys, step=step)
+    by_field = {theirs: own for own, theirs in pairs}
+    return tuple((by_field[key], key) for key in table.keys)

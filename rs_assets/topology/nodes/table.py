@@ -1,0 +1,243 @@
+"""Tables: the current row of each key, and the steps whose rows change with them.
+
+The rows of a table are changes: a row that goes and a row that comes, told apart by the hidden field RETRACTED. In one
+batch a key has at most one of each, in any order: a row that comes is the current one, else the key is gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+from rs_assets.common.node import Family, Node
+from rs_assets.errors import TopologyError
+from rs_assets.operators.window.output import Aggregate
+from rs_assets.topology.nodes.timed import Side, TimedState
+from rs_assets.topology.user_code.expression import ColumnBuilder, SqlText
+
+TableJoinType = Literal["inner", "left", "outer"]
+# The names of the processors' states.
+TABLE, GROUP, TABLE_JOIN, FOREIGN_JOIN, STREAM_TABLE = "table", "group", "table_join", "foreign_join", "stream_table"
+# The aggregates that a row can be subtracted from; others keep the rows of a group.
+SUBTRACTED = frozenset({"count", "sum", "avg"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UntimedState(TimedState):
+    """A step whose state has no event time: no watermark closes it, and none of its rows is late."""
+
+    @property
+    def event_time(self) -> None:
+        """None: its rows have no event time."""
+        return None
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """None: no input has an event time."""
+        return ()
+
+    @property
+    def endless(self) -> bool:
+        """Whether the end of input leaves its state as it is: always."""
+        return True
+
+    @property
+    def goes_by_time(self) -> bool:
+        """Whether it may emit rows when time advances: never."""
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableState(UntimedState):
+    """A step whose rows are the changes of a table with the key `keys`."""
+
+    family: ClassVar[Family] = "table"
+
+    keys: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse no key, or a duplicate."""
+        TimedState.__post_init__(self)
+        folded = {key.casefold() for key in self.keys}
+        if not self.keys or len(folded) != len(self.keys):
+            raise TopologyError(
+                f"the key of table {self.name!r} must name at least one field and none twice:"
+                f" {', '.join(self.keys) or 'none'}",
+                remedy="name the fields that identify a row: .to_table('id')",
+                step=self.name,
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToTable(TableState):
+    """The newest row of each key; a row for which `deletes` holds removes its key.
+
+    The newest row is the greatest by `order_by`, else the one read last.
+    """
+
+    order_by: tuple[str, ...] = ()
+    deletes: SqlText | ColumnBuilder | None = None
+
+    @property
+    def variable(self) -> str:
+        """The name of its state."""
+        return TABLE
+
+    def detail(self) -> str:
+        """The key, and the order of its rows."""
+        order = f", newest by {', '.join(self.order_by)}" if self.order_by else ""
+        return f"by {', '.join(self.keys)}{order}"
+
+    def identity(self) -> tuple[str, ...]:
+        """Everything that decides which row of a key is in state."""
+        gone = self.deletes.identity() if self.deletes is not None else None
+        return (",".join(self.keys), f"by={','.join(self.order_by)}", *((f"deletes={gone}",) if gone else ()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableGroup(TableState):
+    """Aggregates over the rows of a table by the fields `keys`; a group without rows has no row.
+
+    `own` are Spark aggregates by name, which follow the others.
+    """
+
+    aggregates: tuple[Aggregate, ...] = ()
+    own: tuple[tuple[str, SqlText | ColumnBuilder], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a group without aggregates, and duplicate column names."""
+        TableState.__post_init__(self)
+        if not (self.aggregates or self.own):
+            raise TopologyError(
+                f"step {self.name!r} aggregates nothing", remedy="add .count('rows') or another aggregate"
+            )
+        folded = [name.casefold() for name in (*self.keys, *self.values)]
+        twice = sorted({name for name in folded if folded.count(name) > 1})
+        if twice:
+            raise TopologyError(
+                f"step {self.name!r} would have two columns called {', '.join(twice)}",
+                remedy="give the aggregate another name",
+                step=self.name,
+            )
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The names of its aggregates."""
+        return (*(each.alias for each in self.aggregates), *(name for name, _ in self.own))
+
+    @property
+    def subtracts(self) -> bool:
+        """Whether a row that goes is subtracted; else the rows of each group are kept in state."""
+        return not self.own and all(each.function in SUBTRACTED for each in self.aggregates)
+
+    @property
+    def variable(self) -> str:
+        """The name of its state."""
+        return GROUP
+
+    def detail(self) -> str:
+        """The fields and the aggregates."""
+        kept = "" if self.subtracts else ", keeps the rows of each group"
+        return f"{', '.join(self.values)} by {', '.join(self.keys)}{kept}"
+
+    def identity(self) -> tuple[str, ...]:
+        """Everything that decides what is in state."""
+        made = (f"{each.function}({each.field})={each.alias}" for each in self.aggregates)
+        return (",".join(self.keys), *made, *(f"{value.identity()}={name}" for name, value in self.own))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableJoin(TableState):
+    """The rows of two tables, whose fields `on` are equal.
+
+    `inputs` are the left and the right one. With `foreign` the fields `on` of the left table are any, and those of the
+    right one are its key; else both are the keys. `keys` are those of the left table. `prefix` is put before the names
+    of right fields; without it, fields of the same name are those of the left table.
+    """
+
+    on: tuple[tuple[str, str], ...]
+    how: TableJoinType = "inner"
+    prefix: str | None = None
+    foreign: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse joins that no table has."""
+        TableState.__post_init__(self)
+        allowed = [how for how in get_args(TableJoinType) if not (self.foreign and how == "outer")]
+        if self.how not in allowed:
+            raise TopologyError(
+                f"step {self.name!r} cannot join {self.how!r}"
+                + (", since right rows without a match have no key" if self.foreign else ""),
+                remedy=f"use one of: {', '.join(allowed)}",
+                step=self.name,
+            )
+
+    @property
+    def variable(self) -> str:
+        """The name of its state."""
+        return FOREIGN_JOIN if self.foreign else TABLE_JOIN
+
+    def detail(self) -> str:
+        """The kind of join and its fields."""
+        return f"{self.how} on {pairs_text(self.on)}"
+
+    def identity(self) -> tuple[str, ...]:
+        """Everything that decides what is in state."""
+        return (self.how, pairs_text(self.on), ",".join(self.keys), f"foreign={self.foreign}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamTableJoin(UntimedState):
+    """The rows of a stream, each with the current row of a table whose key equals the fields `on`.
+
+    `inputs` are the stream and the table. A batch changes the table first; changes of the table alone emit nothing.
+    """
+
+    family: ClassVar[Family] = "table"
+
+    on: tuple[tuple[str, str], ...]
+    how: Literal["inner", "left"] = "inner"
+    prefix: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse joins that emit rows when the table changes."""
+        TimedState.__post_init__(self)
+        if self.how not in ("inner", "left"):
+            raise TopologyError(
+                f"step {self.name!r} cannot join {self.how!r}: changes of the table emit nothing",
+                remedy="use one of: inner, left",
+                step=self.name,
+            )
+
+    @property
+    def variable(self) -> str:
+        """The name of its state."""
+        return STREAM_TABLE
+
+    def detail(self) -> str:
+        """The kind of join and its fields."""
+        return f"{self.how} on {pairs_text(self.on)}"
+
+    def identity(self) -> tuple[str, ...]:
+        """Everything that decides what is in state."""
+        return (self.how, pairs_text(self.on))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableChanges(Node):
+    """The changes of a table with the key `keys` as a stream, in which the flag is the field `retracted`."""
+
+    keys: tuple[str, ...] = ()
+
+    def detail(self) -> str:
+        """The key of the rows that change."""
+        return f"by {', '.join(self.keys)}"
+
+
+def pairs_text(on: tuple[tuple[str, str], ...]) -> str:
+    """The pairs of fields of a join, for people.
+
+    >>> pairs_text((("id", "id"), ("user", "uid")))
+    'id, user = uid'
+    """
+    return ", ".join(left if left == right else f"{left} = {right}" for left, right in on)

@@ -1,0 +1,99 @@
+"""Aggregates over tables, from which rows are taken back."""
+
+import pytest
+
+from rs_assets.errors import TopologyError, UnknownFieldError
+from tests.tables.model import Told, grouped, histories, net, upserted
+from tests.tables.test_to_table import source
+
+
+def test_group_by_moves_a_row_from_one_group_to_another(follow):
+    orders = source("id bigint, user string, ms bigint").to_table("id")
+    told = follow(
+        orders.group_by("user").count("n").sum("ms", "total").to_stream(),
+        [
+            [{"id": 1, "user": "ann", "ms": 5}, {"id": 2, "user": "ann", "ms": 7}],
+            [{"id": 1, "user": "bo", "ms": 6}],
+            [{"id": 2, "user": "bo", "ms": None}],
+        ],
+    )
+    assert told[0] == [{"user": "ann", "n": 2, "total": 12, "retracted": False}]
+    assert sorted(told[1], key=str) == [
+        {"user": "ann", "n": 1, "total": 7, "retracted": False},
+        {"user": "ann", "n": 2, "total": 12, "retracted": True},
+        {"user": "bo", "n": 1, "total": 6, "retracted": False},
+    ]
+    # A group without rows goes.
+    assert sorted(told[2], key=str) == [
+        {"user": "ann", "n": 1, "total": 7, "retracted": True},
+        {"user": "bo", "n": 1, "total": 6, "retracted": True},
+        {"user": "bo", "n": 2, "total": 6, "retracted": False},
+    ]
+
+
+SUBTRACTED = {"n": "count(*)", "total": "sum(ms)", "mean": "avg(ms)", "ratios": "sum(ratio)"}
+KEPT = {
+    "n": "count(*)",
+    "least": "min(ms)",
+    "most": "max(ms)",
+    "kinds": "cast(size(collect_set(ms)) as bigint)",
+    "all": "collect_list(ms)",
+}
+
+
+@pytest.mark.parametrize("columns", [SUBTRACTED, KEPT], ids=["subtracted", "kept"])
+def test_group_by_of_a_random_history_equals_the_groups_of_a_dictionary(follow, columns):
+    batches = histories(7)
+    stream = source().to_table("id", deletes="gone").group_by("user").aggregate(**columns).to_stream()
+    table, told, groups = {}, Told(), {}
+    for rows, changes in zip(batches, follow(stream, batches), strict=True):
+        table = upserted(table, rows)
+        before, groups = (
+            groups,
+            {user: {name: row[name] for name in ("user", *columns)} for user, row in grouped(table).items()},
+        )
+        told.add(changes)
+        assert told.equals(groups.values())
+        assert len(changes) == net(before, groups) or "ratios" in columns
+
+
+def test_group_by_methods_equal_the_aggregates_of_sql(follow):
+    orders = source().to_table("id", deletes="gone").group_by("user")
+    made = orders.count("n").min("ms", "least").max("ms", "most").count_distinct("ms", "kinds").collect("ms", "all")
+    batches = histories(9, batches=2)
+    told = Told()
+    for changes in follow(made.to_stream(), batches):
+        told.add(changes)
+    table = upserted(upserted({}, batches[0]), batches[1])
+    assert told.equals({name: row[name] for name in ("user", *KEPT)} for row in grouped(table).values())
+
+
+def test_group_by_of_a_group_by_follows(follow):
+    orders = source("id bigint, user string").to_table("id", name="orders")
+    sizes = (
+        orders.group_by("user").count("n").to_table(name="users").group_by("n").count("users").to_table(name="sizes")
+    )
+    told = follow(
+        sizes.to_stream(),
+        [[{"id": 1, "user": "a"}, {"id": 2, "user": "b"}], [{"id": 3, "user": "b"}], [{"id": 1, "user": "b"}]],
+    )
+    total = Told()
+    for changes in told:
+        total.add(changes)
+    assert total.equals([{"n": 3, "users": 1}])
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "why"),
+    [
+        (lambda table: table.group_by("user").to_table(), TopologyError, "aggregates nothing"),
+        (lambda table: table.group_by().count("n").to_table(), TopologyError, "at least one field"),
+        (lambda table: table.group_by("nope").count("n").to_table(), UnknownFieldError, "nope"),
+        (lambda table: table.group_by("user").sum("user").to_table(), TopologyError, "two columns|user"),
+        (lambda table: table.group_by("user").count("USER").to_table(), TopologyError, "two columns"),
+        (lambda table: table.group_by("user").aggregate(x="max(rand())"), TopologyError, "would differ"),
+    ],
+)
+def test_group_by_refuses_what_it_cannot_compute(make, error, why):
+    with pytest.raises(error, match=why):
+        make(source().to_table("id")).to_stream().to_print().build()
