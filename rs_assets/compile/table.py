@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.step import as_column
-from rs_assets.errors import TopologyError
+from rs_assets.connectors.messages import flag_taken
 from rs_assets.operators.table.groups import kept_groups, signed_groups
 from rs_assets.operators.table.joins import TableJoinSpec, check_fields_of, joined
 from rs_assets.operators.table.rows import newest_rows
@@ -98,11 +98,7 @@ def compile_changes(context: CompileContext, node: TableChanges, inputs: tuple[F
     """The flag of changes as the field `retracted`."""
     df = inputs[0].df
     if "retracted" in (name.casefold() for name in df.columns):
-        raise TopologyError(
-            f"the rows of step {node.name!r} would have two fields called 'retracted'",
-            remedy="rename the field of the table: .map_values('retracted AS taken_back', ...)",
-            step=node.name,
-        )
+        raise flag_taken(step=node.name)
     return Flow(df.withColumnRenamed(RETRACTED, "retracted"))
 
 

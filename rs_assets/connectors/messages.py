@@ -31,3 +31,12 @@ def not_plain(key: str, kind: str, *, step: str) -> TopologyError:
         remedy="name fields of texts, numbers or times; of bytes take hex(key)",
         step=step,
     )
+
+
+def flag_taken(*, step: str) -> TopologyError:
+    """The error for a table with a field of the name that the flag of its changes has in a stream."""
+    return TopologyError(
+        f"the rows of step {step!r} would have two fields called 'retracted': one is that of a change",
+        remedy="rename the field of the table: .map_values('retracted AS old', ...)",
+        step=step,
+    )

@@ -69,13 +69,13 @@ def _check_changes(changes: TableChanges, node: Node) -> None:
         return
     if node.stateful or isinstance(node, ShuffleWrite):
         raise TopologyError(
-            f"step {node.name!r} would count rows that the table of {changes.name!r} takes back as new rows",
+            f"step {node.name!r} would count retractions of the table of {changes.name!r} as new rows",
             remedy="use the methods of the table, or .to_table(..., deletes='retracted') after .to_stream()",
             step=node.name,
         )
     if isinstance(node, DeltaSink) and node.mode == "upsert" and node.deletes is None:
         raise TopologyError(
-            f"step {node.name!r} would keep rows that the table of {changes.name!r} takes back",
+            f"step {node.name!r} would keep rows that the table of {changes.name!r} retracts",
             remedy="write the table itself, .to_delta(...) without .to_stream(), or name deletes='retracted'",
             step=node.name,
         )

@@ -107,9 +107,9 @@ REFUSED = [
     (lambda: source().to_table("id").with_fields(id="1"), "would change the key"),
     (
         lambda: source().to_table("id").to_stream().window(TumblingWindow.of(Time.minutes(1))).count().to_data_stream(),
-        "takes back",
+        "would count retractions",
     ),
-    (lambda: source().to_table("id").to_stream().to_delta("t", mode="upsert", keys=["id"]), "takes back"),
+    (lambda: source().to_table("id").to_stream().to_delta("t", mode="upsert", keys=["id"]), "would keep rows"),
     (
         lambda: StreamBuilder.data_stream("test", "whole").from_file("in.jsonl", schema=SCHEMA).to_table("id"),
         "no order of reading",

@@ -8,11 +8,11 @@ from rs_assets import MemoryChannel, Time
 from tests.topology.followed_programs import BROKER, MINUTE, Case, begin, built, counted, from_kafka, hits
 
 MEMORY = "connectors/memory/channel.py"
-FILE = "topology/nodes/source.py::FileSource.__post_init__"
-KAFKA = "topology/nodes/source.py::KafkaSource.__post_init__"
-DELTA = "topology/nodes/delta.py::DeltaSource.__post_init__"
-TABLE = "topology/nodes/sink.py::DeltaSink.__post_init__"
-TOPIC = "topology/nodes/sink.py::KafkaSink.__post_init__"
+FILE = "connectors/files/nodes.py::FileSource.__post_init__"
+KAFKA = "connectors/kafka/nodes.py::KafkaSource.__post_init__"
+DELTA = "connectors/delta/nodes.py::DeltaSource.__post_init__"
+TABLE = "connectors/delta/nodes.py::DeltaSink.__post_init__"
+TOPIC = "connectors/kafka/nodes.py::KafkaSink.__post_init__"
 CHAIN = "topology/chain.py"
 TOPOLOGY = "topology/topology.py::Topology"
 
@@ -58,7 +58,7 @@ CASES = [
         lambda: hits().to_memory(channel()).build(),
     ),
     Case(
-        "topology/nodes/source.py::ArraySource.__post_init__",
+        "connectors/memory/nodes.py::ArraySource.__post_init__",
         lambda: begin().from_array([]),
         "pass schema='...'",
         lambda: built(begin().from_array([], schema="page string")),
@@ -130,7 +130,7 @@ CASES = [
         lambda: (to_delta(), to_delta(mode="upsert", keys=["page"], order_by=["ms"])),
     ),
     Case(
-        "topology/check/rules.py::_to_delta",
+        "connectors/delta/connector.py::_check",
         lambda: to_delta(mode="upsert", keys=["tags"]),
         "name fields of texts, whole numbers or times",
         lambda: to_delta(mode="upsert", keys=["page", "ms", "ts"]),
@@ -154,7 +154,7 @@ CASES = [
         lambda: shuffled(strategy="kafka", bootstrap_servers="localhost:9092"),
     ),
     Case(
-        "topology/nodes/sqlite.py::_check_place",
+        "connectors/sqlite/nodes.py::_check_place",
         lambda: hits().to_sqlite("a.db", "sqlite_rows"),
         "use another one",
         lambda: hits().to_sqlite("a.db", "rows").build(),

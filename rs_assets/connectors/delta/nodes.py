@@ -85,7 +85,7 @@ class DeltaSink(Sink):
     `complete` holds all windows as they are after each batch. `connector` is the writer: `native` (Spark writes
     Parquet, delta-rs commits) or `jvm`. Of rows of the same keys the greatest by `order_by` wins, whenever it comes;
     without it the one that was read last. If the field `deletes` of that row is true, the keys have no row in the table
-    any more. With `changes` the rows are those of a table with these keys, and RETRACTED tells which of them go.
+    any more. With `changes` the rows are those of a table with these keys, and RETRACTED marks those that go.
     `partition_by` sets the partitions of a new table.
 
     With `late` it gets, instead of the rows of the step before it, the late rows of that step: as that step got them,

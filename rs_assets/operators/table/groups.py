@@ -28,7 +28,7 @@ def signed_groups(frame: DataFrame, keys: Sequence[str], aggregates: Sequence[Ag
 
 
 def kept_groups(frame: DataFrame, keys: Sequence[str], columns: Mapping[str, Column]) -> DataFrame:
-    """The same for any aggregates, by name, computed anew from the rows of a group, which are kept in state."""
+    """The same for any aggregates, by name, computed again from the rows of a group, which are kept in state."""
     rows = _present(frame, keys).withColumn(SIGN, _sign())
     # A count of the key, since a kept row needs a field.
     counted = F.count(F.col(quoted(keys[0]))).alias(ROWS)
@@ -74,7 +74,7 @@ def _signed(frame: DataFrame, aggregate: Aggregate) -> Column:
 
 
 def _sum_of_doubles(column: Column) -> Column:
-    """A sum from which values that are not finite can be taken back: they are counted apart."""
+    """A sum from which values that are not finite can be subtracted: they are counted separately."""
     value = column.cast("double")
     nans, highs, lows = (F.sum(F.when(value == F.lit(each), _sign()).otherwise(F.lit(0))) for each in NUMBERS)
     finite = F.when(value.isin(*NUMBERS), F.lit(0.0)).otherwise(value)

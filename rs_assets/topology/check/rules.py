@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from rs_assets.common.node import Node
-from rs_assets.connectors.messages import no_condition, not_plain
+from rs_assets.connectors.messages import flag_taken, no_condition, not_plain
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.connectors.registry import SINKS, SOURCES
 from rs_assets.errors import TopologyError, UnknownFieldError
@@ -34,7 +34,6 @@ EVENT_TIMES = ("timestamp", "timestamp_ntz", "bigint", "string")
 NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
 # All other columns of a window row are times.
 OWN_TYPES = {"final": "boolean", "retracted": "boolean"}
-RENAMED = "rename the field of the table: .map_values('retracted AS taken_back', ...)"
 WHOLE = ("tinyint", "smallint", "int", "bigint")
 
 
@@ -300,7 +299,7 @@ def _table_joined(node: table.TableJoin | table.StreamTableJoin, inputs: Inputs)
 
 def _changed(node: table.TableChanges, inputs: Inputs) -> Fields:
     if inputs[0].find("retracted") is not None:
-        raise two_fields("retracted", ": one is that of a change", step=node.name, remedy=RENAMED)
+        raise flag_taken(step=node.name)
     return inputs[0].plus({"retracted": Type("boolean")})
 
 

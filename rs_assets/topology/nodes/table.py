@@ -1,6 +1,6 @@
 """Tables: the current row of each key, and the steps whose rows change with them.
 
-The rows of a table are changes: a row that goes and a row that comes, told apart by the hidden field RETRACTED. In one
+The rows of a table are changes: a row that goes and a row that comes, marked by the hidden field RETRACTED. In one
 batch a key has at most one of each, in any order: a row that comes is the current one, else the key is gone.
 """
 

@@ -1,0 +1,139 @@
+"""Remedies of tables, of their groups and joins."""
+
+from __future__ import annotations
+
+from tests.topology.followed_programs import TEN, Case, begin, hits
+
+NODES = "topology/nodes/table.py"
+TABLE = "stream/table.py"
+UPDATES = "topology/updates.py::_check_changes"
+
+
+def stream(schema="id bigint, user bigint, ms bigint, key binary", **how):
+    return hits(schema=schema, **{"tail": True, **how})
+
+
+def orders(*keys, **how):
+    return stream().to_table(*(keys or ("id",)), **how)
+
+
+def flagged():
+    return stream("id bigint, retracted string").to_table("id")
+
+
+def built(table):
+    return table.to_stream().to_print().build()
+
+
+def source(builder, name):
+    return builder.from_file(f"{name}.jsonl", schema=f"{name} bigint, v_{name} bigint", tail=True, name=name)
+
+
+def both():
+    """Two streams of one pipeline."""
+    builder = begin("two")
+    return source(builder, "a"), source(builder, "b")
+
+
+def joined(**how):
+    left, right = both()
+    return built(left.to_table("a", name="left").join(right.to_table("b", name="right"), **how))
+
+
+def looked_up(**how):
+    clicks, right = both()
+    return clicks.join_table(right.to_table("b"), on={"a": "b"}, **how).to_print().build()
+
+
+def beside_stream():
+    left, clicks = both()
+    return left.to_table("a").join(clicks)
+
+
+def of_two_pipelines():
+    left, _ = both()
+    return left.to_table("a").join(orders())
+
+
+CASES = [
+    Case(
+        f"{NODES}::TableState.__post_init__",
+        lambda: stream().to_table(),
+        ".to_table('id')",
+        lambda: built(stream().to_table("id")),
+    ),
+    Case(
+        f"{NODES}::TableGroup.__post_init__",
+        lambda: orders().group_by("user").to_table(),
+        "add .count('rows') or another aggregate",
+        lambda: built(orders().group_by("user").count("rows").to_table()),
+    ),
+    Case(
+        f"{NODES}::TableGroup.__post_init__",
+        lambda: orders().group_by("user").max("ms", "user").to_table(),
+        "give the aggregate another name",
+        lambda: built(orders().group_by("user").max("ms", "longest").to_table()),
+    ),
+    Case(
+        f"{NODES}::TableJoin.__post_init__",
+        lambda: joined(on={"v_a": "b"}, how="outer"),
+        "use one of: inner, left",
+        lambda: joined(on={"v_a": "b"}, how="left"),
+    ),
+    Case(
+        f"{NODES}::StreamTableJoin.__post_init__",
+        lambda: looked_up(how="outer"),
+        "use one of: inner, left",
+        lambda: looked_up(how="left"),
+    ),
+    Case(
+        f"{TABLE}::Table.with_fields",
+        lambda: orders().with_fields(id="id + 1"),
+        "give the field another name",
+        lambda: built(orders().with_fields(next="id + 1")),
+    ),
+    Case(f"{TABLE}::table_of", beside_stream, "make one of a stream: .to_table('id')", beside_table),
+    Case(
+        f"{TABLE}::table_of",
+        of_two_pipelines,
+        "begin both from one StreamBuilder.data_stream(...)",
+        lambda: joined(on={"a": "b"}),
+    ),
+    Case(f"{TABLE}::_check_pairs", lambda: joined(on={"a": "v_b"}), "on={'...': 'b'}", lambda: joined(on={"a": "b"})),
+    Case(
+        f"{TABLE}::_check_steady",
+        lambda: orders().filter("rand() > 0.5"),
+        "compute it before .to_table(...)",
+        lambda: built(stream().with_fields(chance="rand()").to_table("id").filter("chance > 0.5")),
+    ),
+    Case(
+        UPDATES,
+        lambda: orders().to_stream().window(TEN).count("n").to_print().build(),
+        "use the methods of the table",
+        lambda: built(orders().group_by("user").count("n")),
+    ),
+    Case(
+        UPDATES,
+        lambda: orders().map_values("ms").to_stream().to_delta("t", mode="upsert", keys=["id"]).build(),
+        "write the table itself, .to_delta(...) without .to_stream()",
+        lambda: orders().map_values("ms").to_delta("t").build(),
+    ),
+    Case(
+        "compile/planner/plan.py::_check_order",
+        lambda: stream(tail=False).to_table("id").to_delta("t").build(),
+        "name fields that grow: order_by='ts', or follow files (tail=True)",
+        lambda: stream(tail=False).to_table("id", order_by="ms").to_delta("t").build(),
+    ),
+    Case(
+        "connectors/messages.py::not_plain",
+        lambda: stream().to_table("key").to_delta("t").build(),
+        "of bytes take hex(key)",
+        lambda: stream().with_fields(text="hex(key)").to_table("text").to_delta("t").build(),
+    ),
+    Case(
+        "connectors/messages.py::flag_taken",
+        lambda: built(flagged()),
+        ".map_values('retracted AS old', ...)",
+        lambda: built(flagged().map_values("retracted AS old")),
+    ),
+]
