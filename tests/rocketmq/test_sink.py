@@ -35,6 +35,7 @@ def test_all_promises_of_a_sink_hold(rocketmq, topic, driver, delivery):
     )
 
 
+@pytest.mark.canary
 def test_a_batch_that_was_sent_in_part_is_completed(rocketmq, topic, options, monkeypatch):
     channel = MemoryChannel(schema="n bigint")
     begin = StreamBuilder.data_stream("shop", "half").from_memory(channel)
