@@ -92,7 +92,7 @@ CASES = [
         "give the field another name",
         lambda: built(orders().with_fields(next="id + 1")),
     ),
-    Case(f"{TABLE}::table_of", beside_stream, "make one of a stream: .to_table('id')", beside_table),
+    Case(f"{TABLE}::table_of", beside_stream, "make one of a stream: .to_table('id')", lambda: joined(on={"a": "b"})),
     Case(
         f"{TABLE}::table_of",
         of_two_pipelines,
