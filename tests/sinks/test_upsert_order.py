@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from rs_assets import StreamBuilder
-from rs_assets.compile.sink import check_columns
+from rs_assets.connectors.delta.columns import check_columns
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets.connectors.memory import MemoryChannel
