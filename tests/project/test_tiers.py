@@ -24,4 +24,6 @@ def test_tier_of_tests_fits_its_time(durations):
 def test_tier_of_each_file_stays_within_its_budget(durations):
     for file, tests in durations.items():
         longer = [tests[test] for test in within_budget([*tests], tests) if tests[test] >= SHORT_S]
-        assert round(sum(longer), 1) <= BUDGET_S or (len(longer) == 1 and longer[0] <= ALONE_S), f"{file}: {sum(longer):.0f} s"
+        assert round(sum(longer), 1) <= BUDGET_S or (len(longer) == 1 and longer[0] <= ALONE_S), (
+            f"{file}: {sum(longer):.0f} s"
+        )
