@@ -111,9 +111,12 @@ class WindowAggregate(TimedState):
 
     @property
     def believed(self) -> EventTimeBounds:
-        """A window that fires more than once needs a watermark from its first row on, which cannot lie before 1970."""
+        """The watermark begins in 1970: rows of windows in order would be late in its first instant.
+
+        A window that fires more than once needs a watermark from its first row on.
+        """
         if self.firing == ONCE:
-            return self.bounds
+            return self.bounds.after(EPOCH) if self.in_order else self.bounds
         return replace(self.bounds, earliest=max(self.bounds.earliest, EPOCH + self.delay))
 
     def _check_emit(self) -> None:
