@@ -541,6 +541,8 @@ class DataStream(JoinSteps, DimJoinSteps, SinkSteps, Fluent):
         - `records` (int, records of each source, default 20).
         - `spark` (SparkDriver, default: the process's own).
 
+        A step that is only previewed, and leads to no sink, is left out by `build()`.
+
         TopologyError for a source without first records, such as a topic; other errors as for `run()`.
 
         >>> from rs_assets import StreamBuilder
@@ -553,7 +555,7 @@ class DataStream(JoinSteps, DimJoinSteps, SinkSteps, Fluent):
         from rs_assets.runtime.run.trial import try_rows
         from rs_assets.spark.driver import SparkDriver
 
-        nodes = self.draft.leading_to(self.step)
+        nodes = self.draft.preview(self.step)
         end = MemorySink(name=PREVIEW, inputs=(str(self.step),), channel=MemoryChannel())
         topology = Topology(self.draft.namespace, self.draft.job, (*nodes, end))
         check_fields(topology)

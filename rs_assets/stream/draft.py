@@ -55,6 +55,7 @@ class Draft:
     `build()` takes the stream that it is called on and the branches that were written since the previous one. In a
     program a duplicate name among them, or a step that leads nowhere, is a mistake. In a notebook or at a prompt, where
     a cell may run again, a later step replaces the earlier one of its name, and steps that lead nowhere are left out.
+    Steps that were only previewed are left out everywhere.
     """
 
     namespace: str
@@ -62,6 +63,7 @@ class Draft:
     pending: list[StepRef] = field(default_factory=list)
     count: int = 0
     built: bool = False
+    previewed: set[int] = field(default_factory=set)
 
     def add(self, node: Node) -> StepRef:
         """Add `node` and return a reference to it; TopologyError if its name is taken.
@@ -115,6 +117,12 @@ class Draft:
         ways = step.upstream(sinks=False) if isinstance(step, StepRef) else ()
         return tuple(_plain(each.node) for each in sorted(ways, key=lambda each: each.number))
 
+    def preview(self, step: str) -> tuple[Node, ...]:
+        """`leading_to` for a preview: these steps may lead nowhere."""
+        if isinstance(step, StepRef):
+            self.previewed |= {each.number for each in step.upstream(sinks=False)}
+        return self.leading_to(step)
+
     def take(self, step: str) -> tuple[Node, ...]:
         """The nodes of the pipeline that contains `step`, in the order of writing.
 
@@ -122,7 +130,10 @@ class Draft:
         """
         waiting, self.pending = self.pending, []
         self.built = True
-        branches = [each for each in waiting if not _prompted() or isinstance(each.node, Sink)]
+        left_out, self.previewed = self.previewed, set()
+        branches = [
+            each for each in waiting if isinstance(each.node, Sink) or not (_prompted() or each.number in left_out)
+        ]
         last = (step,) if isinstance(step, StepRef) else ()
         found = {each.number: each for start in (*branches, *last) for each in start.upstream()}
         return tuple(_plain(found[number].node) for number in sorted(found))

@@ -67,7 +67,7 @@ def _of_hints(call: Callable[..., Any], found: Sequence[inspect.Parameter], name
     bare = next((each for each in found if each.name not in hints), None)
     if bare is not None:
         raise SchemaError(
-            f"the parameter {bare.name!r} of the function {name!r} has no type",
+            f"the parameter {bare.name!r} of the function {name!r} has no type{_unknown(bare.annotation)}",
             remedy=f"annotate it ({bare.name}: str), or declare all types: arguments='{bare.name} string'",
         )
     kinds = [spark_type(hints[each.name], name=name, field=each.name) for each in found]
@@ -75,14 +75,29 @@ def _of_hints(call: Callable[..., Any], found: Sequence[inspect.Parameter], name
 
 
 def hints_of(call: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations of a function; empty if one names an unknown type."""
+    """The annotations of a function, without those that name an unknown type."""
     if isinstance(call, functools.partial):
         return hints_of(call.func)
     inner = call if inspect.isroutine(call) else type(call).__call__
     try:
         return typing.get_type_hints(inner)
     except (NameError, TypeError, AttributeError):
-        return {}
+        found = {name: _resolved(inner, hint) for name, hint in getattr(inner, "__annotations__", {}).items()}
+        return {name: hint for name, hint in found.items() if hint is not None}
+
+
+def _resolved(call: Callable[..., Any], hint: object) -> Any:
+    """One annotation of `call`; None if it names an unknown type."""
+    alone = types.SimpleNamespace(__annotations__={"it": hint})
+    try:
+        return typing.get_type_hints(alone, getattr(inspect.unwrap(call), "__globals__", {}))["it"]
+    except (NameError, TypeError, AttributeError):
+        return None
+
+
+def _unknown(annotation: object) -> str:
+    """What to add to an error about a missing type: the annotation that names no known type."""
+    return "" if annotation is inspect.Parameter.empty else f": the annotation {annotation!r} cannot be resolved"
 
 
 def returned_by(call: Callable[..., Any], returns: object, *, name: str) -> tuple[str, bool]:

@@ -33,8 +33,9 @@ class RescaleReport:
 def rescale(topology: Topology, partitions: int, options: RunOptions | None = None) -> RescaleReport:
     """Drain the pipeline, rewrite its state in `partitions` partitions, and leave it stopped.
 
-    ConfigurationError for an invalid number and for steps whose state cannot be redistributed; PipelineBusyError if it
-    runs; CheckpointError if rows or sums over the state differ afterwards, which leaves the state unchanged.
+    ConfigurationError for an invalid number, for a pipeline without state, and for steps whose state cannot be
+    redistributed; PipelineBusyError if it runs; CheckpointError if rows or sums over the state differ afterwards, which
+    leaves the state unchanged.
     """
     options = options or RunOptions()
     began = datetime.now(UTC)
@@ -59,9 +60,15 @@ def rescale(topology: Topology, partitions: int, options: RunOptions | None = No
 
 
 def check_partitions(topology: Topology, partitions: int) -> None:
-    """ConfigurationError for an invalid number of partitions, and for state that cannot be redistributed."""
+    """ConfigurationError for an invalid number of partitions, no state, and state that cannot be redistributed."""
     if not isinstance(partitions, int) or isinstance(partitions, bool) or not 1 <= partitions <= MOST_PARTITIONS:
         raise ConfigurationError(f"{partitions!r} is not a number of partitions", remedy=f"use 1 to {MOST_PARTITIONS}")
+    if not any(node.stateful for node in topology):
+        raise ConfigurationError(
+            f"{topology.name} has no state, so there is nothing to rescale",
+            remedy="set the parallelism of Spark instead: RS_SPARK_MASTER='local[4]'",
+            pipeline=topology.name,
+        )
     fixed = [node.name for node in topology if node.stateful and not node.rescalable]
     if fixed:
         raise ConfigurationError(
