@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 from urllib.parse import quote, quote_plus
 
 from sqlalchemy import URL, Engine, create_engine, make_url
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import NullPool
 
 from rs_assets.errors import ConfigurationError
 
@@ -31,10 +33,16 @@ def parsed_url(url: str | None, *, what: str) -> URL:
     )
 
 
-def engine_of(url: URL) -> Engine:
-    """An engine whose errors show no values; ConfigurationError if its driver is not installed."""
+def engine_of(url: URL, *, pooled: bool = True, timeout_s: int | None = None) -> Engine:
+    """An engine whose errors show no values; ConfigurationError if its driver is not installed.
+
+    Without a pool each connection is closed after its use. `timeout_s` is how long SQLite waits for another writer.
+    """
+    settings: dict[str, Any] = {"pool_pre_ping": True} if pooled else {"poolclass": NullPool}
+    if timeout_s is not None and url.get_backend_name() == "sqlite":
+        settings["connect_args"] = {"timeout": timeout_s}
     try:
-        return create_engine(url, hide_parameters=True, pool_pre_ping=True)
+        return create_engine(url, hide_parameters=True, **settings)
     except (SQLAlchemyError, ImportError, TypeError, ValueError):
         raise ConfigurationError(
             f"no database driver for {url.drivername!r} is installed, or it does not accept the parameters of the URL",

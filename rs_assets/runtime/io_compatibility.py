@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from rs_assets.checkpoint.manifest import QueryFacts
 from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.connectors.database.nodes import DatabaseSink
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.connectors.sqlite.nodes import SqliteSink
@@ -129,6 +130,8 @@ def _target(topology: Topology, name: str) -> str | None:
     sink = topology[name]
     if not isinstance(sink, Sink) or (isinstance(sink, DeltaSink) and sink.late):
         return None
+    if isinstance(sink, DatabaseSink):
+        return sink.where
     if isinstance(sink, SqliteSink):
         # SQLite table names ignore case.
         return f"{sink.path}:{sink.table.lower()}"

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Self
 
+from rs_assets.common.secrets import Secret
 from rs_assets.connectors.console.nodes import PrintSink
+from rs_assets.connectors.database.nodes import DatabaseMode, DatabaseSink
 from rs_assets.connectors.delta.nodes import DeltaConnector, DeltaMode, DeltaSink
 from rs_assets.connectors.files.nodes import FileSink
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
@@ -255,6 +257,61 @@ class SinkSteps:
         """
         step = name or name_from(table, suffix="table")
         return self._sink(SqliteSink(name=step, inputs=(self.step,), path=fspath(path), table=table))
+
+    def to_database(
+        self,
+        url: Secret,
+        table: str,
+        *,
+        mode: DatabaseMode = "append",
+        keys: Sequence[str] = (),
+        deletes: str | None = None,
+        name: str | None = None,
+    ) -> Self:
+        """Write to a table of Postgres or another database, exactly once: a batch and its mark are one transaction.
+
+        Typical uses: results for an application, a copy of a stream that can be queried. Each batch passes through the
+        driver, so limit its rows. A run that was overtaken by another cannot commit. See docs/databases.md.
+
+        - `url` (str, or better Dagster's `EnvVar`): `postgresql://user:password@host:5432/name`, or that of another
+          database of SQLAlchemy. It is read at each connection, and never shown.
+        - `table` (str): `name` or `schema.name`; created if it does not exist. An existing table may have more columns.
+        - `mode` (default "append"): "append" adds rows. "upsert" replaces the row of the same `keys`; for Postgres,
+          SQLite, MySQL and MariaDB. An existing table needs a unique index of the keys.
+        - `keys` (sequence of str): the key of an upsert. A null key is an error.
+        - `deletes` (str, default None): a boolean field without a column. Where it is true the row of these keys is
+          deleted: `deletes="retracted"` after steps that retract rows.
+        - `name` (str, default: the table's name and `_table`).
+
+        Of the rows of a batch with equal keys the one that was read last is written. Written rows cannot be removed
+        again: the pipeline can only go back to a batch after which nothing was written. A new generation replaces rows
+        of an upsert, and is refused by "append" until the table is empty.
+
+        ConfigurationError for a malformed URL or a missing driver. SinkError if the database refuses, or if the table
+        lacks a column or has one of another type.
+
+        >>> from rs_assets import StreamBuilder
+        >>> totals = StreamBuilder.data_stream("shop", "totals").from_array([{"page": "/a", "n": 1}])
+        >>> url = "postgresql://app:secret@db:5432/shop"
+        >>> print(totals.to_database(url, "totals", mode="upsert", keys=["page"]).build().describe())
+        shop.totals  fingerprint ...
+          array         array_source  [1 rows]
+          totals_table  database_sink <- array  [upsert postgresql://db:5432/shop totals]
+        """
+        from rs_assets.connectors.database.place import hidden, place_of
+
+        step = name or name_from(table.rpartition(".")[2] if isinstance(table, str) else "database", suffix="table")
+        node = DatabaseSink(
+            name=step,
+            inputs=(self.step,),
+            url=hidden(url),
+            where=place_of(url, table, step=step),
+            table=table,
+            mode=mode,
+            keys=(keys,) if isinstance(keys, str) else tuple(keys),
+            deletes=deletes,
+        )
+        return self._sink(node)
 
     def to_memory(self, channel: MemoryChannel, *, name: str = "collect") -> Self:
         """Collect the rows into `channel` of this process.

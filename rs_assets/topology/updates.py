@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 
 from rs_assets.common.node import Node
+from rs_assets.connectors.database.nodes import DatabaseSink
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.errors import TopologyError
 from rs_assets.operators.join.spec import OF_BOTH
@@ -19,6 +20,9 @@ from rs_assets.topology.nodes.window import PLACES, WindowAggregate
 
 # Steps that pass a column on unchanged.
 PASSING = (Filter, Fold, ForEach, Select, SelectFields, Shuffle, Split)
+# Sinks that may replace rows by key.
+Upserting = DeltaSink | DatabaseSink
+UPSERTS = (DeltaSink, DatabaseSink)
 
 Ancestors = Callable[[str], AbstractSet[str]]
 
@@ -57,7 +61,7 @@ def _check(window: WindowAggregate, node: Node, *, between: Iterable[Node]) -> N
             step=node.name,
         )
     # A step between them that computes other columns may make keys of any kind.
-    if isinstance(node, DeltaSink) and node.mode == "upsert":
+    if isinstance(node, UPSERTS) and node.mode == "upsert":
         if all(isinstance(step, PASSING) for step in between):
             _check_keys(window, node)
         _check_retractions(window, node)
@@ -89,17 +93,17 @@ def _check_early(join: StreamJoin, node: Node) -> None:
             remedy="leave early= out, or let only a sink follow that join",
             step=node.name,
         )
-    if isinstance(node, DeltaSink) and node.mode == "upsert" and node.deletes is None:
+    if isinstance(node, UPSERTS) and node.mode == "upsert" and node.deletes is None:
         raise TopologyError(
             f"step {node.name!r} would keep rows that the join {join.name!r} retracts",
             remedy="deletes='retracted', a field that the steps between them must pass on",
             step=node.name,
         )
-    if isinstance(node, DeltaSink) and node.mode == "upsert":
+    if isinstance(node, UPSERTS) and node.mode == "upsert":
         _check_early_upsert(join, node)
 
 
-def _check_early_upsert(join: StreamJoin, sink: DeltaSink) -> None:
+def _check_early_upsert(join: StreamJoin, sink: Upserting) -> None:
     """TopologyError for a table in which the retraction of a row would delete another row.
 
     A row of a hopping window is retracted in one window and stays unmatched in the next. Without a prefix a pair has
@@ -121,7 +125,7 @@ def _check_early_upsert(join: StreamJoin, sink: DeltaSink) -> None:
         )
 
 
-def _check_keys(window: WindowAggregate, sink: DeltaSink) -> None:
+def _check_keys(window: WindowAggregate, sink: Upserting) -> None:
     keys, part = set(sink.keys), () if window.repeats else ("fire_time",)
     changing = keys & ({"fire_time", "final", "retracted", *window.values} - {*part})
     if changing or not keys >= {*window.row_keys, *part} or (window.places and not keys & window.places):
@@ -135,7 +139,7 @@ def _check_keys(window: WindowAggregate, sink: DeltaSink) -> None:
         )
 
 
-def _check_retractions(window: WindowAggregate, sink: DeltaSink) -> None:
+def _check_retractions(window: WindowAggregate, sink: Upserting) -> None:
     if window.retracts and sink.deletes is None:
         raise TopologyError(
             f"step {sink.name!r} would keep rows that the window {window.name!r} retracts",

@@ -1,0 +1,69 @@
+"""What the project knows of databases by URL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rs_assets.common.home import Home
+from rs_assets.connectors.connector import Connector, SinkConnector, code, listed
+from rs_assets.connectors.database.nodes import DatabaseSink
+from rs_assets.connectors.messages import no_condition
+from rs_assets.errors import TopologyError
+from rs_assets.records.fields import Fields
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from rs_assets.connectors.sink import SinkWriter
+
+
+def _writer(node: DatabaseSink, home: Home, namespace: str) -> SinkWriter:  # noqa: ARG001  the connector's form
+    from rs_assets.connectors.database.place import Place
+    from rs_assets.connectors.database.writer import DatabaseWriter
+
+    return DatabaseWriter(
+        name=node.name,
+        place=Place(node.url, node.name),
+        table=node.table,
+        where=node.where,
+        mode=node.mode,
+        keys=node.keys,
+        deletes=node.deletes,
+    )
+
+
+def _check(node: DatabaseSink, fields: Fields) -> None:
+    fields.check(node.named, step=node.name)
+    gone = fields.type_of(node.deletes) if node.deletes is not None else None
+    if gone is not None and gone.name != "boolean":
+        raise no_condition(str(node.deletes), gone.text, step=node.name)
+    for name in node.keys:
+        kind = fields.type_of(name)
+        if kind is not None and kind.nested:
+            raise TopologyError(
+                f"step {node.name!r}: the key {name!r} is {kind.text}, which is not a plain value",
+                remedy="name fields of texts, whole numbers or times",
+                step=node.name,
+            )
+
+
+def _check_rows(node: DatabaseSink, rows: DataFrame) -> None:
+    from rs_assets.connectors.database.types import check_type
+    from rs_assets.records.columns import check_fields, visible
+
+    check_fields(rows, node.named, step=node.name)
+    for name in visible(rows.columns):
+        check_type(name, rows.schema[name].dataType, step=node.name)
+
+
+def _writes(node: DatabaseSink) -> str:
+    gone = f"; a row whose {code(node.deletes)} is true deletes it" if node.deletes else ""
+    if node.mode == "upsert":
+        return f"Keeps one row for each {listed(node.keys)} in the table {code(node.where)}{gone}"
+    return f"Adds rows to the table {code(node.where)}"
+
+
+CONNECTOR = Connector(
+    name="database",
+    sinks=(SinkConnector(node=DatabaseSink, writer=_writer, describe=_writes, check=_check, check_rows=_check_rows),),
+)

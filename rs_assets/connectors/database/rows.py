@@ -1,0 +1,61 @@
+"""Rows of a batch for a database: as CSV for COPY, or as Python values for statements."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from datetime import UTC
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+from pyarrow import csv
+
+# Rows of one statement, and of one piece of CSV.
+STATEMENT_ROWS, PIECE_ROWS = 5_000, 20_000
+
+
+def as_csv(rows: pa.Table) -> Iterator[bytes]:
+    """The rows as CSV of Postgres in pieces, without a header: null is an empty value, text is always quoted."""
+    options = csv.WriteOptions(include_header=False, quoting_style="all_valid")
+    plain = pa.table([_plain(column) for column in rows.columns], names=[str(n) for n in range(rows.num_columns)])
+    for start in range(0, plain.num_rows, PIECE_ROWS):
+        piece = io.BytesIO()
+        csv.write_csv(plain.slice(start, PIECE_ROWS), piece, options)
+        yield piece.getvalue()
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column as Arrow writes it: bytes as Postgres' hex text, times with their zone."""
+    kind = column.type
+    if kinds.is_binary(kind) or kinds.is_large_binary(kind):
+        return pa.chunked_array([pa.array([_hex(value) for value in column.to_pylist()], pa.string())])
+    if kinds.is_decimal(kind) or kinds.is_floating(kind):
+        return pc.cast(column, pa.string())
+    if kinds.is_timestamp(kind) and kind.tz is not None:
+        # Without the zone's database: UTC is written as an offset.
+        naive = pc.cast(pc.cast(column, pa.timestamp("us", tz="UTC")), pa.timestamp("us"))
+        return pc.binary_join_element_wise(pc.cast(naive, pa.string()), "+00", "")
+    return column
+
+
+def _hex(value: bytes | None) -> str | None:
+    return None if value is None else f"\\x{value.hex()}"
+
+
+def statements(rows: pa.Table, dialect: str) -> Iterator[list[dict[str, Any]]]:
+    """The rows as parameters of statements, some at a time."""
+    for start in range(0, rows.num_rows, STATEMENT_ROWS):
+        part = rows.slice(start, STATEMENT_ROWS)
+        values = [_values(column, dialect) for column in part.columns]
+        yield [dict(zip(part.column_names, row, strict=True)) for row in zip(*values, strict=True)]
+
+
+def _values(column: pa.ChunkedArray, dialect: str) -> list[Any]:
+    values: list[Any] = column.to_pylist()
+    if kinds.is_decimal(column.type) and dialect == "sqlite":
+        return [None if value is None else str(value) for value in values]
+    if kinds.is_timestamp(column.type) and column.type.tz is not None:
+        return [None if value is None else value.astimezone(UTC) for value in values]
+    return values

@@ -1,0 +1,137 @@
+"""The types of columns: for new tables, and which existing columns take a field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    CharType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    VarcharType,
+)
+from sqlalchemy import types as sql
+from sqlalchemy.dialects import mysql, postgresql
+
+from rs_assets.errors import SinkError
+
+NESTED = (ArrayType, MapType, StructType)
+# MySQL and MariaDB index no text without a length.
+KEY_LENGTH = 255
+# The family of values of a field, by its type; those of other types have no column.
+FAMILIES: Mapping[type[DataType], str] = MappingProxyType(
+    dict.fromkeys((ByteType, ShortType, IntegerType, LongType), "whole")
+    | dict.fromkeys((FloatType, DoubleType), "floating")
+    | dict.fromkeys((StringType, CharType, VarcharType), "text")
+    | dict.fromkeys((TimestampType, TimestampNTZType), "time")
+    | dict.fromkeys(NESTED, "json")
+    | {BooleanType: "boolean", DecimalType: "decimal", BinaryType: "binary", DateType: "date"}
+)
+# The families of columns that take the values of a field's family without a change.
+TAKES: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "whole": frozenset({"whole", "decimal"}),
+        "floating": frozenset({"floating"}),
+        "decimal": frozenset({"decimal"}),
+        "boolean": frozenset({"boolean"}),
+        "text": frozenset({"text"}),
+        "binary": frozenset({"binary"}),
+        "time": frozenset({"time"}),
+        "date": frozenset({"date"}),
+        "json": frozenset({"json", "text"}),
+    }
+)
+# The family of a column, the first that fits; others (uuid, enum, inet...) are left to the database.
+COLUMNS: tuple[tuple[type[sql.TypeEngine[Any]], str], ...] = (
+    (sql.Enum, ""),
+    (sql.Integer, "whole"),
+    (sql.Float, "floating"),
+    (sql.Numeric, "decimal"),
+    (sql.Boolean, "boolean"),
+    (sql.JSON, "json"),
+    (sql.String, "text"),
+    (sql.LargeBinary, "binary"),
+    (sql.DateTime, "time"),
+    (sql.Date, "date"),
+)
+
+
+def column_type(kind: DataType, dialect: str, *, key: bool = False) -> sql.TypeEngine[Any] | None:
+    """The type of a new column for values of `kind`; None if no column can hold them.
+
+    >>> str(column_type(LongType(), "postgresql")), column_type(TimestampType(), "postgresql").timezone
+    ('BIGINT', True)
+    """
+    if isinstance(kind, DecimalType):
+        # SQLite has no exact decimals: they are text there.
+        return sql.Text() if dialect == "sqlite" else sql.Numeric(kind.precision, kind.scale)
+    if key and _mysql(dialect) and isinstance(kind, StringType):
+        return mysql.VARCHAR(KEY_LENGTH, charset="utf8mb4", collation="utf8mb4_bin")
+    if isinstance(kind, NESTED):
+        return postgresql.JSONB() if dialect == "postgresql" else sql.Text()
+    if isinstance(kind, TimestampType | TimestampNTZType) and _mysql(dialect):
+        return mysql.DATETIME(fsp=6)
+    return _SIMPLE.get(type(kind))
+
+
+_SIMPLE: Mapping[type[DataType], sql.TypeEngine[Any]] = MappingProxyType(
+    {
+        ByteType: sql.SmallInteger(),
+        ShortType: sql.SmallInteger(),
+        IntegerType: sql.Integer(),
+        LongType: sql.BigInteger(),
+        FloatType: sql.REAL(),
+        DoubleType: sql.Double(),
+        BooleanType: sql.Boolean(),
+        StringType: sql.Text(),
+        CharType: sql.Text(),
+        VarcharType: sql.Text(),
+        BinaryType: sql.LargeBinary(),
+        DateType: sql.Date(),
+        TimestampType: sql.DateTime(timezone=True),
+        TimestampNTZType: sql.DateTime(),
+    }
+)
+
+
+def takes(kind: DataType, column: sql.TypeEngine[Any], dialect: str) -> bool:
+    """Whether a column of an existing table takes the values of a field, as far as its type shows."""
+    found = next((family for base, family in COLUMNS if isinstance(column, base)), "")
+    wanted = FAMILIES[type(kind)]
+    if dialect == "sqlite" or not found:
+        # A column of SQLite takes any value.
+        return True
+    if wanted == "boolean" and _mysql(dialect):
+        return found in ("boolean", "whole")
+    return found in TAKES[wanted]
+
+
+def check_type(name: str, kind: DataType, *, step: str) -> None:
+    """SinkError for a field whose values no column can hold."""
+    if type(kind) not in FAMILIES:
+        raise SinkError(
+            f"step {step!r}: the field {name!r} is {kind.simpleString()}, for which databases have no column",
+            remedy=f"convert it first: .with_fields({name}='cast({name} AS string)'), or leave it out (select_fields)",
+            step=step,
+        )
+
+
+def _mysql(dialect: str) -> bool:
+    return dialect in ("mysql", "mariadb")

@@ -1,0 +1,346 @@
+"""The sink of a database: a batch and its mark are one transaction, on a real Postgres and on SQLite."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    CalendarIntervalType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+from sqlalchemy import NullPool, create_engine, text
+
+from rs_assets.connectors.database.ledger import Ledger
+from rs_assets.connectors.database.place import Place, hidden, place_of
+from rs_assets.connectors.database.writer import DatabaseWriter
+from rs_assets.connectors.sink import BatchMark, Claim
+from rs_assets.errors import ConfigurationError, LeaseLostError, SinkError
+
+MARK = BatchMark("p1", 1, "out", 0, token=5)
+HITS = StructType([StructField("id", LongType()), StructField("page", StringType())])
+CHANGES = StructType([*HITS.fields, StructField("retracted", BooleanType())])
+
+
+@pytest.fixture(params=["postgres", "sqlite"])
+def url(request, tmp_path):
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/out.db"
+    return request.getfixturevalue("database")
+
+
+def writer_of(url, table="hits", **options):
+    return DatabaseWriter("out", Place(hidden(url), "out"), table, place_of(url, table, step="out"), **options)
+
+
+def upserting(url, **options):
+    return writer_of(url, mode="upsert", keys=("id",), **options)
+
+
+def asked(url, sql="SELECT id, page FROM hits ORDER BY id"):
+    engine = create_engine(url, poolclass=NullPool)
+    with engine.begin() as connection:
+        found = connection.execute(text(sql))
+        return [tuple(row) for row in found] if found.returns_rows else []
+
+
+def batch(*rows, schema=HITS):
+    named = [dict(zip(schema.names, row, strict=True)) for row in rows]
+    return pa.Table.from_pylist(named, schema=to_arrow_schema(schema, timezone="UTC"))
+
+
+def write(writer, number, *rows, schema=HITS, **mark):
+    return writer.staged(batch(*rows, schema=schema), schema, replace(MARK, batch_id=number, **mark)).commit()
+
+
+def test_should_commit_a_batch_once(url):
+    writer = writer_of(url)
+    assert (writer.committed(MARK), writer.last_committed(MARK)) == (False, -1)
+    part = writer.staged(batch((1, "/a"), (2, None)), HITS, MARK)
+    assert asked(url) == []
+    assert part.commit() == 2
+    assert part.commit() == 0
+    assert writer_of(url).staged(batch((1, "/a"), (2, None)), HITS, MARK).commit() == 0
+    assert asked(url) == [(1, "/a"), (2, None)]
+    assert (writer.committed(MARK), writer_of(url).last_committed(MARK)) == (True, 0)
+    # A later batch without rows is marked, too.
+    assert write(writer, 1) == 0
+    assert writer.last_committed(MARK) == 1
+
+
+def test_an_upsert_should_equal_a_model_under_replays(url):
+    writer, rows, seed = upserting(url, deletes="retracted"), {}, random.Random(7)
+    for number in range(12):
+        changes = [(seed.randrange(8), f"/{seed.random()}", seed.random() < 0.3) for _ in range(seed.randrange(10))]
+        for _ in range(seed.choice([1, 1, 2])):
+            write(writer, number, *changes, schema=CHANGES)
+        # Of a row and its retraction in one batch the row is the newer one.
+        for key, page, gone in sorted(changes, key=lambda change: not change[2]):
+            rows.pop(key, None)
+            if not gone:
+                rows[key] = page
+        assert asked(url) == sorted(rows.items())
+
+
+def test_an_upsert_should_leave_the_other_columns_of_a_table(url):
+    asked(url, "CREATE TABLE hits (id BIGINT PRIMARY KEY, page TEXT, seen INTEGER DEFAULT 9)")
+    asked(url, "INSERT INTO hits VALUES (1, '/old', 3)")
+    write(upserting(url), 0, (1, "/new"), (2, "/b"))
+    assert asked(url, "SELECT * FROM hits ORDER BY id") == [(1, "/new", 3), (2, "/b", 9)]
+
+
+def test_a_row_of_keys_alone_should_be_there_once(url):
+    schema = StructType([StructField("id", LongType())])
+    writer = upserting(url)
+    for number in range(2):
+        writer.staged(batch((1,), (1,), schema=schema), schema, replace(MARK, batch_id=number)).commit()
+    assert asked(url, "SELECT id FROM hits") == [(1,)]
+
+
+def test_should_leave_nothing_of_a_batch_that_the_database_refuses(url):
+    asked(url, "CREATE TABLE hits (id BIGINT, page TEXT CHECK (page <> '/no'))")
+    writer = writer_of(url)
+    write(writer, 0, (1, "/a"))
+    with pytest.raises(SinkError, match="constraint") as refused:
+        write(writer, 1, (2, "/b"), (3, "/no"))
+    assert "a constraint or a unique index" in refused.value.remedy
+    assert (asked(url), writer.last_committed(MARK)) == ([(1, "/a")], 0)
+    assert write(writer, 1, (2, "/b")) == 1
+
+
+# Killed inside the transaction: the rows are written, and their mark is not.
+KILLED = """
+import os, signal, sys
+from rs_assets.connectors.database.ledger import Ledger
+from tests.postgres.test_database_sink import write, writer_of
+
+Ledger.note = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+write(writer_of(sys.argv[1]), 1, (8, "/x"), (9, "/y"))
+"""
+
+
+def test_should_leave_nothing_of_a_batch_in_which_the_driver_was_killed(url):
+    writer = writer_of(url)
+    write(writer, 0, (1, "/a"))
+    assert subprocess.run([sys.executable, "-c", KILLED, url], check=False).returncode == -signal.SIGKILL
+    assert (writer.last_committed(MARK), asked(url)) == (0, [(1, "/a")])
+    assert write(writer, 1, (8, "/x"), (9, "/y")) == 2
+    assert asked(url) == [(1, "/a"), (8, "/x"), (9, "/y")]
+
+
+@pytest.mark.parametrize("upsert", [False, True])
+def test_should_be_exact_over_a_server_that_is_killed_in_a_batch(postgres, database, monkeypatch, upsert):
+    writer = upserting(database) if upsert else writer_of(database)
+    write(writer, 0, (1, "/a"))
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "note", lambda *_: postgres.kill())
+        with pytest.raises(SinkError) as refused:
+            write(writer, 1, (2, "/b"))
+    assert "nothing of the batch was written" in refused.value.remedy
+    with pytest.raises(SinkError, match="refused"):
+        writer.committed(MARK)
+    postgres.start()
+    assert (writer.last_committed(MARK), asked(database)) == (0, [(1, "/a")])
+    assert write(writer, 1, (2, "/b")) == 1
+    assert asked(database) == [(1, "/a"), (2, "/b")]
+
+
+def test_should_refuse_a_driver_that_was_overtaken(url):
+    writer, newer = writer_of(url), replace(MARK, token=6)
+    late = writer.staged(batch((1, "/a")), HITS, MARK)
+    writer.raise_fence(newer)
+    with pytest.raises(LeaseLostError, match="another driver has taken over"):
+        late.commit()
+    with pytest.raises(LeaseLostError):
+        writer.committed(MARK)
+    assert (writer.last_committed(newer), writer.last_writer(newer).token) == (-1, 6)
+    assert write(writer, 0, (1, "/a"), token=6) == 1
+
+
+def test_should_refuse_a_start_that_another_home_has_overtaken(url):
+    ours = Claim(pipeline="shop.copy", number=7, home="a", known=frozenset({7}))
+    theirs = replace(ours, number=8, home="b", known=frozenset({7, 8}))
+    writer = writer_of(url)
+    write(writer, 0, (1, "/a"), claim=ours)
+    write(writer, 0, (2, "/b"), claim=theirs, pipeline_id="p2")
+    with pytest.raises(LeaseLostError, match="another home"):
+        writer.committed(replace(MARK, claim=ours))
+    assert writer.last_writer(replace(MARK, claim=ours)).home == "b"
+
+
+def test_two_drivers_in_one_moment_should_write_a_batch_once(url):
+    """Each commits batch after batch as if it were alone; a batch is there once, and the older token ends."""
+    ends, start = [], threading.Barrier(2)
+
+    def drive(token):
+        writer = writer_of(url)
+        start.wait()
+        try:
+            for number in range(15):
+                write(writer, number, (number, "/a"), token=token)
+        except LeaseLostError:
+            ends.append(token)
+
+    drivers = [threading.Thread(target=drive, args=[token]) for token in (5, 6)]
+    for driver in drivers:
+        driver.start()
+    for driver in drivers:
+        driver.join()
+    assert 6 not in ends
+    assert asked(url) == [(number, "/a") for number in range(15)]
+
+
+def test_going_back_should_be_possible_to_what_is_there(url):
+    writer = writer_of(url)
+    for number in range(2):
+        write(writer, number, (number, "/a"))
+    begun = replace(MARK, generation=2, batch_id=1)
+    with pytest.raises(SinkError, match="cannot be removed") as refused:
+        writer.check_rewind(MARK, begun, had=1)
+    assert "go to batch 1" in refused.value.remedy
+    kept = replace(MARK, batch_id=1)
+    writer.check_rewind(kept, begun, had=1)
+    assert writer.rewind(kept, begun, had=1) == writer.rewind(kept, begun, had=1) == "had nothing to undo"
+    assert writer.last_committed(begun) == 1
+    # The first generation has the same rows, so that it can be gone back to.
+    writer.check_rewind(kept, replace(begun, generation=3), had=1)
+    with pytest.raises(SinkError, match="empty the table"):
+        writer.check_begin(replace(MARK, generation=3))
+    asked(url, "DELETE FROM hits")
+    assert writer.check_begin(replace(MARK, generation=3)) == ""
+
+
+def test_a_new_generation_of_an_upsert_should_be_warned_of(url):
+    writer = upserting(url)
+    write(writer, 0, (1, "/a"))
+    assert "until rows of their keys replace them" in writer.check_begin(replace(MARK, generation=2))
+
+
+def test_a_ledger_that_is_an_older_copy_should_be_missed(url):
+    writer = writer_of(url)
+    write(writer, 0, (1, "/a"))
+    asked(url, "DELETE FROM rs_marks")
+    with pytest.raises(SinkError, match="holds no batch of this pipeline and had batch 0"):
+        writer.last_committed(MARK)
+
+
+def test_going_back_to_a_batch_that_an_older_copy_lacks_should_name_the_one_that_it_has(url):
+    write(writer_of(url), 0, (1, "/a"))
+    begun = replace(MARK, generation=2, batch_id=1)
+    with pytest.raises(SinkError, match="ends at batch 0 and had batch 1: restore the database") as refused:
+        writer_of(url).check_rewind(replace(MARK, batch_id=1), begun, had=1)
+    assert "go back to batch 0" in refused.value.remedy
+    writer_of(url).check_rewind(MARK, replace(begun, batch_id=0), had=1)
+
+
+def test_a_schema_should_have_marks_of_its_own(postgres, database):
+    postgres.execute(database, "CREATE SCHEMA shop")
+    write(writer_of(database, "shop.hits"), 0, (1, "/a"))
+    assert asked(database, "SELECT page FROM shop.hits") == [("/a",)]
+    assert asked(database, "SELECT batch, token FROM shop.rs_marks") == [(0, 5)]
+
+
+ALL = StructType(
+    [
+        StructField("id", LongType()),
+        StructField('odd "name": 100%', StringType()),
+        StructField("small", IntegerType()),
+        StructField("real", DoubleType()),
+        StructField("cents", DecimalType(20, 2)),
+        StructField("at", TimestampType()),
+        StructField("local", TimestampNTZType()),
+        StructField("day", DateType()),
+        StructField("raw", BinaryType()),
+        StructField("ok", BooleanType()),
+    ]
+)
+AT = datetime(1969, 3, 1, 12, 0, 0, 5, UTC)
+CENTS = Decimal("123456789012345678.25")
+FULL = (1, 'ü,"x"\n\\N', -3, 0.1, CENTS, AT, AT.replace(tzinfo=None), date(1, 1, 2), b"\0\xff", True)
+VALUES = [FULL, (2, "", *[None] * 8), (3, None, 0, float("inf"), Decimal("-0.01"), None, None, None, b"", False)]
+
+
+@pytest.mark.parametrize("mode", [{}, {"mode": "upsert", "keys": ("id",)}], ids=["append", "upsert"])
+def test_values_should_come_back_from_postgres_as_they_were(postgres, database, mode):
+    writer = writer_of(database, **mode)
+    writer.staged(batch(*VALUES, schema=ALL), ALL, MARK).commit()
+    assert postgres.execute(database, "SELECT * FROM hits ORDER BY id") == VALUES
+
+
+def test_values_should_be_kept_by_sqlite_as_text_where_it_has_no_type(tmp_path):
+    url = f"sqlite:///{tmp_path}/out.db"
+    writer_of(url).staged(batch(*VALUES, schema=ALL), ALL, MARK).commit()
+    exact = ("123456789012345678.25", "1969-03-01 12:00:00.000005", "1969-03-01 12:00:00.000005", "0001-01-02")
+    assert asked(url, "SELECT * FROM hits")[0] == (*FULL[:4], *exact, *FULL[8:])
+
+
+def test_a_table_that_does_not_fit_should_be_refused_by_its_columns(url):
+    asked(url, "CREATE TABLE hits (id BIGINT)")
+    with pytest.raises(SinkError, match="no column 'page'") as refused:
+        write(writer_of(url), 0, (1, "/a"))
+    statement = refused.value.remedy.partition(";")[0]
+    asked(url, statement)
+    assert write(writer_of(url), 0, (1, "/a")) == 1
+    with pytest.raises(SinkError, match="no unique index of id") as refused:
+        write(upserting(url), 1, (1, "/b"))
+    asked(url, refused.value.remedy)
+    assert write(upserting(url), 1, (1, "/b")) == 1
+    assert asked(url) == [(1, "/b")]
+
+
+def test_a_column_of_another_type_should_be_refused(database):
+    asked(database, "CREATE TABLE hits (id TEXT, page TEXT)")
+    with pytest.raises(SinkError, match="the column 'id' of the table 'hits' is TEXT, which does not take bigint"):
+        write(writer_of(database), 0, (1, "/a"))
+    cast = StructType([StructField("id", StringType()), StructField("page", StringType())])
+    assert write(writer_of(database), 0, ("1", "/a"), schema=cast) == 1
+
+
+def test_a_type_without_columns_should_be_refused(url):
+    schema = StructType([StructField("pause", CalendarIntervalType())])
+    with pytest.raises(SinkError, match="the field 'pause' is interval, for which databases have no column"):
+        writer_of(url).staged(pa.table({"pause": [1]}), schema, MARK)
+    assert write(writer_of(url), 0, (1, "/a")) == 1
+
+
+def test_a_null_key_should_be_refused(url):
+    with pytest.raises(SinkError, match="the key 'id' of a row is null") as refused:
+        write(upserting(url), 0, (None, "/a"))
+    assert "filter('id IS NOT NULL')" in refused.value.remedy
+    assert write(upserting(url), 0, (1, "/a")) == 1
+
+
+def test_no_error_should_show_the_password(postgres):
+    url = postgres.url("nowhere").replace("postgres@", "postgres:gehe%3Aim@")
+    with pytest.raises(SinkError) as refused:
+        writer_of(url).committed(MARK)
+    told = f"{refused.value} {refused.value.facts} {writer_of(url)!r}"
+    assert "gehe" not in told
+    assert 'database "nowhere" does not exist' in told
+
+
+def test_a_url_that_cannot_be_used_should_be_refused():
+    with pytest.raises(ConfigurationError, match="no valid database URL"):
+        place_of("postgres", "hits", step="out")
+    with pytest.raises(ConfigurationError, match="no database driver for 'oracle\\+nothing'"):
+        writer_of("oracle+nothing://db/shop").committed(MARK)
