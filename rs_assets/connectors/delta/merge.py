@@ -29,7 +29,9 @@ def winners(rows: pa.Table, *, keys: Sequence[str], order_by: Sequence[str], del
     values. Hidden order columns are removed.
     """
     by = [*order_by] or [name for name in ORDER if name in rows.column_names]
-    columns = [rows[name] for name in by] or [pc.invert(pc.fill_null(rows[deletes], fill_value=False))] * bool(deletes)
+    columns = [rows[name] for name in by]
+    if not by and deletes is not None:
+        columns = [pc.invert(pc.fill_null(rows[deletes], fill_value=False))]
     if columns:
         # Columns are numbered, since Arrow reads a name with a leading dot as a path.
         numbered = pa.table(columns, names=[str(n) for n in range(len(columns))])
