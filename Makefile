@@ -44,7 +44,7 @@ test: setup  ## run the tests and the examples in the docstrings, a quarter of a
 
 .PHONY: verify
 verify: setup  ## run all tests, long ones too, with a table of what each fault led to; for nights and releases
-	@$(SIGNALS) $(BIN)/pytest $(EVERYTHING) $(or $(ARGS),$(SPREAD))
+	@RS_REQUIRE_SERVERS=1 $(SIGNALS) $(BIN)/pytest $(EVERYTHING) $(or $(ARGS),$(SPREAD))
 
 .PHONY: durations
 durations: setup  ## run all tests and record how long each file takes in tests/durations.json, on an idle machine

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 
 from rs_assets import StreamBuilder
 from rs_assets.connectors.delta.columns import check_columns
+from rs_assets.connectors.delta.merge import winners
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets.connectors.memory import MemoryChannel
@@ -31,6 +32,19 @@ def test_the_greatest_row_stays_whenever_it_comes(tmp_path, order_by):
         table = pa.table({n: pa.array(c, pa.int64()) for n, c in zip("kvn", zip(*rows, strict=True), strict=True)})
         write(writer, ArrowFrame(table.append_column("w", pa.nulls(len(rows), pa.int64()))), mark(number))
     assert sorted((row["k"], row["v"], row["n"]) for row in read(str(tmp_path)))[:2] == [(1, 5, 9), (2, 0, 0)]
+
+
+def test_of_a_row_and_its_retraction_in_one_batch_the_row_stays_in_any_order():
+    rows = [{"k": 1, "v": 2, "gone": False}, {"k": 1, "v": 1, "gone": True}, {"k": 2, "v": 3, "gone": True}]
+    for given in (rows, rows[::-1]):
+        found = winners(pa.Table.from_pylist(given), keys=["k"], order_by=[], deletes="gone").to_pylist()
+        assert sorted(found, key=lambda row: row["k"]) == [rows[0], rows[2]]
+
+
+def test_without_an_order_the_last_row_of_the_batch_stays():
+    """Rows of a window have no position of reading."""
+    rows = pa.Table.from_pylist([{"k": 1, "v": 2}, {"k": 1, "v": 1}])
+    assert winners(rows, keys=["k"], order_by=[]).to_pylist() == [{"k": 1, "v": 1}]
 
 
 @pytest.mark.parametrize("connector", ["native", "jvm"])
