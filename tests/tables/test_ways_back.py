@@ -1,0 +1,101 @@
+"""Tables on the ways that state takes: runs, snapshots, savepoints, rewinds, rescales; and a kill within a batch."""
+
+import json
+
+import pytest
+from deltalake import DeltaTable
+
+from rs_assets import StreamBuilder
+from rs_assets.connectors.delta.writer import DeltaWriter
+from rs_assets.errors import RsError
+from rs_assets.runtime.upkeep.state import snapshot_state, state_path
+from tests.crash import Crash
+from tests.tables.test_table_join import LEFT, RIGHT, after, by_foreign_key, histories
+
+
+class World:
+    """Two followed files of changes; orders joined with users, by tier, in two Delta tables."""
+
+    def __init__(self, options, folder):
+        self.options = options
+        self.files = {name: folder / f"{name}.jsonl" for name in ("orders", "users")}
+        self.tables = ({}, {})
+        for file in self.files.values():
+            file.write_text("")
+
+    def pipeline(self):
+        shop = StreamBuilder.data_stream("shop", "tables")
+        orders, users = (
+            shop.from_file(self.files[name], schema=schema, tail=True, name=name)
+            for name, schema in (("orders", LEFT), ("users", RIGHT))
+        )
+        orders = orders.to_table("id", deletes="gone", name="left").map_values("user", "ms")
+        users = users.to_table("uid", deletes="left", name="right").map_values("tier")
+        rich = orders.join(users, on={"user": "uid"}, how="inner", name="rich")
+        return (
+            rich.group_by("tier")
+            .count("n")
+            .sum("ms")
+            .max("ms", "most")
+            .to_table(name="tiers")
+            .to_delta("tiers")
+            .build()
+        )
+
+    def run(self, batch=None):
+        for name, rows in (batch or {}).items():
+            with self.files[name].open("a") as file:
+                file.writelines(json.dumps(row) + "\n" for row in rows)
+        self.tables = after(self.tables, batch) if batch else self.tables
+        return self.pipeline().run(self.options)
+
+    def result(self):
+        rows = DeltaTable(self.options.home.table("shop", "tiers")).to_pyarrow_table().to_pylist()
+        return sorted((row["tier"], row["n"], row["ms"], row["most"]) for row in rows)
+
+    def expected(self):
+        groups = {}
+        for row in by_foreign_key(*self.tables, "inner").values():
+            groups.setdefault(row["tier"], []).append(row["ms"])
+        return sorted((tier, len(values), sum(values), max(values)) for tier, values in groups.items())
+
+
+@pytest.fixture
+def world(options, tmp_path):
+    return World(options, tmp_path)
+
+
+@pytest.mark.parametrize("behind", [True, False])
+def test_tables_after_a_crash_in_a_batch_have_its_changes_once(world, monkeypatch, behind):
+    batches = histories(13, batches=2)
+    world.run(batches[0])
+    with monkeypatch.context() as patched:
+        Crash(patched, DeltaWriter, behind=behind)
+        with pytest.raises(RsError, match="crash"):
+            world.run(batches[1])
+    world.run()
+    assert world.result() == world.expected()
+
+
+def test_tables_after_a_savepoint_a_rewind_and_a_rescale_have_the_same_rows(world):
+    batches = histories(11, batches=4)
+    world.run(batches[0])
+    assert world.result() == world.expected()
+    first = world.expected()
+    taken = world.pipeline().savepoint(world.options)
+    world.run(batches[1])
+    second = world.expected()
+    assert world.result() == second
+    world.pipeline().rewind(0, world.options)
+    world.run()
+    assert world.result() == second
+    world.pipeline().rescale(3, world.options)
+    world.run(batches[2])
+    assert world.result() == world.expected()
+    topology = world.pipeline().topology
+    paths = {taken.path for taken in snapshot_state(topology, world.options)}
+    assert paths == {state_path(topology, name, world.options.home) for name in ("left", "right", "rich", "tiers")}
+    world.pipeline().restore(world.options, savepoint_id=taken.id)
+    assert world.result() == first
+    world.run()
+    assert world.result() == world.expected()
