@@ -77,7 +77,7 @@ def _check_changes(changes: TableChanges, node: Node) -> None:
             remedy="use the methods of the table, or .to_table(..., deletes='retracted') after .to_stream()",
             step=node.name,
         )
-    if isinstance(node, DeltaSink) and node.mode == "upsert" and node.deletes is None:
+    if isinstance(node, UPSERTS) and node.mode == "upsert" and node.deletes is None:
         raise TopologyError(
             f"step {node.name!r} would keep rows that the table of {changes.name!r} retracts",
             remedy="write the table itself, .to_delta(...) without .to_stream(), or name deletes='retracted'",
