@@ -24,7 +24,7 @@ from rs_assets.connectors.delta.staging import staging_of
 from rs_assets.connectors.progress_guard import ProgressGuard
 from rs_assets.connectors.sink import BatchMark, LastWriter
 from rs_assets.errors import SinkError
-from rs_assets.records.columns import visible
+from rs_assets.records.columns import ORDER, RETRACTED
 
 # How long a commit that lost against another one waits before each further try, in seconds.
 WAITS_S = (0.01, 0.03, 0.1, 0.3, 1.0)
@@ -233,10 +233,10 @@ def newest_for(handle: TableHandle, mark: BatchMark) -> DeltaTable | None:
 
 
 def arrow_schema(frame: DataFrame) -> pa.Schema:
-    """The Arrow schema of the rows of a Spark frame, without hidden columns."""
+    """The Arrow schema of the rows of a Spark frame, without positions and the flag of changes."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    kept = [field for field in frame.schema.fields if visible([field.name])]
+    kept = [field for field in frame.schema.fields if field.name not in {*ORDER, RETRACTED}]
     return to_arrow_schema(StructType(kept), timezone="UTC")
 
 
