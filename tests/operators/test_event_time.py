@@ -7,7 +7,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
-from rs_assets import CountWindow, StreamBuilder, Time, TumblingWindow
+from rs_assets import Time, TumblingWindow
 from rs_assets.errors import BadRecordError, TopologyError
 from rs_assets.operators.window.bounds import EventTimeBounds
 from rs_assets.operators.window.durations import EPOCH
@@ -167,46 +167,6 @@ def test_windows_near_1970_that_fire_once_fire_and_refuse_late_rows_as_a_plain_m
         running.finish()
         assert _counted(running.take()) == waiting
         assert running.report().rows_late == late == 2
-
-
-def test_the_first_instant_of_1970_is_refused_where_a_row_is_late_by_its_own_time(source, driver, tmp_path):
-    """The watermark begins there, so such rows were always late, whatever `water_mark` says."""
-    stream = source("id bigint, ts timestamp", bad_records="dead_letter").distinct(
-        "id", within=Time.seconds(5), time_field="ts"
-    )
-    with PipelineDriver(stream.to_print().build(), spark=driver, home=tmp_path) as running:
-        running.push([{"id": 1, "ts": EPOCH}, {"id": 2, "ts": EPOCH + timedelta(milliseconds=1)}])
-        running.step()
-        assert [row["id"] for row in running.take()] == [2]
-        query = running.report().queries[0]
-        assert (query.rows_dead, query.rows_late) == (1, 0)
-    letters = DeltaTable(str(tmp_path / "catalog" / "dead_letters")).to_pyarrow_table().to_pylist()
-    assert [row["reason"] for row in letters] == ["event time before the earliest: 1970-01-01 00:00:00"]
-
-
-@pytest.mark.parametrize(
-    ("step", "refused"),
-    {
-        "interval": (
-            lambda one, two: one.join(two, on="id", within=Time.seconds(5), time_field="ts", how="left"),
-            True,
-        ),
-        "window": (lambda one, two: one.join(two, on="id", within=TumblingWindow.of(Time.seconds(5), "ts")), False),
-        "as of": (lambda one, two: one.asof_join(two, on="id", time_field="ts"), True),
-        "count": (lambda one, two: one.union(two).window(CountWindow.of(2, "ts")).count("n").to_data_stream(), True),
-        "tumbling": (lambda one, two: counts_of(one.union(two)).to_data_stream(), False),
-    }.values(),
-)
-def test_which_steps_refuse_the_first_instant_of_1970(step, refused):
-    begun = StreamBuilder.data_stream("test", "first")
-    sides = [begun.from_array([], schema="id bigint, ts timestamp", name=name) for name in ("one", "two")]
-    made = step(*sides)
-    node = made.to_print().build().topology[made.step]
-    assert (node.believed.earliest > EPOCH) is refused
-
-
-def counts_of(stream):
-    return stream.window(TumblingWindow.of(Time.seconds(10), "ts")).count("n")
 
 
 def _counted(rows):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from rs_assets.errors import TopologyError
@@ -34,7 +34,3 @@ class EventTimeBounds:
                 remedy="use datetime(1970, 1, 1, tzinfo=UTC) or later",
             )
         checked_duration(self.max_ahead, what="max_ahead", least=timedelta(0))
-
-    def after(self, begin: datetime) -> EventTimeBounds:
-        """These bounds, without event times up to `begin`, which the first watermark has reached."""
-        return replace(self, earliest=max(self.earliest, begin + timedelta(microseconds=1)))

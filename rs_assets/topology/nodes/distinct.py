@@ -8,8 +8,7 @@ from typing import ClassVar
 
 from rs_assets.common.node import Family
 from rs_assets.errors import TopologyError
-from rs_assets.operators.window.bounds import EventTimeBounds
-from rs_assets.operators.window.durations import EPOCH, checked_duration
+from rs_assets.operators.window.durations import checked_duration
 from rs_assets.topology.nodes.timed import Arrival, TimedState
 
 
@@ -42,11 +41,6 @@ class Distinct(TimedState):
     def event_time(self) -> str | None:
         """The field that `within` is measured by."""
         return self.time_field
-
-    @property
-    def believed(self) -> EventTimeBounds:
-        """A row is late by its own time, so the first instant of 1970 would always be late."""
-        return self.bounds.after(EPOCH)
 
     @property
     def own_delay(self) -> bool:

@@ -9,8 +9,7 @@ from typing import ClassVar, get_args
 from rs_assets.common.node import Family
 from rs_assets.errors import TopologyError
 from rs_assets.operators.join.spec import OF_BOTH, AnyBound, AsOf, Interval, JoinType
-from rs_assets.operators.window.bounds import EventTimeBounds
-from rs_assets.operators.window.durations import EPOCH, checked_duration
+from rs_assets.operators.window.durations import checked_duration
 from rs_assets.operators.window.spec import HoppingWindow, TumblingWindow
 from rs_assets.topology.nodes.timed import NONE, Arrival, Side, TimedState
 from rs_assets.topology.nodes.window import window_grid, window_lag, window_text
@@ -133,11 +132,6 @@ class StreamJoin(TimedState):
     def event_time(self) -> str | None:
         """The left side's; None for a join without bound."""
         return self.time_fields[0] if self.time_fields else None
-
-    @property
-    def believed(self) -> EventTimeBounds:
-        """In an interval a row is late by its own time, so the first instant of 1970 would always be late."""
-        return self.bounds.after(EPOCH) if isinstance(self.bound, Interval | AsOf) else self.bounds
 
     @property
     def sides(self) -> tuple[Side, ...]:

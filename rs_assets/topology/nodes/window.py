@@ -111,12 +111,9 @@ class WindowAggregate(TimedState):
 
     @property
     def believed(self) -> EventTimeBounds:
-        """The watermark begins in 1970: rows of windows in order would be late in its first instant.
-
-        A window that fires more than once needs a watermark from its first row on.
-        """
+        """A window that fires more than once needs a watermark from its first row on, which cannot lie before 1970."""
         if self.firing == ONCE:
-            return self.bounds.after(EPOCH) if self.in_order else self.bounds
+            return self.bounds
         return replace(self.bounds, earliest=max(self.bounds.earliest, EPOCH + self.delay))
 
     def _check_emit(self) -> None:
