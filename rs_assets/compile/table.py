@@ -99,7 +99,8 @@ def compile_changes(context: CompileContext, node: TableChanges, inputs: tuple[F
     df = inputs[0].df
     if "retracted" in (name.casefold() for name in df.columns):
         raise flag_taken(step=node.name)
-    return Flow(df.withColumnRenamed(RETRACTED, "retracted"))
+    fields = (F.col(quoted(name)) for name in df.columns if name != RETRACTED)
+    return Flow(df.select(*fields, F.col(RETRACTED).alias("retracted")))
 
 
 def none_late(node: TimedState, watermark: Column) -> Column:  # noqa: ARG001  the table's form

@@ -240,8 +240,8 @@ class Table:
         >>> from rs_assets import StreamBuilder
         >>> users = StreamBuilder.data_stream("shop", "users").from_array([{"id": 1, "tier": "free"}]).to_table("id")
         >>> pipeline = users.to_delta("tiers").build()
-        >>> pipeline.try_([{"id": 1, "tier": "free"}, {"id": 1, "tier": "paid"}, {"id": 2, "tier": "free"}])
-        {'tiers_table': [{'id': 1, 'tier': 'paid'}, {'id': 2, 'tier': 'free'}]}
+        >>> pipeline.try_([{"id": 1, "tier": "free"}, {"id": 1, "tier": "paid"}])
+        {'tiers_table': [{'id': 1, 'tier': 'paid'}]}
         """
         where = fspath(table)
         node = DeltaSink(

@@ -19,6 +19,7 @@ from rs_assets.topology.nodes.window import WindowAggregate
 def describe_step(node: Node) -> str:
     """What `node` does.
 
+    >>> from rs_assets.connectors.files.nodes import FileSource
     >>> describe_step(FileSource(name="clicks", path="clicks.jsonl"))
     'Reads the JSON of `clicks.jsonl`.'
     """
