@@ -86,6 +86,11 @@ object Aggregation {
     (Iterator(plain) ++ Iterator.from(2).map(n => s"${plain}_$n")).find(!taken.contains(_)).get
   }
 
+  /** A schema whose names a state accepts, and whose fields may be null. */
+  def stored(of: StructType): StructType = StructType(of.foldLeft(Seq.empty[StructField]) { (before, field) =>
+    before :+ StructField(stored(field.name, before.map(_.name)), field.dataType)
+  })
+
   private def namesOf(keys: Seq[Expression]): Seq[String] = keys.foldLeft(Seq.empty[String]) {
     case (before, key: NamedExpression) => before :+ stored(key.name, before)
     case (before, key) => before :+ stored(key.sql, before)

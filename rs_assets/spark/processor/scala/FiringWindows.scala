@@ -8,8 +8,9 @@ import org.apache.spark.sql
 import org.apache.spark.sql.{DataFrame, Encoders, Row}
 import org.apache.spark.sql.catalyst.{CatalystTypeConverters, InternalRow}
 import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
-import org.apache.spark.sql.catalyst.expressions.Attribute
-import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute}
+import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic.{Dataset, KeyValueGroupedDataset, SparkSession}
 import org.apache.spark.sql.streaming._
@@ -102,6 +103,15 @@ object FiringWindows {
   /** The columns of an aggregation, and those of a firing. */
   private[rsassets] def told(aggregation: Aggregation): StructType =
     aggregation.resultType.add("_rs_fire_time", TimestampType).add("_rs_final", BooleanType)
+
+  /** `rows` with keys, all columns after the first `inputs`, as in Spark's own joins: 0.0 equals -0.0, and all NaN. */
+  private[rsassets] def normal(rows: LogicalPlan, inputs: Int): LogicalPlan = {
+    val (input, keys) = rows.output.splitAt(inputs)
+    Project(input ++ keys.map(key => NormalizeFloatingNumbers.normalize(key) match {
+      case `key` => key
+      case made => Alias(made, key.name)()
+    }), rows)
+  }
 
   /** The output of `processor` for the `inputs` of `rows`, grouped by their `keys`. */
   private[rsassets] def processed(

@@ -5,8 +5,8 @@ import scala.collection.mutable
 import org.apache.spark.sql.{DataFrame, Row}
 import org.apache.spark.sql.catalyst.{CatalystTypeConverters, InternalRow}
 import org.apache.spark.sql.catalyst.expressions._
-import org.apache.spark.sql.catalyst.optimizer.{NormalizeFloatingNumbers, ReplaceExpressions}
-import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project}
+import org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions
+import org.apache.spark.sql.catalyst.plans.logical.Project
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.catalyst.util.DateTimeUtils.{instantToMicros, microsToInstant}
 import org.apache.spark.sql.streaming.StatefulProcessor
@@ -33,9 +33,7 @@ case class Sides(keys: Seq[Attribute], at: Attribute, left: Attribute, right: At
 
   /** The schema of state: the waiting rows of each side. */
   val kept: StructType = StructType(Seq(left, right).map { side =>
-    val row = StructType(side.dataType.asInstanceOf[StructType].foldLeft(Seq.empty[StructField]) { (before, field) =>
-      before :+ StructField(Aggregation.stored(field.name, before.map(_.name)), field.dataType)
-    })
+    val row = Aggregation.stored(side.dataType.asInstanceOf[StructType])
     val waiting = new StructType()
       .add("at", TimestampType).add("matched", BooleanType).add("told", BooleanType).add("row", row)
     StructField(side.name, ArrayType(waiting))
@@ -78,19 +76,10 @@ object Sides {
 
   /** The output of `processor` for the sides in `united`: time, left row, right row (Spark wants them first), keys. */
   def processed(united: DataFrame)(processor: Sides => StatefulProcessor[Row, Row, Row]): DataFrame = {
-    val rows = normal(FiringWindows.analyzed(united))
+    val rows = FiringWindows.normal(FiringWindows.analyzed(united), 3)
     val Seq(at, left, right) = rows.output.take(3)
     val sides = Sides(rows.output.drop(3), at, left, right)
     FiringWindows.processed(united.sparkSession, rows, sides.inputs, sides.keys)(processor(sides), sides.made)
-  }
-
-  /** `rows` with keys normalized as in Spark's own joins: 0.0 equals -0.0, and all NaN are equal. */
-  private def normal(rows: LogicalPlan): LogicalPlan = {
-    val (inputs, keys) = rows.output.splitAt(3)
-    Project(inputs ++ keys.map(key => NormalizeFloatingNumbers.normalize(key) match {
-      case `key` => key
-      case made => Alias(made, key.name)()
-    }), rows)
   }
 
   /** The expression of the only column of `condition`, over the columns two projections below it. */

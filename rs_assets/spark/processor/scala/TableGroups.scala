@@ -60,8 +60,8 @@ class KeptGroups(aggregation: Aggregation) extends TableGroups(aggregation) {
 
   override def init(outputMode: OutputMode, timeMode: TimeMode): Unit = {
     super.init(outputMode, timeMode)
-    val inputs = TableFrames.stored(aggregation.inputType)
-    val results = Encoders.row(TableFrames.stored(aggregation.resultType))
+    val inputs = Aggregation.stored(aggregation.inputType)
+    val results = Encoders.row(Aggregation.stored(aggregation.resultType))
     state = getHandle.getValueState[Row](TableGroups.State, results, TTLConfig.NONE)
     kept = getHandle.getMapState[Row, Long](TableGroups.Rows, Encoders.row(inputs), Encoders.scalaLong, TTLConfig.NONE)
     val rows = new InterpretedOrdering(

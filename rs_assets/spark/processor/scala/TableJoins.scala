@@ -29,7 +29,7 @@ class TableJoins(sides: TableSides, leftAlone: Boolean, rightAlone: Boolean) ext
   @transient private var state: ValueState[Row] = _
 
   override def init(outputMode: OutputMode, timeMode: TimeMode): Unit = {
-    val kept = new StructType().add("left", TableFrames.stored(sides.left)).add("right", TableFrames.stored(sides.right))
+    val kept = new StructType().add("left", Aggregation.stored(sides.left)).add("right", Aggregation.stored(sides.right))
     state = getHandle.getValueState[Row](TableJoins.State, Encoders.row(kept), TTLConfig.NONE)
   }
 
@@ -75,9 +75,9 @@ class ForeignJoins(sides: TableSides, own: StructType, leftAlone: Boolean) exten
   @transient private var right: ValueState[Row] = _
 
   override def init(outputMode: OutputMode, timeMode: TimeMode): Unit = {
-    val (key, row) = (Encoders.row(TableFrames.stored(own)), Encoders.row(TableFrames.stored(sides.left)))
+    val (key, row) = (Encoders.row(Aggregation.stored(own)), Encoders.row(Aggregation.stored(sides.left)))
     lefts = getHandle.getMapState[Row, Row](ForeignJoins.State, key, row, TTLConfig.NONE)
-    right = getHandle.getValueState[Row](ForeignJoins.Right, Encoders.row(TableFrames.stored(sides.right)), TTLConfig.NONE)
+    right = getHandle.getValueState[Row](ForeignJoins.Right, Encoders.row(Aggregation.stored(sides.right)), TTLConfig.NONE)
   }
 
   override def handleInputRows(key: Row, rows: Iterator[Row], timers: TimerValues): Iterator[Row] = {
@@ -135,7 +135,7 @@ class StreamTables(sides: TableSides, leftAlone: Boolean) extends StatefulProces
   @transient private var state: ValueState[Row] = _
 
   override def init(outputMode: OutputMode, timeMode: TimeMode): Unit =
-    state = getHandle.getValueState[Row](StreamTables.State, Encoders.row(TableFrames.stored(sides.right)), TTLConfig.NONE)
+    state = getHandle.getValueState[Row](StreamTables.State, Encoders.row(Aggregation.stored(sides.right)), TTLConfig.NONE)
 
   override def handleInputRows(key: Row, rows: Iterator[Row], timers: TimerValues): Iterator[Row] = {
     val (stream, changes) = rows.toSeq.partition(!_.isNullAt(0))

@@ -19,7 +19,7 @@ class TableRows(rowType: StructType, orderType: StructType, ordered: Int) extend
   @transient private var inState: Ordering[InternalRow] = _
 
   override def init(outputMode: OutputMode, timeMode: TimeMode): Unit = {
-    val kept = new StructType().add("row", TableFrames.stored(rowType)).add("at", TableFrames.stored(orderOnly))
+    val kept = new StructType().add("row", Aggregation.stored(rowType)).add("at", Aggregation.stored(orderOnly))
     state = getHandle.getValueState[Row](TableRows.State, Encoders.row(kept), TTLConfig.NONE)
     toInput = CatalystTypeConverters.createToCatalystConverter(TableRows.inputType(rowType, orderType))
     val fields = orderType.indices.map(GetStructField(BoundReference(1, orderType, nullable = true), _))
