@@ -11,9 +11,9 @@ import shutil
 import signal
 import socket
 import tempfile
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -22,16 +22,12 @@ from rs_assets.common.extras import check_extra
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.errors import ConfigurationError
 from rs_assets.spark.jars import main
-from rs_assets.testing.kafka_node import KAFKA, START_TIMEOUT_S, KafkaNode, class_archive, free_ports, refused
+from rs_assets.testing.kafka_node import KAFKA, START_TIMEOUT_S, KafkaNode, class_archive
 from rs_assets.testing.kafka_security import BrokerSecurity
-from rs_assets.testing.process import ServerProcess
+from rs_assets.testing.process import ServerProcess, free_ports, settle
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
-
-# For operations that the broker acknowledges before it has done them.
-SETTLE_TIMEOUT_S = 30
-_POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,16 +179,14 @@ class KafkaBroker:
         """Raise the number of partitions of `name` to `total` and wait until they can be used."""
         with self._admin() as admin:
             admin.create_partitions({name: total})
-            _settle(
-                lambda: len(admin.describe_topics([name])[0]["partitions"]) == total, "the partitions are not there"
-            )
+            settle(lambda: len(admin.describe_topics([name])[0]["partitions"]) == total, "the partitions are not there")
             admin.wait_for_topics([name])
 
     def delete_topic(self, name: str) -> None:
         """Delete the topic `name` and wait until it is gone from the broker."""
         with self._admin() as admin:
             admin.delete_topics([name])
-            _settle(lambda: name not in admin.list_topics(), "the topic is still there")
+            settle(lambda: name not in admin.list_topics(), "the topic is still there")
 
     def deny(self, user: str, operation: str, **resource: str) -> None:
         """Keep `user` from one operation ("READ", "WRITE", ... or "ALL") on `topic=`, `group=` or `transactional_id=`.
@@ -214,7 +208,7 @@ class KafkaBroker:
                 known = ACLFilter(
                     rule.principal, rule.host, rule.operation, rule.permission_type, rule.resource_pattern
                 )
-                _settle(lambda known=known: admin.describe_acls(known)[0], "the rule is not there")
+                settle(partial(_has_rule, admin, known), "the rule is not there")
 
     def produce(self, topic: str, records: Iterable[KafkaRecord | bytes | None]) -> int:
         """Write `records`, in order within a partition; return their number, when all are acknowledged.
@@ -301,13 +295,7 @@ class KafkaBroker:
         return node.prepare(scratch=self._kept is None)
 
     def _run(self, server: ServerProcess) -> None:
-        deadline = time.monotonic() + START_TIMEOUT_S
-        server.start()
-        while not self._answers():
-            if server.ended_within(_POLL_S):
-                raise refused("ended while it started", server)
-            if time.monotonic() > deadline:
-                raise refused(f"did not answer within {START_TIMEOUT_S} s", server)
+        server.answering(self._answers, name="the Kafka broker", within_s=START_TIMEOUT_S)
 
     def _answers(self) -> bool:
         from kafka.errors import KafkaError
@@ -322,13 +310,8 @@ class KafkaBroker:
         return True
 
 
-def _settle(done: Any, otherwise: str) -> None:
-    """Wait until the broker has done what it acknowledged."""
-    deadline = time.monotonic() + SETTLE_TIMEOUT_S
-    while not done():
-        if time.monotonic() > deadline:
-            raise ConfigurationError(f"{otherwise} after {SETTLE_TIMEOUT_S} s")
-        time.sleep(_POLL_S)
+def _has_rule(admin: KafkaAdminClient, rule: Any) -> bool:
+    return bool(admin.describe_acls(rule)[0])
 
 
 def _record(entry: Any) -> KafkaRecord:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import os
-import random
-import socket
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rs_assets.errors import ConfigurationError
 from rs_assets.spark.jars import JarList
 from rs_assets.spark.java import java_home
 from rs_assets.testing.kafka_security import BrokerSecurity
@@ -29,8 +25,6 @@ KAFKA = JarList.read(
 # A broker answers after 1 to 3 s, on a busy machine after 10; one that needs longer has failed.
 START_TIMEOUT_S = 60
 
-# Below the range that systems use for outgoing connections: while a broker is down, no client may get its port.
-_PORTS = (20_000, 32_000)
 
 _SETTINGS = {
     "process.roles": "broker,controller",
@@ -151,13 +145,7 @@ class KafkaNode:
         finally:
             formatter.close()
         if not ended or not (self.folder / "data" / "meta.properties").is_file():
-            raise refused("could not format its storage", formatter)
-
-
-def refused(what: str, server: ServerProcess) -> ConfigurationError:
-    """The error of a broker that fails to start, with the end of its log."""
-    told = server.log_tail().replace("\n", "\n    ")
-    return ConfigurationError(f"the Kafka broker {what}:\n    {told}", remedy="check its log and its settings")
+            raise formatter.refused("the Kafka broker could not format its storage")
 
 
 def class_archive() -> Path:
@@ -172,16 +160,3 @@ def properties(settings: Mapping[str, str]) -> str:
     'a.b=C:\\\\data\n'
     """
     return "".join(f"{json.dumps(key)[1:-1]}={json.dumps(value)[1:-1]}\n" for key, value in settings.items())
-
-
-def free_ports() -> tuple[int, int, int]:
-    """Three free ports of loopback."""
-    found: list[int] = []
-    numbers = random.SystemRandom().sample(range(*_PORTS), 1000)
-    for number in numbers:
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", number))
-            found.append(number)
-        if len(found) == 3:
-            return found[0], found[1], found[2]
-    raise ConfigurationError("no free port on loopback", remedy="stop other servers on loopback")

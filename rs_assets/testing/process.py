@@ -8,10 +8,15 @@ nothing of the server. (A child that this process forks without exec holds the p
 from __future__ import annotations
 
 import contextlib
+import random
 import signal
+import socket
 import subprocess
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from rs_assets.errors import ConfigurationError
 
 # $1: the folder to remove, or nothing. A line of the pipe is the id of the process to kill, or - for none.
 _WATCHDOG = """
@@ -23,6 +28,12 @@ while read -r line; do pid=$line; done
 
 # A server that needs longer to end after SIGTERM hangs.
 STOP_TIMEOUT_S = 30
+# How long a server may take to do what it has acknowledged.
+SETTLE_TIMEOUT_S = 30
+# How often a server is asked.
+POLL_S = 0.02
+# Below the range that systems use for outgoing connections: while a broker is down, no client may get its port.
+_PORTS = (20_000, 32_000)
 
 _TAIL_LINES = 15
 
@@ -70,6 +81,24 @@ class ServerProcess:
                 self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
         _tell(watchdog, str(self._process.pid))
+
+    def answering(self, answers: Callable[[], bool], *, name: str, within_s: float, since: float | None = None) -> None:
+        """Start the process and wait until it `answers`; ConfigurationError, which calls it `name`, if it does not.
+
+        It has `within_s` seconds, since the monotonic time `since` (default: now).
+        """
+        deadline = (time.monotonic() if since is None else since) + within_s
+        self.start()
+        while not answers():
+            if self.ended_within(POLL_S):
+                raise self.refused(f"{name} ended while it started")
+            if time.monotonic() > deadline:
+                raise self.refused(f"{name} did not answer within {within_s:g} s")
+
+    def refused(self, what: str) -> ConfigurationError:
+        """The error of a server that fails to start, with the end of its log."""
+        shown = self.log_tail().replace("\n", "\n    ")
+        return ConfigurationError(f"{what}:\n    {shown}", remedy="check its log and its settings")
 
     def ended_within(self, seconds: float) -> bool:
         """Wait for the process to end by itself, at most `seconds`; True if it has ended."""
@@ -136,3 +165,25 @@ def _tell(watchdog: subprocess.Popen[bytes], line: str) -> None:
         with contextlib.suppress(BrokenPipeError):
             watchdog.stdin.write(f"{line}\n".encode())
             watchdog.stdin.flush()
+
+
+def settle(done: Callable[[], object], otherwise: str) -> None:
+    """Wait until a server has done what it acknowledged; ConfigurationError says `otherwise`."""
+    deadline = time.monotonic() + SETTLE_TIMEOUT_S
+    while not done():
+        if time.monotonic() > deadline:
+            raise ConfigurationError(f"{otherwise} after {SETTLE_TIMEOUT_S} s")
+        time.sleep(POLL_S)
+
+
+def free_ports() -> tuple[int, int, int]:
+    """Three free ports of loopback."""
+    found: list[int] = []
+    numbers = random.SystemRandom().sample(range(*_PORTS), 1000)
+    for number in numbers:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", number))
+            found.append(number)
+        if len(found) == 3:
+            return found[0], found[1], found[2]
+    raise ConfigurationError("no free port on loopback", remedy="stop other servers on loopback")

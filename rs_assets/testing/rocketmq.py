@@ -9,7 +9,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -34,15 +34,11 @@ from rs_assets.connectors.rocketmq.client.names import Queue
 from rs_assets.connectors.rocketmq.client.pulling import Reach, messages
 from rs_assets.errors import ConfigurationError
 from rs_assets.spark.jars import main
-from rs_assets.testing.kafka_node import free_ports
-from rs_assets.testing.process import ServerProcess
+from rs_assets.testing.process import ServerProcess, free_ports, settle
 from rs_assets.testing.rocketmq_node import BROKER_NAME, ROCKETMQ, RocketMQNode, replication
 
 # A broker answers after 4 s, on a busy machine after 20; one that needs longer has failed.
 START_TIMEOUT_S = 90
-# How long a server may take for what it has acknowledged.
-SETTLE = timedelta(seconds=30)
-_POLL_S = 0.05
 # How many messages are sent by one request.
 _CHUNK = 500
 
@@ -177,7 +173,7 @@ class RocketMQServer:
                 (self.name_server, Codes.FORGET_TOPIC),
             ):
                 client.call(address, code, {"topic": name})
-            _settle(lambda: client.route(name) is None, "the topic is still there")
+            settle(lambda: client.route(name) is None, "the topic is still there")
 
     def send(self, topic: str, messages: Iterable[RocketMQMessage | bytes]) -> int:
         """Send `messages`, in order within a queue; return their number, when all can be read.
@@ -197,7 +193,7 @@ class RocketMQServer:
                 for first in range(0, len(packed), _CHUNK):
                     chunk = packed[first : first + _CHUNK]
                     end = client.send(topic, queue, b"".join(chunk)) + len(chunk)
-                _settle(partial(_reaches, client, topic, queue, end), "the messages cannot be read")
+                settle(partial(_reaches, client, topic, queue, end), "the messages cannot be read")
         return len(made)
 
     def read(self, topic: str) -> list[RocketMQMessage]:
@@ -248,15 +244,10 @@ class RocketMQServer:
 
     def _run(self) -> None:
         assert self._servers is not None  # noqa: S101  the caller made them
-        deadline = time.monotonic() + START_TIMEOUT_S
+        began = time.monotonic()
         # The broker registers when it starts, and again only after a while.
         for server, answers in zip(self._servers, (self._has_name_server, self._has_broker), strict=True):
-            server.start()
-            while not answers():
-                if server.ended_within(_POLL_S):
-                    raise _failed("ended while it started", server)
-                if time.monotonic() > deadline:
-                    raise _failed(f"did not answer within {START_TIMEOUT_S} s", server)
+            server.answering(answers, name="a RocketMQ server", within_s=START_TIMEOUT_S, since=began)
 
     def _has_name_server(self) -> bool:
         with suppress(Unreachable), self._asking() as client:
@@ -303,20 +294,6 @@ def _packed(message: RocketMQMessage) -> bytes:
 
 def _reaches(client: Client, topic: str, queue: Queue, end: int) -> bool:
     return client.end(topic, queue) >= end
-
-
-def _settle(done: Callable[[], bool], otherwise: str) -> None:
-    """Wait until a server has done what it acknowledged."""
-    deadline = time.monotonic() + SETTLE.total_seconds()
-    while not done():
-        if time.monotonic() > deadline:
-            raise ConfigurationError(f"{otherwise} after {SETTLE.total_seconds():g} s")
-        time.sleep(_POLL_S)
-
-
-def _failed(what: str, server: ServerProcess) -> ConfigurationError:
-    shown = server.log_tail().replace("\n", "\n    ")
-    return ConfigurationError(f"a RocketMQ server {what}:\n    {shown}", remedy="check its log and its settings")
 
 
 if __name__ == "__main__":
