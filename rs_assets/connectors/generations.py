@@ -41,3 +41,17 @@ class Lineage:
             if batch > began.batch:
                 found[generation] = batch
             generation, batch = began.generation, min(batch, began.batch)
+
+    def unchanged(self, point: Point) -> list[Point]:
+        """The points with the content of `point`: itself, and those that its generations began from and added nothing.
+
+        >>> Lineage({2: Point(1, 5), 3: Point(2, 7)}).unchanged(Point(3, 7))
+        [Point(generation=3, batch=7), Point(generation=2, batch=7)]
+        """
+        found, here = [], point
+        while True:
+            found.append(here)
+            began = self.returns.get(here.generation)
+            if began is None or began.batch != here.batch:
+                return found
+            here = began

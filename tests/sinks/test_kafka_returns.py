@@ -3,8 +3,8 @@
 import orjson
 import pytest
 
+from rs_assets.connectors.commits import Commit, noted, noted_return
 from rs_assets.connectors.generations import Point
-from rs_assets.connectors.kafka.sink.commits import Commit, noted, noted_return
 from rs_assets.connectors.sink import BatchMark
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from rs_assets import StreamBuilder
+from rs_assets.connectors.commits import Commit
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
-from rs_assets.connectors.kafka.sink.commits import Commit
 from rs_assets.connectors.kafka.sink.settings import python_settings
 from rs_assets.connectors.sink import BatchMark
 from rs_assets.errors import ConfigurationError, TopologyError

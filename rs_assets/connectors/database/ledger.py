@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.mysql import VARCHAR
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from rs_assets.connectors.generations import Point
+from rs_assets.connectors.generations import Lineage, Point
 from rs_assets.connectors.sink import BatchMark, LastWriter
 
 # MySQL's default collation would treat names that differ in case as equal, and it indexes at most 768 characters.
@@ -102,9 +102,9 @@ class Ledger:
         table = self.returns
         of_sink = (table.c.pipeline_id == mark.pipeline_id) & (table.c.sink == mark.sink)
         found = connection.execute(select(table.c.begun, table.c.generation, table.c.batch).where(of_sink))
-        began = {begun: Point(generation, batch) for begun, generation, batch in found}
+        lineage = Lineage({begun: Point(generation, batch) for begun, generation, batch in found})
         written = [point for point in self.points(connection, mark) if point.batch >= 0]
-        return [*_path(written[0], began)] if written else []
+        return lineage.unchanged(written[0]) if written else []
 
     def note(self, connection: Connection, mark: BatchMark, batch: int) -> None:
         """Write the marker of a batch, or of none (-1), the token and the claim."""
@@ -128,14 +128,6 @@ class Ledger:
     def _of_sink(self, mark: BatchMark, *columns: Column[Any]) -> Any:
         of_sink = (self.marks.c.pipeline_id == mark.pipeline_id) & (self.marks.c.sink == mark.sink)
         return select(*columns).where(of_sink)
-
-
-def _path(point: Point, began: dict[int, Point]) -> Iterator[Point]:
-    here: Point | None = point
-    while here is not None:
-        yield here
-        before = began.get(here.generation)
-        here = before if before is not None and before.batch == here.batch else None
 
 
 def _put(table: Table, key: dict[str, Any], values: dict[str, Any], *, known: bool) -> Insert | Update:

@@ -21,7 +21,7 @@ from rs_assets.connectors.database.target import Target
 from rs_assets.connectors.database.types import NESTED, check_type
 from rs_assets.connectors.delta.merge import kept as not_deleted
 from rs_assets.connectors.delta.merge import winners
-from rs_assets.connectors.generations import Point
+from rs_assets.connectors.kept_rows import KeptRows
 from rs_assets.connectors.progress_guard import ProgressGuard
 from rs_assets.connectors.sink import BatchMark, LastWriter, Staged
 from rs_assets.errors import SinkError
@@ -92,24 +92,19 @@ class DatabaseWriter:
             return (
                 f"the table {self.table!r} keeps rows of the earlier generation until rows of their keys replace them"
             )
-        raise SinkError(
-            f"the table {self.table!r} has rows of an earlier generation, and a new one would add its own",
-            remedy=f"{self._emptied}, then begin the new generation as you did now; or write to another table",
-            step=self.name,
-            place=self.where,
-        )
+        raise self._rows.refuse_begin()
 
     def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
         """SinkError if rows were written after `kept`: the rows of single batches cannot be distinguished."""
         with self._looking() as (ledger, connection):
             if connection is not None:
                 begun.check(ledger.last_writer(connection, begun), where=self.where)
-            self._check_return([] if connection is None else ledger.newest(connection, kept), kept, had)
+            self._rows.check_return([] if connection is None else ledger.newest(connection, kept), kept, had)
 
     def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:
         """Only records the later generation: nothing was written since."""
         with self._writing(begun) as (ledger, connection):
-            self._check_return(ledger.newest(connection, kept), kept, had)
+            self._rows.check_return(ledger.newest(connection, kept), kept, had)
             ledger.note(connection, begun, begun.batch_id)
             ledger.note_return(connection, kept, begun)
         return "had nothing to undo"
@@ -173,31 +168,9 @@ class DatabaseWriter:
                 step=self.name,
             )
 
-    def _check_return(self, found: Sequence[Point], kept: BatchMark, had: int) -> None:
-        same = [point.batch for point in found if point.generation == kept.generation]
-        if any(batch <= kept.batch_id for batch in same):
-            known = max(same)
-            if known >= min(kept.batch_id, had):
-                return
-            why = f"the table {self.table!r} ends at batch {known} and had batch {had}: restore the database as it was"
-            raise SinkError(why, remedy=self._instead(f"go back to batch {known}"), step=self.name, place=self.where)
-        if not found and min(kept.batch_id, had) < 0:
-            return
-        last = found[0] if found else Point(kept.generation, -1)
-        raise SinkError(
-            f"the rows of the table {self.table!r} cannot be removed, and it has those of batch {last.batch}"
-            f" of generation {last.generation}",
-            remedy=self._instead(f"go to batch {last.batch}, which removes none"),
-            step=self.name,
-            place=self.where,
-        )
-
-    def _instead(self, first: str) -> str:
-        return f"{first}; or {self._emptied} and begin a new generation (--new-generation), which writes all rows again"
-
     @property
-    def _emptied(self) -> str:
-        return f"empty the table ({'DELETE FROM'} {self.table})"
+    def _rows(self) -> KeptRows:
+        return KeptRows(self.name, self.table, self.table, {"place": self.where})
 
     def _ledger(self) -> Ledger:
         return Ledger(split_table(self.table)[0])

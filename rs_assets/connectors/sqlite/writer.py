@@ -24,7 +24,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from rs_assets.connectors.generations import Point
+from rs_assets.connectors.generations import Lineage, Point
+from rs_assets.connectors.kept_rows import KeptRows
 from rs_assets.connectors.progress_guard import ProgressGuard
 from rs_assets.connectors.sink import BatchMark, LastWriter, Staged
 from rs_assets.connectors.sqlite.database import columns_of, connected, quoted
@@ -91,26 +92,21 @@ class SqliteWriter:
             points = _points(database, begun)
             earlier = any(point.generation < begun.generation and point.batch >= 0 for point in points)
             if earlier and columns_of(database, self.table) and _has_rows(database, self.table):
-                raise SinkError(
-                    f"the table {self.table!r} has rows of an earlier generation, and a new one would add its own",
-                    remedy=f"{self._emptied}, then begin the new generation as you did now; or write to another table",
-                    step=self.name,
-                    database=self.path,
-                )
+                raise self._rows.refuse_begin()
         return ""
 
     def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
         """SinkError if rows were written after `kept`: the rows of single batches cannot be distinguished."""
         with self._looking() as database:
             begun.check(_last_writer(database, begun), where=self.location())
-            self._check_return(database, kept, had)
+            self._rows.check_return(_newest(database, kept), kept, had)
 
     def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:
         """Only records the later generation: nothing was written since."""
         with connected(self.path, SinkError, write=True) as database:
             _begin(database)
             begun.check(_last_writer(database, begun), where=self.location())
-            self._check_return(database, kept, had)
+            self._rows.check_return(_newest(database, kept), kept, had)
             _note(database, begun, batch=begun.batch_id)
             database.execute(
                 "INSERT OR REPLACE INTO _rs_returns (pipeline_id, sink, begun, generation, batch)"
@@ -120,32 +116,9 @@ class SqliteWriter:
             database.execute("COMMIT")
         return "had nothing to undo"
 
-    def _check_return(self, database: sqlite3.Connection, kept: BatchMark, had: int) -> None:
-        wanted, found = Point(kept.generation, kept.batch_id), tuple(_newest(database, kept))
-        if any(point.generation == wanted.generation and point.batch <= wanted.batch for point in found):
-            known = max(point.batch for point in found if point.generation == wanted.generation)
-            if known >= min(wanted.batch, had):
-                return
-            why = f"the table {self.table!r} ends at batch {known} and had batch {had}: restore the database as it was"
-            raise SinkError(why, remedy=self._instead(f"go back to batch {known}"), step=self.name, database=self.path)
-        if not found and min(wanted.batch, had) < 0:
-            return
-        last = found[0] if found else Point(wanted.generation, -1)
-        raise SinkError(
-            f"the rows of the table {self.table!r} cannot be removed, and it has those of batch {last.batch}"
-            f" of generation {last.generation}",
-            remedy=self._instead(f"go to batch {last.batch}, which removes none"),
-            step=self.name,
-            database=self.path,
-        )
-
-    def _instead(self, first: str) -> str:
-        afresh = f"{self._emptied} and begin a new generation (--new-generation), which writes all rows again"
-        return f"{first}; or {afresh}"
-
     @property
-    def _emptied(self) -> str:
-        return f"empty the table ({'DELETE FROM'} {quoted(self.table)})"
+    def _rows(self) -> KeptRows:
+        return KeptRows(self.name, self.table, quoted(self.table), {"database": self.path})
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Compute the rows and hold them in memory; SinkError for a table that lacks one of their fields."""
@@ -233,22 +206,17 @@ def _points(database: sqlite3.Connection, mark: BatchMark) -> list[Point]:
     return [Point(*row) for row in found]
 
 
-def _newest(database: sqlite3.Connection, mark: BatchMark) -> Iterator[Point]:
+def _newest(database: sqlite3.Connection, mark: BatchMark) -> list[Point]:
     """The points with the table's rows: the last batch, and those from which its generation began without new rows."""
-    points = [point for point in _points(database, mark) if point.batch >= 0]
-    returns = {}
+    written = [point for point in _points(database, mark) if point.batch >= 0]
+    found = []
     if columns_of(database, "_rs_returns"):
         found = database.execute(
             "SELECT begun, generation, batch FROM _rs_returns WHERE pipeline_id = ? AND sink = ?",
             [mark.pipeline_id, mark.sink],
         ).fetchall()
-        returns = {begun: Point(generation, batch) for begun, generation, batch in found}
-    for point in points[:1]:
-        here: Point | None = point
-        while here is not None:
-            yield here
-            before = returns.get(here.generation)
-            here = before if before is not None and before.batch == here.batch else None
+    lineage = Lineage({begun: Point(generation, batch) for begun, generation, batch in found})
+    return lineage.unchanged(written[0]) if written else []
 
 
 def _has_rows(database: sqlite3.Connection, table: str) -> bool:

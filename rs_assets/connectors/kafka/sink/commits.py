@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import orjson
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from rs_assets.connectors.generations import Lineage, Point
+from rs_assets.connectors.commits import Commit, key_of
 from rs_assets.connectors.kafka.client.admin import Admin, connected, kafka_errors
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.client.names import COMMITS as TOPIC
 from rs_assets.connectors.sink import BatchMark, LastWriter
-from rs_assets.errors import LeaseLostError, SinkError
+from rs_assets.errors import SinkError
 
 if TYPE_CHECKING:
     from kafka import KafkaConsumer, TopicPartition
@@ -32,105 +32,10 @@ SETTINGS: Mapping[str, str] = {
 POLL_MS = 200
 # If a topic sends no record for this long and its end is not reached either, reading it has failed.
 PATIENCE = timedelta(seconds=30)
-# `Commit.sent` of a topic that never got a record.
-NOTHING = (0, -1)
 # How often to look for a hidden commit record, in seconds.
 LOOK_S = 0.2
 # Whether a record is the requested one.
 Wanted = Callable[[Any], bool]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
-    """The last batch that a sink got, and the fencing token and the claim of the driver that sent it to `topic`.
-
-    `sent` is the last batch that had records. `returns` are the starting points of the generations since then, for all
-    of which the topic has the same content. Both are missing in commit records of earlier releases.
-    """
-
-    generation: int
-    batch_id: int
-    token: int
-    rows: int
-    sent: tuple[int, int] | None = None
-    returns: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    topic: str = ""
-    claimed: str = ""
-    claim: int = 0
-    home: str = ""
-    pipeline_id: str = ""
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """Generation and batch: grows with every commit of a sink."""
-        return self.generation, self.batch_id
-
-    def why_not(self, kept: Point, had: int) -> str | None:
-        """Why the topic does not hold just the batches up to `kept`, None if it does; see `Rewinding` for `had`."""
-        sent = Point(*(self.sent or self.place))
-        path = Lineage({int(g): Point(*began) for g, began in self.returns.items()}).path(kept)
-        if sent.batch >= 0 and path.get(sent.generation, -1) < sent.batch:
-            return (
-                f"batch {sent.batch} of generation {sent.generation} is in the topic and cannot be removed:"
-                f" it does not lead to batch {kept.batch} of generation {kept.generation}"
-            )
-        if kept.generation == self.generation and min(kept.batch, had) > self.batch_id:
-            return f"the last committed batch is {self.batch_id}, and the pipeline had sent batch {had}"
-        return None
-
-    def dumped(self) -> bytes:
-        """The value of the commit record."""
-        return orjson.dumps(asdict(self))
-
-    def last_batch(self, mark: BatchMark) -> int:
-        """The last batch of the mark's generation, -1 for none.
-
-        LeaseLostError if a driver with a newer token, of another home, or of a later generation has written since.
-        """
-        mark.check(LastWriter(token=self.token, claim=self.claim, home=self.home), where=mark.sink)
-        if self.generation > mark.generation:
-            raise LeaseLostError(
-                "another driver has taken over and written since",
-                remedy="nothing to do: this run ends here, the other one goes on",
-                sink=mark.sink,
-                token=mark.token,
-                newer_token=self.token,
-            )
-        return self.batch_id if self.generation == mark.generation else -1
-
-
-def noted(mark: BatchMark, rows: int, topic: str = "") -> Commit:
-    """The commit record of a batch with records for `topic`."""
-    place = (mark.generation, mark.batch_id)
-    made = Commit(generation=mark.generation, batch_id=mark.batch_id, token=mark.token, rows=rows, sent=place)
-    return _claimed(made, mark, topic)
-
-
-def _claimed(note: Commit, mark: BatchMark, topic: str) -> Commit:
-    claim = mark.claim
-    if claim is None:
-        return replace(note, topic=topic)
-    return replace(
-        note, topic=topic, claimed=mark.claimed, claim=claim.number, home=claim.home, pipeline_id=mark.pipeline_id
-    )
-
-
-def noted_return(last: Commit | None, kept: BatchMark, begun: BatchMark, topic: str = "") -> Commit:
-    """The commit record of a return, which sends nothing."""
-    made = Commit(
-        generation=begun.generation,
-        batch_id=begun.batch_id,
-        token=begun.token,
-        rows=0,
-        sent=(last.sent or last.place) if last else NOTHING,
-        returns={**(last.returns if last else {}), str(begun.generation): (kept.generation, kept.batch_id)},
-    )
-    return _claimed(made, begun, topic)
-
-
-def key_of(mark: BatchMark) -> bytes:
-    """The record key of a pipeline's sink, the same for all generations."""
-    return mark.fence.encode()
 
 
 def last_writer_of(cluster: KafkaCluster, mark: BatchMark, topic: str) -> LastWriter:

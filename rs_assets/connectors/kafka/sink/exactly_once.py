@@ -17,20 +17,11 @@ from dataclasses import dataclass, field
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
-from rs_assets.connectors.generations import Point
+from rs_assets.connectors.commits import Commit, key_of, noted, noted_return, refuse_return
 from rs_assets.connectors.kafka.client.admin import connected
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.client.names import COMMITS
-from rs_assets.connectors.kafka.sink.commits import (
-    Commit,
-    ensure_topic,
-    key_of,
-    last_commit,
-    last_writer_of,
-    noted,
-    noted_return,
-    settled_commit,
-)
+from rs_assets.connectors.kafka.sink.commits import ensure_topic, last_commit, last_writer_of, settled_commit
 from rs_assets.connectors.kafka.sink.failures import Attempt, notes_gone, sent_again
 from rs_assets.connectors.kafka.sink.jvm_producer import JvmProducer
 from rs_assets.connectors.kafka.sink.producer import Producer, ProducerFailed, cannot_be_written, tasks_share_producers
@@ -40,7 +31,7 @@ from rs_assets.connectors.kafka.sink.settings import TRANSACTIONAL
 from rs_assets.connectors.kafka.sink.shape import RecordShape
 from rs_assets.connectors.kafka.sink.target import asking, check_topic, known_partitions
 from rs_assets.connectors.sink import BatchMark, LastWriter, Staged
-from rs_assets.errors import SinkError, SourceReadError
+from rs_assets.errors import SourceReadError
 
 # How long an orderly close may take, in seconds: a hanging broker must not delay the end of a run.
 END_S = 10
@@ -117,30 +108,19 @@ class TransactionalWriter:
         found = last_commit(self.cluster, kept)
         if found.commit is not None:
             found.commit.last_batch(begun)
-        self._refuse(found.hidden, kept, -1)
-        self._refuse(found.commit, kept, had)
+        refuse_return(found.hidden, kept, -1, step=self.name)
+        refuse_return(found.commit, kept, had, step=self.name)
 
     def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:
         """Only records the new generation: sent records stay."""
         with self._errors(begun):
             producer = self._ready(begun)
-        self._refuse(self._last, kept, had)
+        refuse_return(self._last, kept, had, step=self.name)
         with self._errors(begun):
             self._opened = time.monotonic()
             producer.begin()
         self._commit(producer, begun, noted_return(self._last, kept, begun, self.shape.topic or ""))
         return "had nothing to undo"
-
-    def _refuse(self, last: Commit | None, kept: BatchMark, had: int) -> None:
-        lost = f"no batch is committed, and the pipeline had sent batch {had}" if had >= 0 else None
-        why = last.why_not(Point(kept.generation, kept.batch_id), had) if last is not None else lost
-        if why is not None:
-            raise SinkError(
-                why,
-                remedy="go back to a later batch than that one; or name another topic in the pipeline, and begin a new"
-                " generation (rs-assets run --new-generation), which sends everything again",
-                step=self.name,
-            )
 
     def close(self) -> None:
         """Abort an open transaction and close the connection; may be called twice, and raises nothing."""

@@ -2,76 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import timedelta
 
 from rs_assets.connectors.kafka.client.admin import Admin, connected
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.source.offsets import Partition, parse_offsets
-from rs_assets.errors import RsError
-
-NOT_SHOWN = "no offsets are shown in the consumer group"
-# For display only: an unreachable broker must not delay the catalog.
-PATIENCE = timedelta(seconds=5)
+from rs_assets.connectors.offset_mirror import PATIENCE, OffsetMirror
 
 
 @dataclass(slots=True)
-class GroupMirror:
-    """Commits the offsets that Spark and the catalog have of a source to its group.
-
-    The group is for display only; a start uses Spark's log. `failure` is the last error, None after a success.
-    """
+class GroupMirror(OffsetMirror[Partition]):
+    """Commits the offsets of a source to its group in Kafka."""
 
     cluster: KafkaCluster
     group: str
-    effect: str = NOT_SHOWN
-    failure: RsError | None = None
     _stack: ExitStack = field(default_factory=ExitStack)
     _admin: Admin | None = None
-    _owed: dict[Partition, int] = field(default_factory=dict)
-    _shown: dict[Partition, int] = field(default_factory=dict)
 
-    def committed(self, ends: Sequence[str | None]) -> None:
-        """Commit the offsets that all queries have read; RsError if a broker rejects it: the next call retries."""
-        found: dict[Partition, int] = {}
-        for end in ends:
-            for partition, offset in parse_offsets(end).items() if end is not None else ():
-                found[partition] = min(found.get(partition, offset), offset)
-        self._owed.update({p: offset for p, offset in found.items() if self._shown.get(p) != offset})
-        self._commit()
-        self._raise()
+    def offsets(self, end: str) -> Mapping[Partition, int]:
+        """The next offset of each partition."""
+        return parse_offsets(end)
 
-    def finish(self, ends: Sequence[str | None]) -> None:  # noqa: ARG002  `committed` had them before
-        """Commit offsets that a busy broker has not accepted, and close; RsError if it still does not accept them."""
-        self.close()
-        self._raise()
+    def show(self, offsets: Mapping[Partition, int]) -> None:
+        """Commit `offsets` to the group."""
+        admin = self._admin or self._stack.enter_context(connected(self.cluster, patience=PATIENCE))
+        self._admin = admin
+        admin.answered(lambda: admin.commit(self.group, offsets))
 
-    def close(self) -> None:
-        """Commit offsets that a busy broker has not accepted, and close the connection."""
-        self._commit()
-        self._disconnect()
-
-    def _raise(self) -> None:
-        if self.failure is not None:
-            raise self.failure
-
-    def _commit(self) -> None:
-        if not self._owed:
-            return
-        try:
-            admin = self._admin or self._stack.enter_context(connected(self.cluster, patience=PATIENCE))
-            self._admin = admin
-            admin.answered(lambda: admin.commit(self.group, self._owed))
-        except RsError as error:
-            self.failure = error
-            self._disconnect()
-        else:
-            self.failure = None
-            self._shown.update(self._owed)
-            self._owed = {}
-
-    def _disconnect(self) -> None:
+    def disconnect(self) -> None:
+        """Close the connection, if there is one."""
         self._admin = None
         self._stack.close()

@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from rs_assets.connectors.infer import json_schema
 from rs_assets.connectors.kafka.client.admin import connected, partitions_of
 from rs_assets.connectors.kafka.source.reading import KafkaReader
-from rs_assets.errors import ConfigurationError, SourceReadError
-from rs_assets.records.columns import CORRUPT
+from rs_assets.errors import SourceReadError
 
 # How many records of each partition are read.
 SAMPLE = 200
@@ -34,17 +34,7 @@ def infer_schema(spark: SparkSession, reader: KafkaReader, *, step: str) -> Stru
     with _spark_errors(step):
         texts = values.toArrow()
     lines = [str(text) for text in texts.column(0).to_pylist()]
-    # Spark infers from files and from RDDs of lines only.
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-    found = spark.read.options(**options).json(spark.sparkContext.parallelize(lines, 1)) if lines else None
-    fields = [field for field in found.schema.fields if field.name != CORRUPT] if found is not None else []
-    if not fields:
-        raise ConfigurationError(
-            f"step {step!r} has no schema, and the topics contain no JSON to infer one from",
-            remedy="pass schema='...'",
-            step=step,
-        )
-    return StructType(fields)
+    return json_schema(spark, lines, step=step, where="the topics contain")
 
 
 @contextmanager

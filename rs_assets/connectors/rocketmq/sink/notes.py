@@ -9,7 +9,7 @@ from typing import Final
 
 import orjson
 
-from rs_assets.connectors.kafka.sink.commits import Commit, key_of
+from rs_assets.connectors.commits import Commit, key_of
 from rs_assets.connectors.rocketmq.client.client import LOOK_S, Client
 from rs_assets.connectors.rocketmq.client.messages import KEYS, dump_properties, properties_of, sent
 from rs_assets.connectors.rocketmq.client.names import Queue, commits_of

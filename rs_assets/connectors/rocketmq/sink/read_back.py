@@ -12,8 +12,7 @@ from functools import partial
 
 from pyspark.sql import DataFrame
 
-from rs_assets.connectors.generations import Point
-from rs_assets.connectors.kafka.sink.commits import NOTHING, noted, noted_return
+from rs_assets.connectors.commits import NOTHING, noted, noted_return, refuse_return
 from rs_assets.connectors.rocketmq.client.client import Client, connected
 from rs_assets.connectors.rocketmq.client.connection import Unreachable
 from rs_assets.connectors.rocketmq.client.messages import properties_of
@@ -94,15 +93,7 @@ class ReadBackWriter:
             last = last_note(client, self.node.topic, kept)
         if last is not None:
             last.last_batch(begun)
-        lost = f"no batch is committed, and the pipeline had sent batch {had}" if had >= 0 else None
-        why = last.why_not(Point(kept.generation, kept.batch_id), had) if last is not None else lost
-        if why is not None:
-            raise SinkError(
-                why,
-                remedy="go back to a later batch than that one; or name another topic in the pipeline, and begin a new"
-                " generation (rs-assets run --new-generation), which sends everything again",
-                step=self.name,
-            )
+        refuse_return(last, kept, had, step=self.name)
 
     def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:
         """Only records the new generation: sent messages stay."""

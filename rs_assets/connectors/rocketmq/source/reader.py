@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from rs_assets.checkpoint.source_log import SourceBatch
+from rs_assets.connectors.infer import json_schema
 from rs_assets.connectors.own.plan import dumped, loaded
 from rs_assets.connectors.own.spark_source import registered
 from rs_assets.connectors.rocketmq.client.client import Client, connected
@@ -22,8 +23,7 @@ from rs_assets.connectors.rocketmq.source.decoding import decoded
 from rs_assets.connectors.rocketmq.source.groups import GroupMirror
 from rs_assets.connectors.rocketmq.source.plan import EXTRAS, Starting, TopicPlan, check_there, queues_of
 from rs_assets.connectors.source import BEGIN_ANEW, ENDED, Ends, Follower, Known, Lag, Positions, Reading, Start
-from rs_assets.errors import ConfigurationError, DataLossError, SealedError, SourceReadError
-from rs_assets.records.columns import CORRUPT
+from rs_assets.errors import DataLossError, SealedError, SourceReadError
 
 PATIENCE: Final = timedelta(seconds=30)
 # How many messages of each queue a schema is inferred from.
@@ -136,17 +136,7 @@ class TopicReader:
     def _inferred(self, spark: SparkSession) -> StructType:
         """The schema of the first messages of each queue; ConfigurationError if none of them is JSON."""
         texts = [*self._sample()]
-        # Spark infers from files and from RDDs of lines only.
-        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-        found = spark.read.options(**options).json(spark.sparkContext.parallelize(texts, 1)) if texts else None
-        fields = [field for field in found.schema.fields if field.name != CORRUPT] if found is not None else []
-        if not fields:
-            raise ConfigurationError(
-                f"step {self.name!r} has no schema, and the topic contains no JSON to infer one from",
-                remedy="pass schema='...'",
-                step=self.name,
-            )
-        return StructType(fields)
+        return json_schema(spark, texts, step=self.name, where="the topic contains")
 
     def _sample(self) -> Iterator[str]:
         with connected(self.cluster, SourceReadError) as client:
