@@ -12,9 +12,10 @@ from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.step import as_column
 from rs_assets.connectors.messages import flag_taken
 from rs_assets.operators.table.groups import kept_groups, signed_groups
-from rs_assets.operators.table.joins import TableJoinSpec, check_fields_of, joined
+from rs_assets.operators.table.joins import TableJoinSpec, joined
+from rs_assets.operators.table.keys import check_keys
 from rs_assets.operators.table.rows import newest_rows
-from rs_assets.operators.window.aggregate import FUNCTIONS
+from rs_assets.operators.window.aggregate import aggregate_column
 from rs_assets.operators.window.output import Aggregate
 from rs_assets.records.columns import REASON, RETRACTED, check_fields
 from rs_assets.records.policy import BadRecords
@@ -28,8 +29,7 @@ NO_KEY = "the key of the table is null: "
 def compile_to_table(context: CompileContext, node: ToTable, inputs: tuple[Flow, ...]) -> Flow:
     """The changes of the newest row of each key. A replay ends at the check of the keys."""
     df = inputs[0].df
-    check_fields(df, (*node.keys, *node.order_by), step=node.name)
-    check_fields_of(df, (*node.keys, *node.order_by), step=node.name)
+    check_keys(df, (*node.keys, *node.order_by), step=node.name)
     missing = reduce(or_, (F.col(quoted(key)).isNull() for key in node.keys))
     judged = df.withColumn(REASON, F.when(missing, F.lit(NO_KEY + ", ".join(node.keys))))
     policy = context.policy
@@ -45,8 +45,8 @@ def compile_to_table(context: CompileContext, node: ToTable, inputs: tuple[Flow,
 def compile_group(context: CompileContext, node: TableGroup, inputs: tuple[Flow, ...]) -> Flow:
     """The changes of aggregates over the rows of a table."""
     df = inputs[0].df
-    check_fields(df, (*node.keys, *(a.field for a in node.aggregates if a.field)), step=node.name)
-    check_fields_of(df, node.keys, step=node.name)
+    check_keys(df, node.keys, step=node.name)
+    check_fields(df, [each.field for each in node.aggregates if each.field], step=node.name)
     if not context.streaming:
         return Flow(df)
     if node.subtracts:
@@ -56,11 +56,10 @@ def compile_group(context: CompileContext, node: TableGroup, inputs: tuple[Flow,
 
 
 def _aggregated(aggregate: Aggregate) -> Column:
-    if aggregate.field is None:
-        return F.count(F.lit(1))
-    column = F.col(quoted(aggregate.field))
-    # The rows of a group are kept in the order of their values, so a collection needs no other.
-    return F.collect_list(column) if aggregate.function == "collect" else FUNCTIONS[aggregate.function](column)
+    if aggregate.function == "collect":
+        # The rows of a group are kept in the order of their values, so it needs no event time.
+        return F.collect_list(F.col(quoted(str(aggregate.field))))
+    return aggregate_column(aggregate)
 
 
 def compile_table_join(context: CompileContext, node: TableJoin, inputs: tuple[Flow, ...]) -> Flow:
@@ -89,8 +88,7 @@ def _joined(context: CompileContext, spec: TableJoinSpec, inputs: tuple[Flow, ..
         return inputs[0]
     left, right = (flow.df for flow in inputs)
     for frame, names in ((left, [one for one, _ in spec.on]), (right, spec.right_keys)):
-        check_fields(frame, names, step=spec.step)
-        check_fields_of(frame, names, step=spec.step)
+        check_keys(frame, names, step=spec.step)
     return Flow(joined(left, right, spec))
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from rs_assets.common.node import Node
 from rs_assets.connectors.delta.nodes import DeltaSink
@@ -14,8 +14,9 @@ from rs_assets.errors import TopologyError
 from rs_assets.operators.join.spec import pairs_of
 from rs_assets.operators.window.output import Aggregate, AggregateFunction
 from rs_assets.stream.draft import Draft, name_from
+from rs_assets.stream.method_hints import no_such_method
 from rs_assets.topology.nodes.step import Filter, Map, WithFields
-from rs_assets.topology.nodes.table import TableChanges, TableGroup, TableJoin, TableJoinType
+from rs_assets.topology.nodes.table import SUBTRACTED, TableChanges, TableGroup, TableJoin, TableJoinType
 from rs_assets.topology.user_code.expression import (
     ColumnBuilder,
     Expression,
@@ -29,6 +30,7 @@ from rs_assets.topology.user_code.expression import (
 
 if TYPE_CHECKING:
     from rs_assets.stream.data_stream import DataStream
+    from rs_assets.stream.pipeline import Pipeline
 
 Keys = str | Sequence[str] | Mapping[str, str]
 # Functions whose result differs from call to call: a row that goes would not equal the one that came.
@@ -255,8 +257,10 @@ class Table:
         )
         return replace(self, step=self.draft.add_sink(self.step, node))
 
-    def build(self) -> Any:
-        """The pipeline up to here; see `DataStream.build`.
+    def build(self, **settings: Any) -> Pipeline:
+        """The pipeline up to here.
+
+        - `settings`: as for `DataStream.build`.
 
         >>> from rs_assets import StreamBuilder
         >>> users = StreamBuilder.data_stream("shop", "users").from_array([{"id": 1, "tier": "free"}]).to_table("id")
@@ -268,7 +272,7 @@ class Table:
         """
         from rs_assets.stream.data_stream import DataStream
 
-        return DataStream(self.draft, self.step).build()
+        return DataStream(self.draft, self.step).build(**settings)
 
     def _then(self, node: Node) -> Table:
         return replace(self, step=self.draft.add(node))
@@ -390,15 +394,14 @@ class GroupedTable:
     def __getattr__(self, name: str) -> Any:
         """A method of `Table`, called on `to_table()`."""
         if name.startswith("_") or not callable(getattr(Table, name, None)):
-            raise AttributeError(f"a grouped table has no method {name!r}")
+            raise no_such_method(self, name, also=Table)
         return getattr(self.to_table(), name)
 
     def _with(self, function: AggregateFunction, field: str | None, name: str | None) -> GroupedTable:
         return replace(self, aggregates=(*self.aggregates, Aggregate(function, field, name or str(field))))
 
 
-PLAIN = re.compile(r"(count|sum|avg)\(\s*(\*|`[^`]+`|[A-Za-z_]\w*)\s*\)", re.IGNORECASE)
-SUBTRACTED: Final[Mapping[str, AggregateFunction]] = {"count": "count", "sum": "sum", "avg": "avg"}
+PLAIN = re.compile(rf"({'|'.join(SUBTRACTED)})\(\s*(\*|`[^`]+`|[A-Za-z_]\w*)\s*\)", re.IGNORECASE)
 
 
 def _plain_aggregate(name: str, value: object) -> Aggregate | None:
@@ -410,9 +413,10 @@ def _plain_aggregate(name: str, value: object) -> Aggregate | None:
     True
     """
     found = PLAIN.fullmatch(value.strip()) if isinstance(value, str) else None
-    if found is None or (found[2] == "*" and found[1].lower() != "count"):
+    function = next((each for each in SUBTRACTED if found is not None and found[1].lower() == each), None)
+    if found is None or function is None or (found[2] == "*" and function != "count"):
         return None
-    return Aggregate(SUBTRACTED[found[1].lower()], None if found[2] == "*" else found[2].strip("`"), name)
+    return Aggregate(function, None if found[2] == "*" else found[2].strip("`"), name)
 
 
 def table_of(other: object, draft: Draft, *, step: str) -> Table:

@@ -66,7 +66,7 @@ def join_op(topology: Topology, node: Node, refused: Refused = report_nothing) -
 
 def table_op(topology: Topology, node: Node, refused: Refused = report_nothing) -> OpDefinition:
     """Keeps the current row of each key, or what is computed from such rows."""
-    return _wiring_op(topology, node, "Tables", refused)
+    return _wiring_op(topology, node, "Keeps", refused)
 
 
 def sink_op(topology: Topology, node: Node, refused: Refused = report_nothing) -> OpDefinition:

@@ -10,7 +10,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType
 
-from rs_assets.connectors.messages import not_plain
 from rs_assets.operators.join.processed import key_names
 from rs_assets.operators.join.spec import two_fields, unlike_keys
 from rs_assets.operators.join.stream_join import LEFT, RIGHT
@@ -68,7 +67,7 @@ def _processed(united: DataFrame, spec: TableJoinSpec) -> Any:
 
 def _packed(left: DataFrame, right: DataFrame, spec: TableJoinSpec, names: Sequence[str]) -> DataFrame:
     """Both sides: left row, right row, whether it goes, for a foreign key the left row's own key; and the keys."""
-    ours, theirs = struct_of(left, _kept(left, spec)), struct_of(right, _beside(right, spec))
+    ours, theirs = struct_of(_kept(left, spec)), struct_of(_beside(right, spec))
     nothing = {LEFT: _null(left, ours), RIGHT: _null(right, theirs)}
     own = F.struct(*(F.col(quoted(key)) for key in spec.left_keys))
     flag = F.col(RETRACTED) if RETRACTED in left.columns else F.lit(False)  # noqa: FBT003  a literal
@@ -140,11 +139,3 @@ def _check_keys(left: DataFrame, right: DataFrame, spec: TableJoinSpec) -> None:
         if here != there and not (isinstance(here, IntegralType) and isinstance(there, IntegralType)):
             pairs = (one, here.simpleString()), (two, there.simpleString())
             raise unlike_keys(*pairs, step=spec.step)
-
-
-def check_fields_of(frame: DataFrame, fields: Sequence[str], *, step: str) -> None:
-    """TopologyError for a key that is not a plain value, or that processors cannot compare."""
-    for name in fields:
-        kind = frame.schema[name].dataType.simpleString()
-        if kind == "binary" or kind.partition("<")[0] in ("array", "map", "struct", "variant"):
-            raise not_plain(name, kind, step=step)

@@ -26,7 +26,7 @@ def newest_rows(frame: DataFrame, keys: Sequence[str], *, order_by: Sequence[str
     # Without a position, a row wins over a retraction of the same batch.
     order = [*(F.col(quoted(name)) for name in order_by), *(map(F.col, places) if places else [~gone])]
     packed = frame.select(
-        struct_of(frame, [name for name in fields if name not in keys]).alias(ROW),
+        struct_of([name for name in fields if name not in keys]).alias(ROW),
         F.struct(*(column.alias(f"by_{place}") for place, column in enumerate(order))).alias("at"),
         gone.alias("gone"),
         *(F.col(quoted(key)).alias(name) for key, name in zip(keys, names, strict=True)),
@@ -38,7 +38,7 @@ def newest_rows(frame: DataFrame, keys: Sequence[str], *, order_by: Sequence[str
     return changed.select(*(F.col(place).alias(name) for place, name in zip(shown, fields, strict=True)), RETRACTED)
 
 
-def struct_of(frame: DataFrame, fields: Sequence[str]) -> Column:
+def struct_of(fields: Sequence[str]) -> Column:
     """`fields` of a row as one column; without any, a field that says that there is a row."""
-    columns = [F.col(quoted(name)) for name in fields if name in frame.columns]
+    columns = [F.col(quoted(name)) for name in fields]
     return F.struct(*(columns or [F.lit(True).alias("there")]))  # noqa: FBT003  a literal

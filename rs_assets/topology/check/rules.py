@@ -29,6 +29,8 @@ from rs_assets.topology.user_code.expression import ColumnBuilder, ConditionText
 
 Inputs = tuple[Fields, ...]
 Rule = Callable[[Any, Inputs], Fields]
+# The nodes that compare keys of two sides.
+Joined = join.StreamJoin | dim_join.DimJoin | table.TableJoin | table.StreamTableJoin
 
 EVENT_TIMES = ("timestamp", "timestamp_ntz", "bigint", "string")
 NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double")
@@ -172,8 +174,12 @@ def aggregated(aggregate: Aggregate, fields: Fields) -> Type | None:
     return AGGREGATES[aggregate.function](kind) if aggregate.function in AGGREGATES else None
 
 
+def _whole(kind: Type | None) -> bool:
+    return kind is not None and kind.name in WHOLE
+
+
 def _sum_of(kind: Type | None) -> Type | None:
-    if kind is not None and kind.name in WHOLE:
+    if _whole(kind):
         return Type("bigint")
     return Type("double") if kind is not None and kind.name in NUMBERS else None
 
@@ -196,20 +202,25 @@ def _deduplicated(node: distinct.Distinct, inputs: Inputs) -> Fields:
 
 
 def _joined(node: join.StreamJoin, inputs: Inputs) -> Fields:
-    for fields, names in zip(inputs, zip(*node.on, strict=True), strict=True):
-        fields.check(names, step=node.name)
+    _check_named(node, *inputs)
     for fields, at in zip(inputs, node.time_fields or (), strict=False):
         check_event_time(at, fields, step=node.name)
-    _check_keys(node, *inputs)
+    _check_keys(node, *inputs, alike=_numeric)
     return _both_sides(node, *inputs)
 
 
-def _check_keys(node: join.StreamJoin, left: Fields, right: Fields) -> None:
-    """TopologyError for keys that Spark would compare by a cast."""
+def _check_named(node: Joined, left: Fields, right: Fields) -> None:
+    """UnknownFieldError for a key that a side does not have."""
+    for fields, names in zip((left, right), zip(*node.on, strict=True), strict=True):
+        fields.check(names, step=node.name)
+
+
+def _check_keys(node: Joined, left: Fields, right: Fields, *, alike: Callable[[Type | None], bool]) -> None:
+    """TopologyError for keys that Spark would compare by a cast, unless both are `alike`."""
     for one, two in node.on:
         kinds = left.type_of(one), right.type_of(two)
         here, there = map(_known, kinds)
-        if here is not None and there is not None and here != there and not all(map(_numeric, kinds)):
+        if here is not None and there is not None and here != there and not all(map(alike, kinds)):
             raise unlike_keys((one, here), (two, there), step=node.name)
 
 
@@ -227,13 +238,8 @@ def _both_sides(node: join.StreamJoin, left: Fields, right: Fields) -> Fields:
 
 def _looked_up(node: dim_join.DimJoin, inputs: Inputs) -> Fields:
     stream, found = inputs[0], declared(node.dimension.schema, step=node.name)
-    for fields, names in zip((stream, found), zip(*node.on, strict=True), strict=True):
-        fields.check(names, step=node.name)
-    for one, two in node.on:
-        kinds = stream.type_of(one), found.type_of(two)
-        here, there = map(_known, kinds)
-        if here is not None and there is not None and here != there and not {here, there} <= set(WHOLE):
-            raise unlike_keys((one, here), (two, there), step=node.name)
+    _check_named(node, stream, found)
+    _check_keys(node, stream, found, alike=_whole)
     keys = {two for one, two in node.on if one == two and node.prefix is None}
     beside = {f"{node.prefix or ''}{name}": kind for name, kind in found.types.items() if name not in keys}
     _check_names(node, stream, beside)
@@ -283,12 +289,8 @@ def _grouped(node: table.TableGroup, inputs: Inputs) -> Fields:
 
 def _table_joined(node: table.TableJoin | table.StreamTableJoin, inputs: Inputs) -> Fields:
     left, right = inputs
-    for fields, names in zip(inputs, zip(*node.on, strict=True), strict=True):
-        fields.check(names, step=node.name)
-    for one, two in node.on:
-        here, there = _known(left.type_of(one)), _known(right.type_of(two))
-        if here is not None and there is not None and here != there and not {here, there} <= set(WHOLE):
-            raise unlike_keys((one, here), (two, there), step=node.name)
+    _check_named(node, left, right)
+    _check_keys(node, left, right, alike=_whole)
     same = {two for _, two in node.on} if node.prefix is None else set()
     beside = {f"{node.prefix or ''}{name}": kind for name, kind in right.types.items() if name not in same}
     for name in beside:

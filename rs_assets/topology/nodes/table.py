@@ -7,11 +7,11 @@ batch a key has at most one of each, in any order: a row that comes is the curre
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Final, Literal, get_args
 
 from rs_assets.common.node import Family, Node
 from rs_assets.errors import TopologyError
-from rs_assets.operators.window.output import Aggregate
+from rs_assets.operators.window.output import Aggregate, AggregateFunction
 from rs_assets.topology.nodes.timed import Side, TimedState
 from rs_assets.topology.user_code.expression import ColumnBuilder, SqlText
 
@@ -19,7 +19,7 @@ TableJoinType = Literal["inner", "left", "outer"]
 # The names of the processors' states.
 TABLE, GROUP, TABLE_JOIN, FOREIGN_JOIN, STREAM_TABLE = "table", "group", "table_join", "foreign_join", "stream_table"
 # The aggregates that a row can be subtracted from; others keep the rows of a group.
-SUBTRACTED = frozenset({"count", "sum", "avg"})
+SUBTRACTED: Final[tuple[AggregateFunction, ...]] = ("count", "sum", "avg")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
