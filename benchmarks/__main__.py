@@ -29,6 +29,7 @@ from benchmarks.nexmark import nexmark_figures
 from benchmarks.report import Measured
 from benchmarks.seen_files import seen_figures
 from benchmarks.small import small_figures
+from benchmarks.tables import table_figures
 from benchmarks.throughput import (
     chain_figures,
     filter_figures,
@@ -52,6 +53,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType
         "firing": firing_figures,
         "keys": key_figures,
         "joins": join_figures,
+        "tables": table_figures,
         "dimension": dimension_figures,
         "latency": latency_figures,
         "small": small_figures,

@@ -127,7 +127,7 @@ def _table(bench: Bench) -> Iterator[Figure]:
 def _small(bench: Bench) -> Iterator[Figure]:
     """Batches of few rows while a window of many keys is open."""
     with bench.place() as folder:
-        _write_small(folder, keys=scaled(KEYS[-1], bench.rows))
+        write_small(folder, keys=scaled(KEYS[-1], bench.rows))
         native = _batches(bench, window_pipeline(folder, files=1))
         for name in (*WAYS, REDUCED):
             bench.say(f"{NAME}: a small batch, {name}")
@@ -141,7 +141,7 @@ def _small(bench: Bench) -> Iterator[Figure]:
             )  # fmt: skip
 
 
-def _write_small(folder: Path, *, keys: int) -> None:
+def write_small(folder: Path, *, keys: int) -> None:
     """A file with a row of each key as far as chance has it, and small ones in its window behind it."""
     for part, (rows, files) in enumerate(((2 * keys, 1), (SMALL_ROWS * SMALL_BATCHES, SMALL_BATCHES))):
         made = generate(folder / f"part-{part}", rows=rows, files=files, users=keys, windows=1)

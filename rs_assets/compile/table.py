@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.step import as_column
 from rs_assets.connectors.messages import flag_taken
-from rs_assets.operators.table.groups import kept_groups, signed_groups
+from rs_assets.operators.table.groups import appended_groups, kept_groups, present, signed_groups
 from rs_assets.operators.table.joins import TableJoinSpec, joined
 from rs_assets.operators.table.keys import check_keys
 from rs_assets.operators.table.rows import newest_rows
@@ -49,16 +49,17 @@ def compile_group(context: CompileContext, node: TableGroup, inputs: tuple[Flow,
     check_fields(df, [each.field for each in node.aggregates if each.field], step=node.name)
     if not context.streaming:
         return Flow(df)
-    if node.subtracts:
-        return Flow(signed_groups(df, node.keys, node.aggregates))
+    rows = df if node.nulls else present(df, node.keys)
+    if node.subtracts and not node.appends:
+        return Flow(signed_groups(rows, node.keys, node.aggregates))
     columns = {a.alias: _aggregated(a) for a in node.aggregates} | {name: as_column(e) for name, e in node.own}
-    return Flow(kept_groups(df, node.keys, columns))
+    return Flow((appended_groups if node.appends else kept_groups)(rows, node.keys, columns))
 
 
 def _aggregated(aggregate: Aggregate) -> Column:
     if aggregate.function == "collect":
-        # The rows of a group are kept in the order of their values, so it needs no event time.
-        return F.collect_list(F.col(quoted(str(aggregate.field))))
+        # In the order of the values: rows of a table have no event time.
+        return F.sort_array(F.collect_list(F.col(quoted(str(aggregate.field)))))
     return aggregate_column(aggregate)
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rs_assets.sql.connectors.sinks import SinkTable
     from rs_assets.sql.connectors.sources import SourceTable
     from rs_assets.stream.data_stream import DataStream
+    from rs_assets.stream.table import Table
 
 SourceT = TypeVar("SourceT", bound=Source)
 SinkT = TypeVar("SinkT", bound=Sink)
@@ -74,13 +75,14 @@ class SinkConnector(Generic[SinkT]):
 class SqlSource:
     """How SQL reads a table.
 
-    - `read(table)` calls the method of the fluent API with the options of the table.
+    - `read(table)` calls the method of the fluent API with the options of the table. Its result is
+      `table.rows(stream)`, a table if there is a PRIMARY KEY, unless the connector refuses one.
     - `metadata` are the keys that a METADATA column may name, with their types. The rows of `read` have those that the
       table names, as fields `<connector>_<key>`.
     - `as_maps`: the SQL of nested metadata for a column that is declared as MAP<STRING, BYTES>.
     """
 
-    read: Callable[[SourceTable], DataStream]
+    read: Callable[[SourceTable], DataStream | Table]
     metadata: Mapping[str, str] = field(default_factory=dict)
     as_maps: Mapping[str, str] = field(default_factory=dict)
 

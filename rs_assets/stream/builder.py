@@ -202,8 +202,9 @@ class DataStreamSource(Fluent):
           record.
         - `starting_offsets` (default "earliest"): used at the first start only. "earliest", "latest", "committed" (of
           `group`), a datetime, or {"topic": {0: 17}} with the earliest offset for partitions that are left out.
-        - `metadata` (sequence of "key", "topic", "partition", "offset", "timestamp", "headers", default none): adds the
-          fields `kafka_key` (text), `kafka_topic`, ... to all formats but "raw".
+        - `metadata` (sequence of "key", "topic", "partition", "offset", "timestamp", "headers", "tombstone", default
+          none): adds the fields `kafka_key` (text), `kafka_topic`, ... to all formats but "raw". `kafka_tombstone` is
+          true for a record without a value, if those are kept.
         - `bad_records` (default "fail").
         - `dead_letter_topic` (str, default None): bad records are also sent there unchanged, with Kafka Streams'
           headers `__streams.errors.*`.

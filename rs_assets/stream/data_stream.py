@@ -24,7 +24,7 @@ from rs_assets.stream.join_stream import JoinSteps
 from rs_assets.stream.method_hints import Fluent
 from rs_assets.stream.pipeline import Pipeline
 from rs_assets.stream.sink_steps import SinkSteps
-from rs_assets.stream.table import Table, stream_table_pairs, table_of
+from rs_assets.stream.table import GroupedTable, Table, stream_table_pairs, table_of
 from rs_assets.stream.window_stream import WindowStream
 from rs_assets.topology.check.build import check_fields
 from rs_assets.topology.check.io_overlap import check_places
@@ -490,6 +490,24 @@ class DataStream(JoinSteps, DimJoinSteps, SinkSteps, Fluent):
             deletes=native(deletes, step=name) if deletes is not None else None,
         )
         return Table(self.draft, self.draft.add(node), keys)
+
+    def group_by(self, *fields: str) -> GroupedTable:
+        """Begin aggregates over all rows that are equal in `fields`, as a table that changes with each batch.
+
+        Typical uses: totals since the beginning, a total per user that another table joins. A row with a null among
+        the fields is in no group. No row is late, and no group ends: the state has one row for each, with what its
+        aggregates need. Windows end: `.window(...).group_by(...)`.
+
+        - `fields` (str): the key of the resulting table.
+
+        >>> from rs_assets import StreamBuilder
+        >>> rows = [{"page": "/a", "ms": 5}, {"page": "/b", "ms": 7}, {"page": "/a", "ms": 6}]
+        >>> pages = StreamBuilder.data_stream("docs", "pages").from_array(rows).group_by("page").count("n").max("ms")
+        >>> sizes = pages.to_table(name="pages").group_by("n").count("pages")
+        >>> sizes.filter("n > 1").to_stream().preview()
+        [{'n': 2, 'pages': 1, 'retracted': False}]
+        """
+        return GroupedTable(Table(self.draft, self.step, fields), fields, appends=True)
 
     def join_table(
         self,

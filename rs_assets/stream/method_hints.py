@@ -11,6 +11,7 @@ from rs_assets.errors import UnknownMethodError
 
 _FIRST_BUILD = "build the pipeline first: .to_delta('table').build().run()"
 _WINDOW = "aggregates follow a window: .window(TumblingWindow.of(Time.minutes(1), 'ts')).group_by('page').count()"
+_GROUP = ".group_by('page').count(), or in windows: .window(...).group_by('page').count()"
 _MARK = "it follows the window: .window(...).group_by('page').count().water_mark(Time.seconds(5))"
 _PRINT = "end it with .to_print() or .to_delta('table'), then .build().run()"
 _TABLE = "end it with .to_delta('table'), .to_file('folder') or .to_kafka('host:9092', 'topic'), then .build()"
@@ -22,7 +23,7 @@ _HINTS: tuple[tuple[str, str], ...] = (
     ("withColumn withColumns with_column assign", ".with_fields(seconds='ms / 1000')"),
     ("withColumnRenamed withColumnsRenamed rename", ".map('page AS url', 'ms'), which names all fields"),
     ("drop drop_columns", ".select_fields(...) with the fields that stay"),
-    ("groupBy groupby group_by keyBy key_by groupByKey agg", _WINDOW),
+    ("groupBy groupby keyBy key_by groupByKey agg", _GROUP),
     ("count sum avg mean min max aggregate reduce", _WINDOW),
     ("withWatermark water_mark watermark assignTimestampsAndWatermarks", _MARK),
     (

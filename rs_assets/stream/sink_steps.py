@@ -130,6 +130,7 @@ class SinkSteps:
         *,
         topic_field: str | None = None,
         key: str | None = None,
+        keys: Sequence[str] = (),
         value: str | None = None,
         partition: str | None = None,
         headers: str | None = None,
@@ -145,6 +146,7 @@ class SinkSteps:
         - `bootstrap_servers` ("host:port", Dagster's `EnvVar`, or a `KafkaCluster`).
         - `topic` (str), or `topic_field` (str): a field with the topic's name.
         - `key` (str, default None): the field of the record's key. It determines the partition as in Java's clients.
+        - `keys` (sequence of str, default none): instead of `key`, fields whose JSON object is the record's key.
         - `value` (str, default: a JSON object of all fields): a text or binary field; null is a tombstone.
         - `partition` (str, default None): a field with the number of the partition.
         - `headers` (str, default None): a field, a map of text or an array of structs of key and value.
@@ -178,6 +180,7 @@ class SinkSteps:
             topic=topic,
             topic_field=topic_field,
             key=key,
+            keys=(keys,) if isinstance(keys, str) else tuple(keys),
             value=value,
             partition=partition,
             headers=headers,

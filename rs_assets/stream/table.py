@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from rs_assets.common.node import Node
-from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.errors import TopologyError
 from rs_assets.operators.join.spec import pairs_of
 from rs_assets.operators.window.output import Aggregate, AggregateFunction
-from rs_assets.stream.draft import Draft, name_from
+from rs_assets.stream.draft import Draft
 from rs_assets.stream.method_hints import no_such_method
+from rs_assets.stream.table_sinks import TableSinks
 from rs_assets.topology.nodes.step import Filter, Map, WithFields
 from rs_assets.topology.nodes.table import SUBTRACTED, TableChanges, TableGroup, TableJoin, TableJoinType
 from rs_assets.topology.user_code.expression import (
@@ -55,7 +54,7 @@ class Keyed:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class Table(TableSinks):
     """The current row of each key. Each method returns another table, which changes when this one does.
 
     Its rows are changes inside: a row that goes and a row that comes. Steps of SQL and Python see both, so a row that
@@ -230,33 +229,6 @@ class Table:
         step = self.draft.auto_name("changes", name, after=self.step)
         return DataStream(self.draft, self.draft.add(TableChanges(name=step, inputs=(self.step,), keys=self.keys)))
 
-    def to_delta(
-        self, table: str | PathLike[str], *, partition_by: Sequence[str] = (), name: str | None = None
-    ) -> Table:
-        """Hold the current rows in a Delta table, exactly once.
-
-        - `table` (str or Path): a name in RS_HOME, or a path.
-        - `partition_by` (sequence of str, default none): the partitions of a new table.
-        - `name` (str, default: the table's name and `_table`).
-
-        >>> from rs_assets import StreamBuilder
-        >>> users = StreamBuilder.data_stream("shop", "users").from_array([{"id": 1, "tier": "free"}]).to_table("id")
-        >>> pipeline = users.to_delta("tiers").build()
-        >>> pipeline.try_([{"id": 1, "tier": "free"}, {"id": 1, "tier": "paid"}])
-        {'tiers_table': [{'id': 1, 'tier': 'paid'}]}
-        """
-        where = fspath(table)
-        node = DeltaSink(
-            name=name or name_from(where, suffix="table"),
-            inputs=(self.step,),
-            table=where,
-            mode="upsert",
-            keys=self.keys,
-            changes=True,
-            partition_by=(partition_by,) if isinstance(partition_by, str) else tuple(partition_by),
-        )
-        return replace(self, step=self.draft.add_sink(self.step, node))
-
     def build(self, **settings: Any) -> Pipeline:
         """The pipeline up to here.
 
@@ -280,11 +252,12 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class GroupedTable:
-    """Aggregates over the rows of a table. Each method adds one; methods of `Table` continue with the result.
+    """Aggregates over the rows of a table, or of a stream. Each method adds one; those of `Table` take the result.
 
     Counts, sums and means subtract a row that goes: a group costs what it changes. The others keep the rows of each
     group, of which they need some fields, in state, and read them in each batch that changes the group. A sum of
-    doubles is exact up to rounding. A group without rows has no row.
+    doubles is exact up to rounding. A group without rows has no row. No row of a stream goes, so no group of one keeps
+    rows.
 
     >>> from rs_assets import StreamBuilder
     >>> orders = StreamBuilder.data_stream("shop", "orders").from_array([{"id": 1, "user": "ann"}]).to_table("id")
@@ -297,6 +270,7 @@ class GroupedTable:
     aggregates: tuple[Aggregate, ...] = ()
     own: tuple[tuple[str, SqlText | ColumnBuilder], ...] = ()
     name: str = "group"
+    appends: bool = False
 
     def count(self, name: str = "count") -> GroupedTable:
         """The number of rows (bigint).
@@ -388,6 +362,7 @@ class GroupedTable:
             keys=self.fields,
             aggregates=self.aggregates,
             own=self.own,
+            appends=self.appends,
         )
         return Table(self.table.draft, self.table.draft.add(node), self.fields)
 

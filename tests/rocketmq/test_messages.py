@@ -21,7 +21,7 @@ from rs_assets.connectors.rocketmq.client.messages import (
     stored,
 )
 from rs_assets.connectors.rocketmq.client.names import checked_group, checked_topic, commits_of, writable_topic
-from rs_assets.errors import ConfigurationError, SqlError, TopologyError
+from rs_assets.errors import ConfigurationError, TopologyError
 
 
 def packed(body=b"x", *, offset=7, flags=0, version=1, properties=b"TAGS\x01a\x02", topic=b"orders"):
@@ -141,10 +141,9 @@ def test_a_cluster_hides_its_secrets_and_checks_addresses():
     assert RocketMQCluster.of("a:1;b:2").access().servers == ("a:1", "b:2")
 
 
-def test_sql_refuses_a_key_of_messages():
+def test_sql_reads_messages_with_a_key_as_a_table():
     options = "'connector' = 'rocketmq', 'topic' = 't', 'nameServerAddress' = 'a:1'"
     table = f"CREATE TABLE hits (page STRING{{}}) WITH ({options});"
     rest = "CREATE TABLE out1 (page STRING) WITH ('connector' = 'print'); INSERT INTO out1 SELECT page FROM hits"
-    with pytest.raises(SqlError, match="each message of a topic is a row"):
-        pipeline_from_sql(table.format(", PRIMARY KEY (page) NOT ENFORCED") + rest)
-    assert pipeline_from_sql(table.format("") + rest).topology.sources[0].kind == "rocketmq_source"
+    assert "to_table" in pipeline_from_sql(table.format(", PRIMARY KEY (page) NOT ENFORCED") + rest).describe()
+    assert "to_table" not in pipeline_from_sql(table.format("") + rest).describe()

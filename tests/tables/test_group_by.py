@@ -1,5 +1,7 @@
 """Aggregates over tables, from which rows are taken back."""
 
+from collections import Counter
+
 import pytest
 
 from rs_assets.errors import TopologyError, UnknownFieldError
@@ -97,3 +99,39 @@ def test_group_by_of_a_group_by_follows(follow):
 def test_group_by_refuses_what_it_cannot_compute(make, error, why):
     with pytest.raises(error, match=why):
         make(source().to_table("id")).to_stream().to_print().build()
+
+
+def test_group_by_of_a_stream_follows_its_rows(follow):
+    clicks = source("page string, ms bigint").group_by("page").count("n").max("ms", "most").collect("ms", "all")
+    told = follow(
+        clicks.to_stream(),
+        [[{"page": "/a", "ms": 5}, {"page": None, "ms": 9}], [{"page": "/a", "ms": 3}, {"page": "/b", "ms": 1}]],
+    )
+    assert told[0] == [{"page": "/a", "n": 1, "most": 5, "all": [5], "retracted": False}]
+    assert sorted(told[1], key=str) == [
+        {"page": "/a", "n": 1, "most": 5, "all": [5], "retracted": True},
+        {"page": "/a", "n": 2, "most": 5, "all": [3, 5], "retracted": False},
+        {"page": "/b", "n": 1, "most": 1, "all": [1], "retracted": False},
+    ]
+
+
+def test_collect_orders_by_the_values_themselves(follow):
+    orders = source("id bigint, user string, ms bigint, size bigint").to_table("id").group_by("user")
+    rows = [{"id": n, "user": "ann", "ms": n, "size": 9 - n} for n in range(3)]
+    assert follow(orders.max("ms", "most").collect("size", "sizes").to_stream(), [rows]) == [
+        [{"user": "ann", "most": 2, "sizes": [7, 8, 9], "retracted": False}]
+    ]
+
+
+def test_group_by_of_a_stream_is_grouped_again(follow):
+    pages = source().group_by("user", "ms").count("n").max("ratio", "most").to_table(name="pages")
+    sizes = pages.group_by("n").count("users").min("ms", "least").to_table(name="sizes")
+    batches = histories(21, batches=4, size=60)
+    total, seen = Told(), []
+    for rows, changes in zip(batches, follow(sizes.to_stream(), batches), strict=True):
+        total.add(changes)
+        seen += [(row["user"], row["ms"]) for row in rows if row["user"] is not None and row["ms"] is not None]
+        groups = {}
+        for (_, ms), n in Counter(seen).items():
+            groups.setdefault(n, []).append(ms)
+        assert total.equals([{"n": n, "users": len(ms), "least": min(ms)} for n, ms in groups.items()])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -115,13 +116,18 @@ def _write_table(table: SinkTable) -> DataStream:
             "the query updates one row, but the table has no key",
             remedy="declare a PRIMARY KEY, or group by a column",
         )
+    where = table.options.take("path") or table.options.need("table", "totals")
+    partitions = [word.text for word in table.options.table.partitioned_by]
+    if table.changes is not None:
+        made = table.changes.to_delta(where, partition_by=partitions, name=table.name)
+        return replace(table.rows, step=made.step)
     return table.stream.to_delta(
-        table.options.take("path") or table.options.need("table", "totals"),
+        where,
         mode="upsert" if found else "append",
         keys=found,
         order_by=table.order_by(),
         deletes=table.deletes,
-        partition_by=[word.text for word in table.options.table.partitioned_by],
+        partition_by=partitions,
         name=table.name,
     )
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rs_assets.sql.connectors.sinks import SinkTable
     from rs_assets.sql.connectors.sources import SourceTable
     from rs_assets.stream.data_stream import DataStream
+    from rs_assets.stream.table import Table
 
 # Names of formats in a sentence; the others are written in capitals.
 FORMATS: Final = {"text": "text", "parquet": "Parquet"}
@@ -63,20 +64,22 @@ def _shortened(node: FileSource, rows: int, folder: Path) -> FileSource:
     return first_rows(node, rows, folder)
 
 
-def _read_table(table: SourceTable) -> DataStream:
+def _read_table(table: SourceTable) -> DataStream | Table:
     options = table.options
     form: Any = options.choice("format", SQL_FORMATS, "json")
-    return table.begin.from_file(
+    follow = options.flag("follow")
+    stream = table.begin.from_file(
         options.need("path", "/data/clicks").removeprefix("file://"),
         form,
         schema=None if form == "text" else table.schema,
-        tail=options.flag("follow"),
+        tail=follow,
         header=form != "csv" or options.flag("csv.header"),
         bad_records=table.bad_records,
         max_files_per_batch=options.number("max-files-per-batch"),
         max_rows_per_batch=options.number("max-rows-per-batch"),
         name=table.name,
     )
+    return table.rows(stream, placed=follow)
 
 
 def _write_table(table: SinkTable) -> DataStream:

@@ -16,6 +16,7 @@ from rs_assets.connectors.kafka.sink.settings import check_java_settings, python
 from rs_assets.connectors.kafka.sink.shape import RecordShape
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import TopologyError
+from rs_assets.records.columns import RETRACTED
 from rs_assets.records.policy import BadRecords
 
 KafkaFormat = Literal["json", "text", "avro", "confluent_avro", "raw"]
@@ -34,6 +35,7 @@ KAFKA_METADATA: Mapping[str, str] = {
     "offset": "bigint",
     "timestamp": "timestamp",
     "headers": HEADERS,
+    "tombstone": "boolean",
 }
 # Groups, comments and flags that Java's regular expressions lack: (?P<name>...), (?(1)...), (?#...), (?a), (?L).
 PYTHON_ONLY = re.compile(r"\(\?(?:P|\(|#|[a-zA-Z]*[aL][a-zA-Z]*[:)])")
@@ -96,6 +98,8 @@ class KafkaSource(Source):
              """schema='{"type": "record", "name": "order", "fields": [...]}'"""),
             (all(name in tuple(KAFKA_METADATA) for name in self.metadata), "no such metadata",
              f"there are: {', '.join(KAFKA_METADATA)}"),
+            ("tombstone" not in self.metadata or self.tombstones == "keep",
+             "records without a value are not kept, so none would be a tombstone", "tombstones='keep'"),
             (len(set(map(str, self.metadata))) == len(self.metadata), "metadata are named twice", ""),
             (self.format != "raw" or not self.metadata, "format 'raw' has all metadata", "leave metadata out"),
             (self.on_data_loss in get_args(DataLoss), f"{self.on_data_loss!r} is not a policy for lost records",
@@ -157,9 +161,11 @@ class KafkaSource(Source):
 class KafkaSink(Sink):
     """A Kafka topic, or the topics that `topic_field` names in each row.
 
-    `key`, `value`, `partition` and `headers` are fields; without `value` it is a JSON object of the row. `options` are
-    settings of Kafka's producer by their Java names. `timestamp` is the field with the time of a record; without it it
-    is the first non-null field of `times`, which follow from the steps before.
+    `key`, `value`, `partition` and `headers` are fields; without `value` it is a JSON object of the row. The key may
+    also be a JSON object of the fields `keys`. With `changes` the rows are those of a table, and a row that goes
+    without another one of its key is a tombstone. `options` are settings of Kafka's producer by their Java names.
+    `timestamp` is the field with the time of a record; without it it is the first non-null field of `times`, which
+    follow from the steps before.
     """
 
     at_once: ClassVar[bool] = True
@@ -169,6 +175,8 @@ class KafkaSink(Sink):
     topic: str | None = None
     topic_field: str | None = None
     key: str | None = None
+    keys: tuple[str, ...] = ()
+    changes: bool = False
     value: str | None = None
     partition: str | None = None
     headers: str | None = None
@@ -182,6 +190,12 @@ class KafkaSink(Sink):
         Sink.__post_init__(self)
         if (self.topic is None) == (self.topic_field is None):
             raise TopologyError(f"step {self.name!r} needs either a topic or a topic_field")
+        if self.key is not None and self.keys:
+            raise TopologyError(
+                f"step {self.name!r} has a key and keys, and a record has one key",
+                remedy="name the field of the key, or the fields whose JSON object it is",
+                step=self.name,
+            )
         if self.topic is not None:
             writable_topic(self.topic, step=self.name)
         if self.delivery not in get_args(Delivery):
@@ -202,12 +216,19 @@ class KafkaSink(Sink):
             check_java_settings(self.options, step=self.name)
 
     @property
+    def flag(self) -> str | None:
+        """RETRACTED, for the rows of a table."""
+        return RETRACTED if self.changes else None
+
+    @property
     def shape(self) -> RecordShape:
         """How a row becomes a record."""
         return RecordShape(
             topic=self.topic,
             topic_field=self.topic_field,
             key=self.key,
+            keys=self.keys,
+            changes=self.changes,
             value=self.value,
             partition=self.partition,
             headers=self.headers,

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from rs_assets.connectors.connector import SqlSink, SqlSource
 from rs_assets.connectors.kafka.nodes import KAFKA_METADATA
 from rs_assets.connectors.kafka.sink.settings import SETTINGS
+from rs_assets.records.schema import quoted
 
 if TYPE_CHECKING:
     from rs_assets.sql.connectors.sinks import SinkTable
     from rs_assets.sql.connectors.sources import SourceTable
     from rs_assets.sql.read.options import Options
+    from rs_assets.sql.read.statements import Word
     from rs_assets.stream.data_stream import DataStream
+    from rs_assets.stream.table import Table
 
 STARTS: Final = {
     "earliest-offset": "earliest",
@@ -39,9 +44,9 @@ OF_SOURCES: Final = (
 )
 
 
-def _read(table: SourceTable) -> DataStream:
+def _read(table: SourceTable) -> DataStream | Table:
     options = table.options
-    _check_appends(options)
+    changes = _check_key(table)
     start: Any = options.choice("scan.startup.mode", STARTS, "earliest-offset")
     if start == "timestamp":
         millis = options.number("scan.startup.timestamp-millis")
@@ -53,31 +58,82 @@ def _read(table: SourceTable) -> DataStream:
             )
         start = datetime.fromtimestamp(millis / 1000, tz=UTC)
     options.choice("format", {"json": "json"}, "json")
-    return table.begin.from_kafka(
+    stream = table.begin.from_kafka(
         options.need("properties.bootstrap.servers", "localhost:9092"),
         topics=tuple(filter(None, (options.take("topic") or "").split(";"))),
         pattern=options.take("topic-pattern"),
         group=options.take("properties.group.id"),
         schema=table.schema,
         starting_offsets=start,
-        metadata=table.metadata,
+        metadata=tuple(dict.fromkeys([*table.metadata, *(("key", "tombstone") if changes else ())])),
         bad_records=table.bad_records,
+        tombstones="keep" if changes else "skip",
         max_rows_per_batch=options.number("max-rows-per-batch") or 1_000_000,
         name=table.name,
     )
+    return _keyed(table, stream) if changes else stream
 
 
-def _check_appends(options: Options) -> None:
-    """SqlError for a changelog topic: each of its records would be a row, and none would replace or delete one."""
-    table, remedy = options.table, "read the changes as rows: 'connector' = 'kafka', without PRIMARY KEY"
-    named = next((value for _, value in table.options.values() if value.text == CHANGES), None)
-    if named is not None:
+def _check_key(table: SourceTable) -> bool:
+    """Whether the topic is a changelog; SqlError unless exactly changelogs have a PRIMARY KEY."""
+    options = table.options
+    changes = _changelog(options)
+    if changes is not None and not table.keys:
         raise options.error(
-            "'upsert-kafka' cannot be read: changelog sources are not supported", at=named.start, remedy=remedy
+            "'upsert-kafka' reads the newest row of each key, and there is no key", at=changes.start,
+            remedy="declare a PRIMARY KEY, PRIMARY KEY (id) NOT ENFORCED, or read each record: 'connector' = 'kafka'",
+        )  # fmt: skip
+    if changes is None and table.keys:
+        raise options.error(
+            f"the source {options.table.name.text!r} cannot have a PRIMARY KEY: each record of a topic is a row",
+            at=options.table.key[0].start,
+            remedy="read the newest row of each key, 'connector' = 'upsert-kafka', or remove the PRIMARY KEY",
         )
-    if table.key:
-        what = f"the source {table.name.text!r} cannot have a PRIMARY KEY: each record of a topic is a row"
-        raise options.error(what, at=table.key[0].start, remedy=remedy)
+    return changes is not None
+
+
+def _changelog(options: Options) -> Word | None:
+    """The option that names 'upsert-kafka'; None for another connector."""
+    return next((value for _, value in options.table.options.values() if value.text == CHANGES), None)
+
+
+def _keyed(table: SourceTable, stream: DataStream) -> Table:
+    """The table of a changelog topic. A tombstone has its key in the record's key alone."""
+    form = _key_format(table.options, table.keys)
+    table.options.choice("value.fields-include", {"ALL": "", "EXCEPT_KEY": ""}, "ALL")
+    kinds = {column.name.text: column.type.text for column in table.options.table.declared if column.type is not None}
+    found = {name: KEYS[form](name, kinds) for name in table.keys}
+    columns = [
+        f"coalesce({quoted(name)}, {found[name]}) AS {quoted(name)}" if name in found else quoted(name)
+        for name in kinds
+    ]
+    metadata = [quoted(f"kafka_{name}") for name in (*table.metadata, "tombstone")]
+    rows = stream.map(*columns, *metadata, name=f"{table.name}_row")
+    return rows.to_table(*table.keys, deletes="kafka_tombstone", name=f"{table.name}_table")
+
+
+def _key_format(options: Options, keys: Sequence[str]) -> str:
+    """How the columns of a key are in the key of a record: "raw" is the text of one column."""
+    given = options.found.get("key.format")
+    form = str(options.choice("key.format", {name: name for name in KEYS}, "raw" if len(keys) == 1 else "json"))
+    if form == "raw" and len(keys) != 1:
+        raise options.error(
+            "'key.format' = 'raw' is the text of one column", at=given[1].start if given else None,
+            remedy="'key.format' = 'json'",
+        )  # fmt: skip
+    return form
+
+
+def _of_json(name: str, kinds: Mapping[str, str]) -> str:
+    schema = f"{quoted(name)} {kinds[name]}".replace("'", "\\'")
+    return f"from_json(kafka_key, '{schema}').{quoted(name)}"
+
+
+# The SQL of a column of the key by the format of a record's key.
+KEYS: Final[Mapping[str, Callable[[str, Mapping[str, str]], str]]] = {
+    "raw": lambda name, kinds: f"try_cast(kafka_key AS {kinds[name]})",
+    "json": _of_json,
+}
 
 
 def _write(table: SinkTable) -> DataStream:
@@ -88,26 +144,43 @@ def _write(table: SinkTable) -> DataStream:
         remedy = "remove it, or declare another table to read from"
         raise options.error(f"{reading.text!r} is an option of sources", at=reading.start, remedy=remedy)
     found = table.keys()
-    named = next((value for _, value in options.table.options.values() if value.text == CHANGES), None)
-    if named is not None and len(found) != 1:
+    named = _changelog(options)
+    if named is not None and not found:
         raise options.error(
-            "'upsert-kafka' writes rows by a key, and a Kafka record has one key", at=named.start,
-            remedy="declare a PRIMARY KEY of one column",
+            "'upsert-kafka' writes rows by a key, and there is none", at=named.start,
+            remedy="declare a PRIMARY KEY: PRIMARY KEY (id) NOT ENFORCED",
         )  # fmt: skip
-    if table.replace and len(found) != 1:
-        raise options.error(
-            "the query replaces rows, and a Kafka record has one key", remedy="declare a PRIMARY KEY of one column"
-        )
-    key = options.take("key.fields") or (found[0] if len(found) == 1 else None)
-    return table.stream.to_kafka(
-        options.need("properties.bootstrap.servers", "localhost:9092"),
-        options.need("topic", "totals"),
-        key=key,
-        delivery=options.choice("sink.delivery-guarantee", GUARANTEES, "at-least-once"),
-        options={name: value for name in SETTINGS if (value := options.take(f"{PROPERTIES}{name}")) is not None},
-        name=table.name,
-    )
+    if table.replace and named is None and len(found) != 1:
+        raise options.error("the query replaces rows by several columns", remedy="'connector' = 'upsert-kafka'")
+    if table.deletes is not None or (named is None and table.changes is not None):
+        raise options.error("the query retracts rows, and each row is a record of the topic", remedy=_kept(table))
+    return _sent(table, found if named is not None else ())
 
 
-SQL_SOURCE: Final = SqlSource(read=_read, metadata=KAFKA_METADATA, as_maps={"headers": HEADERS_AS_MAP})
-SQL_SINK: Final = SqlSink(write=_write, keys=True, updates=True)
+def _kept(table: SinkTable) -> str:
+    return "'connector' = 'upsert-kafka'" if table.changes is not None else "filter before the ranking"
+
+
+def _sent(table: SinkTable, keys: tuple[str, ...]) -> DataStream:
+    """The sink; `keys` are those of 'upsert-kafka'."""
+    options = table.options
+    as_json = bool(keys) and _key_format(options, keys) == "json"
+    found = keys or table.keys()
+    how: dict[str, Any] = {
+        "bootstrap_servers": options.need("properties.bootstrap.servers", "localhost:9092"),
+        "topic": options.need("topic", "totals"),
+        "delivery": options.choice("sink.delivery-guarantee", GUARANTEES, "at-least-once"),
+        "options": {name: each for name in SETTINGS if (each := options.take(f"{PROPERTIES}{name}")) is not None},
+        "name": table.name,
+    }
+    if table.changes is not None:
+        made = table.changes.to_kafka(**how, key_format="json" if as_json else "text")
+        return replace(table.rows, step=made.step)
+    if as_json:
+        return table.stream.to_kafka(**how, keys=keys)
+    return table.stream.to_kafka(**how, key=options.take("key.fields") or (found[0] if len(found) == 1 else None))
+
+
+METADATA: Final = {name: kind for name, kind in KAFKA_METADATA.items() if name != "tombstone"}
+SQL_SOURCE: Final = SqlSource(read=_read, metadata=METADATA, as_maps={"headers": HEADERS_AS_MAP})
+SQL_SINK: Final = SqlSink(write=_write, keys=True, updates=True, retracts=True)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rs_assets.sql.connectors.sinks import SinkTable
     from rs_assets.sql.connectors.sources import SourceTable
     from rs_assets.stream.data_stream import DataStream
+    from rs_assets.stream.table import Table
 
 # Of larger inputs only the names are checked.
 TYPED_ROWS: Final = 10_000
@@ -67,15 +68,15 @@ def _type_of_values(node: ArraySource, name: str) -> Type | None:
     return PYTHON_TYPES.get(kinds.pop()) if len(kinds) == 1 else None
 
 
-def _read_table(table: SourceTable) -> DataStream:
+def _read_table(table: SourceTable) -> DataStream | Table:
     if table.bound is None:
         name = table.options.table.name.text
         raise table.options.error(
             f"the table {name!r} has no rows", remedy=f"pipeline_from_sql(..., tables={{{name!r}: rows}})"
         )
     if isinstance(table.bound, MemoryChannel):
-        return table.begin.from_memory(table.bound, name=table.name)
-    return table.begin.from_array(table.bound, schema=table.schema, name=table.name)
+        return table.rows(table.begin.from_memory(table.bound, name=table.name))
+    return table.rows(table.begin.from_array(table.bound, schema=table.schema, name=table.name))
 
 
 def _write_table(table: SinkTable) -> DataStream:

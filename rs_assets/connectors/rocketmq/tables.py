@@ -13,20 +13,18 @@ if TYPE_CHECKING:
     from rs_assets.sql.connectors.sources import SourceTable
     from rs_assets.sql.read.options import Options
     from rs_assets.stream.data_stream import DataStream
+    from rs_assets.stream.table import Table
 
 GUARANTEES: Final = {"at-least-once": "at_least_once", "exactly-once": "exactly_once"}
 STARTS: Final = {"earliest-offset": "earliest", "latest-offset": "latest", "group-offsets": "committed"}
 
 
-def _read(table: SourceTable) -> DataStream:
+def _read(table: SourceTable) -> DataStream | Table:
     options = table.options
-    if options.table.key:
-        what = f"the source {options.table.name.text!r} cannot have a PRIMARY KEY: each message of a topic is a row"
-        raise options.error(what, at=options.table.key[0].start, remedy="leave it out")
     start: Any = options.choice("scan.startup.mode", STARTS, "earliest-offset")
     millis = options.number("startTimeMs")
     options.choice("format", {"json": "json"}, "json")
-    return table.begin.from_rocketmq(
+    stream = table.begin.from_rocketmq(
         _server(options),
         options.need("topic", "orders"),
         group=options.take("consumerGroup"),
@@ -39,6 +37,7 @@ def _read(table: SourceTable) -> DataStream:
         max_rows_per_batch=options.number("max-rows-per-batch") or 1_000_000,
         name=table.name,
     )
+    return table.rows(stream)
 
 
 def _write(table: SinkTable) -> DataStream:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rs_assets.sql.connectors.sinks import SinkTable
     from rs_assets.sql.connectors.sources import SourceTable
     from rs_assets.stream.data_stream import DataStream
+    from rs_assets.stream.table import Table
 
 
 def _reader(node: SqliteSource, home: Home) -> SourceReader:  # noqa: ARG001  the connector's form
@@ -29,9 +30,9 @@ def _writer(node: SqliteSink, home: Home, namespace: str) -> SinkWriter:  # noqa
     return SqliteWriter(node.name, node.path, node.table)
 
 
-def _read_table(table: SourceTable) -> DataStream:
+def _read_table(table: SourceTable) -> DataStream | Table:
     path, name = table.options.need("path", "shop.db"), table.options.need("table", "orders")
-    return table.begin.from_sqlite(path, name, schema=table.schema, name=table.name)
+    return table.rows(table.begin.from_sqlite(path, name, schema=table.schema, name=table.name))
 
 
 def _write_table(table: SinkTable) -> DataStream:

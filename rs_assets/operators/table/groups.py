@@ -1,4 +1,4 @@
-"""Aggregates over the rows of a table, by a processor that takes rows back."""
+"""Aggregates over the rows of a table or of a stream, by a processor that emits their changes."""
 
 from __future__ import annotations
 
@@ -23,15 +23,22 @@ def signed_groups(frame: DataFrame, keys: Sequence[str], aggregates: Sequence[Ag
     """The changes of the groups of `frame`, whose rows that go (RETRACTED) are subtracted from counts and sums."""
     made = [_signed(frame, each).alias(each.alias) for each in aggregates]
     rows = F.sum(_sign()).alias(ROWS)
-    groups = _present(frame, keys).groupBy(*_columns(keys)).agg(*made, rows)
+    groups = frame.groupBy(*_columns(keys)).agg(*made, rows)
     return _told(groups, processors_of(frame).TableGroups.signed(groups._jdf), keys, aggregates)  # noqa: SLF001
+
+
+def appended_groups(frame: DataFrame, keys: Sequence[str], columns: Mapping[str, Column]) -> DataFrame:
+    """The changes of any aggregates over a stream: no row goes, so their buffers are all of the state."""
+    made = [column.alias(name) for name, column in columns.items()]
+    groups = frame.groupBy(*_columns(keys)).agg(*made, F.count(F.lit(1)).alias(ROWS))
+    return _told(groups, processors_of(frame).TableGroups.signed(groups._jdf), keys, list(columns))  # noqa: SLF001
 
 
 def kept_groups(frame: DataFrame, keys: Sequence[str], columns: Mapping[str, Column]) -> DataFrame:
     """The same for any aggregates, by name, computed again from the rows of a group, which are kept in state."""
-    rows = _present(frame, keys).withColumn(SIGN, _sign())
-    # A count of the key, since a kept row needs a field.
-    counted = F.count(F.col(quoted(keys[0]))).alias(ROWS)
+    rows = frame.withColumn(SIGN, _sign())
+    # A count over the key, since a kept row needs a field; the test for null is never null itself.
+    counted = F.count(F.col(quoted(keys[0])).isNull()).alias(ROWS)
     made = [column.alias(name) for name, column in columns.items()]
     groups = rows.groupBy(*_columns(keys)).agg(*made, counted, F.max(SIGN).alias(SIGN))
     changed = processors_of(frame).TableGroups.kept(groups._jdf, SIGN)  # noqa: SLF001
@@ -45,7 +52,7 @@ def _told(groups: DataFrame, changed: Any, keys: Sequence[str], made: Sequence[A
     return rows.select(*_columns([*keys, *names]), RETRACTED)
 
 
-def _present(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
+def present(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
     """The rows that are in a group: a row with a null among its keys is in none."""
     for key in keys:
         frame = frame.filter(F.col(quoted(key)).isNotNull())

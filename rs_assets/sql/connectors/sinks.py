@@ -17,7 +17,7 @@ from rs_assets.sql.expressions.casts import cast, fits
 from rs_assets.sql.expressions.constants import in_range
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.catalog import ALLOW
-from rs_assets.sql.plan.outputs import Output, Selected
+from rs_assets.sql.plan.outputs import Output, Selected, check_steady
 from rs_assets.sql.plan.planner import Planner, QueryContext
 from rs_assets.sql.plan.windowing import check_bounds, check_once
 from rs_assets.sql.read.options import Options
@@ -25,6 +25,7 @@ from rs_assets.sql.read.statements import Column, CreateTable, Insert
 
 if TYPE_CHECKING:
     from rs_assets.stream.data_stream import DataStream
+    from rs_assets.stream.table import Table
 
 # The column that marks retractions, for queries that retract rows.
 RETRACTED: Final = "retracted"
@@ -36,13 +37,32 @@ class SinkTable:
     """A table that is written: its options, the rows of the query, and how they change the table."""
 
     options: Options
-    stream: DataStream
+    rows: DataStream
     name: str
     planner: Planner
     insert: Insert
     table: CreateTable
     columns: Sequence[Column]
     made: Selected
+
+    @property
+    def stream(self) -> DataStream:
+        """The rows of the query; those of a table that changes have the field `retracted`."""
+        if not self.made.relation.changes:
+            return self.rows
+        places = [_position(self.made, key) for key in self.made.relation.keys or ()]
+        selected = tuple(self.columns[place].name.text for place in places if place is not None)
+        return self._table(selected).to_stream(name=f"{self.name}_changes")
+
+    @property
+    def changes(self) -> Table | None:
+        """The rows of the query as a table by its keys; None for a query whose rows do not come and go."""
+        return self._table(self.keys()) if self.made.relation.changes else None
+
+    def _table(self, keys: tuple[str, ...]) -> Table:
+        from rs_assets.stream.table import Table
+
+        return Table(self.rows.draft, self.rows.step, keys)
 
     @property
     def bound(self) -> object:
@@ -102,6 +122,8 @@ def written(planner: Planner, insert: Insert, made: Selected, context: QueryCont
     missing = [column for column in table.declared if column not in columns]
     texts += [f"cast(NULL AS {c.type.text if c.type else 'string'}) AS {quote_name(c.name.text)}" for c in missing]
     texts += _retracted(planner, insert, table, made)
+    if made.relation.changes:
+        check_steady(planner, map(Value, texts), insert.table.start)
     stream = made.relation.stream.map(*texts, name=planner.name(context, "row", insert.table.start))
     options = Options.of(planner.text, table, "sink")
     bound = planner.bound.get(table.name.text)
@@ -191,7 +213,7 @@ def keys_of(
     for key in made.relation.keys or ():
         position = _position(made, key)
         if position is None:
-            raise _unselected(planner, insert, key)
+            raise _unselected(planner, insert, key, made)
         found.append(columns[position].name.text)
     if declared and set(declared) != set(found):
         raise planner.error(
@@ -202,12 +224,13 @@ def keys_of(
     return tuple(found)
 
 
-def _unselected(planner: Planner, insert: Insert, key: str) -> SqlError:
+def _unselected(planner: Planner, insert: Insert, key: str, made: Selected) -> SqlError:
     """The error for a key that is not selected; a computed key has a generated name, which is not shown."""
     from sqlglot import exp
 
-    if any(column.name == key for column in insert.tree.find_all(exp.Column)):
-        what, remedy = f"rows are replaced by {key!r}, which is not selected", f"select {key}"
+    known = next((column.name for column in made.relation.columns if column.value.field == key), key)
+    if known != key or made.relation.changes or any(each.name == key for each in insert.tree.find_all(exp.Column)):
+        what, remedy = f"rows are replaced by {known!r}, which is not selected", f"select {known}"
     else:
         what = "rows are replaced by a computed key, which is not selected"
         remedy = "also select it in the query that groups by it or ranks: UPPER(page) AS upper_page"
@@ -229,10 +252,11 @@ def _check_updates(planner: Planner, insert: Insert, made: Selected, sink: SqlSi
             "the query replaces rows, which this sink does not support", insert.table.start,
             remedy="write to 'connector' = 'delta', or group by a window",
         )  # fmt: skip
-    if made.relation.retracts and not sink.retracts:
+    if (made.relation.retracts or made.relation.changes) and not sink.retracts:
+        way = "" if made.relation.changes else ", or filter before the ranking"
         raise planner.error(
             "the query retracts rows, which this sink does not support", insert.table.start,
-            remedy="write to 'connector' = 'delta', or filter before the ranking",
+            remedy=f"write to 'connector' = 'delta'{way}",
         )  # fmt: skip
 
 

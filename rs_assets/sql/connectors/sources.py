@@ -13,6 +13,7 @@ from rs_assets.connectors.registry import SQL_SOURCES
 from rs_assets.errors import SqlError
 from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.sql.expressions.values import Value
+from rs_assets.sql.plan.outputs import check_steady
 from rs_assets.sql.plan.planner import Planner, QueryContext, added
 from rs_assets.sql.plan.relation import Column, Relation, of_names
 from rs_assets.sql.plan.table_refs import origin
@@ -22,13 +23,15 @@ from rs_assets.sql.read.options import CONNECTORS, Options
 from rs_assets.sql.read.source import nearest
 from rs_assets.sql.read.statements import Column as Declared
 from rs_assets.sql.read.statements import CreateTable
+from rs_assets.stream.data_stream import DataStream
 
 if TYPE_CHECKING:
     from rs_assets.stream.builder import DataStreamSource
-    from rs_assets.stream.data_stream import DataStream
+    from rs_assets.stream.table import Table
 
 # Rows, or a channel of rows, that the program passes for a table.
 Bound = MemoryChannel | Iterable[Mapping[str, Any]]
+ORDER_BY: Final = "order-by"
 POLICIES: Final = {name: name for name in ("fail", "dead_letter", "quarantine", "skip")}
 
 
@@ -55,6 +58,29 @@ class SourceTable:
         """The keys that METADATA columns name."""
         return [column.metadata.text for column in self.options.table.columns if column.metadata is not None]
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns of the PRIMARY KEY; empty without one."""
+        return tuple(word.text for word in self.options.table.key)
+
+    def rows(self, stream: DataStream, *, placed: bool = True) -> DataStream | Table:
+        """The rows as they are read; with a PRIMARY KEY the newest of each key, as a table.
+
+        The options `order-by` and `deletes` name columns. Rows that are not `placed` have no order of reading, so they
+        need the first.
+        """
+        if not self.keys:
+            return stream
+        order = tuple(filter(None, (self.options.take(ORDER_BY) or "").split(",")))
+        if not (order or placed):
+            raise self.options.error(
+                f"the rows of {self.options.table.name.text!r} have no order of reading, so no row is the newest",
+                at=self.options.table.key[0].start, remedy=f"'{ORDER_BY}' = 'ts', or 'follow' = 'true'",
+            )  # fmt: skip
+        gone = self.options.take("deletes")
+        deletes = quote_name(gone) if gone is not None else None
+        return stream.to_table(*self.keys, order_by=order, deletes=deletes, name=f"{self.name}_table")
+
 
 def source_of(planner: Planner, table: CreateTable, context: QueryContext) -> Relation:
     """The rows of a table, with its computed columns."""
@@ -64,8 +90,16 @@ def source_of(planner: Planner, table: CreateTable, context: QueryContext) -> Re
     kind = connector(options, bound, SQL_SOURCES)
     source = SQL_SOURCES[kind]
     _check_metadata(planner, table, source)
-    stream = source.read(SourceTable(planner.begin, options, _schema(table, options), name, bound))
+    made = source.read(SourceTable(planner.begin, options, _schema(table, options), name, bound))
     options.check_all_read()
+    keys = tuple(word.text for word in table.key) or None
+    if keys is not None and table.watermark is not None:
+        raise options.error(
+            f"the table {table.name.text!r} has a PRIMARY KEY, and rows that change have no event time",
+            at=table.watermark.column.start,
+            remedy="remove the WATERMARK, or the PRIMARY KEY to read each record as a row",
+        )  # fmt: skip
+    stream = made if isinstance(made, DataStream) else DataStream(made.draft, made.step)
     if table.partitioned_by and table.name.text not in planner.bound:
         raise options.error(
             "columns are read from records, not from folder names", at=table.partitioned_by[0].start,
@@ -77,6 +111,9 @@ def source_of(planner: Planner, table: CreateTable, context: QueryContext) -> Re
         fields=tuple(kinds),
         columns=of_names(kinds),
         origins=frozenset({origin(table.name.text, context.reading)}),
+        stateful=keys is not None,
+        keys=keys,
+        changes=keys is not None,
     )
     return _with_time(planner, _computed(planner, relation, table, context), table)
 
@@ -154,6 +191,8 @@ def _computed(planner: Planner, relation: Relation, table: CreateTable, context:
             columns.append(Column(name, Value(quote_name(name), value.type)))
     if not texts:
         return replace(relation, columns=tuple(columns))
+    if relation.changes:
+        check_steady(planner, map(Value, texts.values()), table.name.start)
     stream = added(relation.stream, texts, planner.name(context, "computed", table.name.start))
     return replace(relation, stream=stream, columns=tuple(columns), fields=(*relation.fields, *texts))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.expressions.functions.udf import PREFIX, AggregateFunction
@@ -24,8 +24,32 @@ NUMERIC: Final = ("SUM", "AVG", "STDDEV_POP", "STDDEV_SAMP", "VAR_POP", "VAR_SAM
 
 
 @dataclass(frozen=True, slots=True)
+class Sums:
+    """An aggregate that follows from counts and sums, so that rows can be subtracted: `text` over its `parts`.
+
+    A part is a count or a sum with its argument; COUNT(*) has none.
+    """
+
+    text: str
+    parts: Mapping[str, tuple[Literal["count", "sum"], Value | None]]
+
+    @classmethod
+    def count(cls, value: Value | None = None) -> Sums:
+        """The number of values, or of rows."""
+        return cls("{n}", {"n": ("count", value)})
+
+    @classmethod
+    def mean(cls, value: Value, text: str) -> Sums:
+        """`text` over the sum `s` and the number `n`; null without a value."""
+        return cls(f"(CASE WHEN {{n}} > 0 THEN {text} END)", {"s": ("sum", value), "n": ("count", value)})
+
+
+@dataclass(frozen=True, slots=True)
 class Aggregated:
-    """An aggregate: `method` of a window over `argument`, or, without one, Spark's aggregate `text`."""
+    """An aggregate: `method` of a window over `argument`, or, without one, Spark's aggregate `text`.
+
+    `sums` are the same for tables; None for an aggregate that needs all rows.
+    """
 
     kind: str
     text: str
@@ -36,6 +60,7 @@ class Aggregated:
     own: AggregateFunction | None = None
     arguments: tuple[Value, ...] = ()
     only: Value | None = None
+    sums: Sums | None = None
 
     def before(self, name: str) -> Iterator[tuple[str, Value]]:
         """The values that must be fields before the window, for the aggregate `name`."""
@@ -153,21 +178,23 @@ def _own(made: Expressions, tree: Any) -> Aggregated:
 
 def _rows(where: str | None) -> Aggregated:
     if where is None:
-        return Aggregated("COUNT", "count(1)", BIGINT, "count")
-    return Aggregated("COUNT", f"count_if({where})", BIGINT)
+        return Aggregated("COUNT", "count(1)", BIGINT, "count", sums=Sums.count())
+    counted = Sums.count(Value(f"(CASE WHEN {where} THEN 1 END)"))
+    return Aggregated("COUNT", f"count_if({where})", BIGINT, sums=counted)
 
 
 def _counted(value: Value, distinct: bool) -> Aggregated:  # noqa: FBT001  the table's form
     if distinct:
         return Aggregated("COUNT", "", BIGINT, "count_distinct", value)
-    return Aggregated("COUNT", f"count({value.plain})", BIGINT)
+    return Aggregated("COUNT", f"count({value.plain})", BIGINT, sums=Sums.count(value))
 
 
 def _of(name: str, kind: Callable[[Type | None], Type | None]) -> Callable[[Value, bool], Aggregated]:
     def made(value: Value, distinct: bool) -> Aggregated:  # noqa: ARG001, FBT001
+        sums = Sums("{s}", {"s": ("sum", value)}) if name == "SUM" else None
         if value.field is not None or PREFIX in value.text:
-            return Aggregated(name, "", kind(value.type), METHODS[name], value)
-        return Aggregated(name, f"{METHODS[name]}({value.plain})", kind(value.type))
+            return Aggregated(name, "", kind(value.type), METHODS[name], value, sums=sums)
+        return Aggregated(name, f"{METHODS[name]}({value.plain})", kind(value.type), sums=sums)
 
     return made
 
@@ -185,7 +212,8 @@ def _sum_type(kind: Type | None) -> Type | None:
 def _average_of_spark(value: Value, distinct: bool) -> Aggregated:  # noqa: ARG001, FBT001
     """A DOUBLE; for a DECIMAL only Spark knows the digits."""
     known = value.type is not None and not is_decimal(value.type)
-    return Aggregated("AVG", f"avg({value.plain})", DOUBLE if known else None)
+    sums = Sums.mean(value, "cast({s} AS double) / {n}") if known else None
+    return Aggregated("AVG", f"avg({value.plain})", DOUBLE if known else None, sums=sums)
 
 
 def _summed(value: Value, distinct: bool) -> Aggregated:  # noqa: FBT001
@@ -193,21 +221,29 @@ def _summed(value: Value, distinct: bool) -> Aggregated:  # noqa: FBT001
     if value.type is None or not is_decimal(value.type) or PREFIX in value.text:
         return _of("SUM", _sum_type)(value, distinct)
     kind = summed(value.type)
-    return Aggregated("SUM", f"cast(sum({value.plain}) AS {kind.text})", kind)
+    sums = Sums(f"cast({{s}} AS {kind.text})", {"s": ("sum", value)})
+    return Aggregated("SUM", f"cast(sum({value.plain}) AS {kind.text})", kind, sums=sums)
 
 
 def _average(value: Value, distinct: bool) -> Aggregated:  # noqa: ARG001, FBT001
     """The type of the numbers: whole numbers truncated, a DECIMAL with at least six decimals."""
     kind = value.type
     if kind is not None and is_whole(kind):
-        text = f"sum({value.plain}) div count({value.plain})"
-        return Aggregated("AVG", text if kind == BIGINT else f"cast({text} AS {kind.text})", kind)
+        return _mean(value, "{s} div {n}" if kind == BIGINT else f"cast({{s}} div {{n}} AS {kind.text})", kind)
     if kind is not None and is_decimal(kind):
-        text = f"cast(sum({value.plain}) AS {summed(kind).text}) / cast(count({value.plain}) AS decimal(20,0))"
-        return Aggregated("AVG", text, combined("/", summed(kind), Type("decimal(20,0)")))
+        text = f"cast({{s}} AS {summed(kind).text}) / cast({{n}} AS decimal(20,0))"
+        return _mean(value, text, combined("/", summed(kind), Type("decimal(20,0)")))
+    wide = Value(f"cast({value.plain} AS double)", DOUBLE)
     if kind is not None and kind.name == "float":
-        return Aggregated("AVG", f"cast(avg(cast({value.plain} AS double)) AS float)", kind)
-    return Aggregated("AVG", f"avg(cast({value.plain} AS double))", DOUBLE)
+        sums = Sums.mean(wide, "cast({s} / {n} AS float)")
+        return Aggregated("AVG", f"cast(avg({wide.text}) AS float)", kind, sums=sums)
+    return Aggregated("AVG", f"avg({wide.text})", DOUBLE, sums=Sums.mean(wide, "{s} / {n}"))
+
+
+def _mean(value: Value, text: str, kind: Type | None) -> Aggregated:
+    """A mean as `text` over the sum `s` and the number `n` of the values."""
+    whole = text.format(s=f"sum({value.plain})", n=f"count({value.plain})")
+    return Aggregated("AVG", whole, kind, sums=Sums.mean(value, text))
 
 
 def _double(name: str) -> Callable[[Value, bool], Aggregated]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
 from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.operators.window.output import EmitStrategy
 from rs_assets.operators.window.spec import Window
-from rs_assets.sql.expressions.aggregates import Aggregated, aggregated, aggregates_in, calls_in, is_aggregate
+from rs_assets.sql.expressions.aggregates import aggregated, aggregates_in, calls_in, is_aggregate
 from rs_assets.sql.expressions.values import Role, Value
+from rs_assets.sql.plan.group import Group, renamed
+from rs_assets.sql.plan.outputs import check_steady
 from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts, name_of
 from rs_assets.sql.plan.relation import Relation, Scope, free_name
 from rs_assets.sql.plan.stateful import all_time, fired, fires_often, place_field, shuffled
+from rs_assets.sql.plan.table_group import table_group
 from rs_assets.sql.plan.windowing import (
     KINDS,
     bound_values,
@@ -22,6 +25,7 @@ from rs_assets.sql.plan.windowing import (
     check_end,
     check_once,
     check_parts,
+    check_rows,
     regrouped,
     window_of,
 )
@@ -37,31 +41,11 @@ ROWS: Final = "row_count"
 SEVERAL: Final = {"cube": "CUBE", "rollup": "ROLLUP", "groupingsets": "GROUPING SETS"}
 
 
-@dataclass(slots=True)
-class Group:
-    """A group while it is planned: its keys, its window, and the aggregates used."""
-
-    planner: Planner
-    relation: Relation
-    context: QueryContext
-    tree: Any
-    keys: dict[str, Value] = field(default_factory=dict)
-    window: Window | None = None
-    # The window is written in GROUP BY, such as TUMBLE(ts, ...): bounds of previous windows are then plain keys.
-    own: bool = False
-    # Which of its bounds are used.
-    bounds: set[Role] = field(default_factory=set)
-    # The window groups rows of previous windows, and has their length.
-    length: timedelta | None = None
-    made: dict[str, Aggregated] = field(default_factory=dict)
-    names: dict[int, str] = field(default_factory=dict)
-
-
 def grouped(
     planner: Planner, relation: Relation, tree: Any, context: QueryContext
 ) -> tuple[Relation, list[tuple[str, Value, Any]]]:
     """The grouped rows, and the select list over them."""
-    if relation.keys is not None:
+    if relation.keys is not None and not relation.changes:
         raise planner.error(
             "cannot aggregate an updating result, whose rows would be counted again",
             tree.args.get("group") or tree.expressions[0],
@@ -85,7 +69,10 @@ def grouped(
     values = [(name, made.value(item.unalias()), item) for name, item in items]
     having = tree.args.get("having")
     condition = [made.condition(each) for each in conjuncts(having.this)] if having is not None else []
-    rows = _windowed(group)
+    if relation.changes or (group.window is None and group.keys and (context.changes or condition)):
+        rows = table_group(group)
+    else:
+        rows = _windowed(group)
     if condition:
         rows = _having(planner, rows, condition, having, context)
     return rows, values
@@ -131,6 +118,7 @@ def _add_key(group: Group, tree: Any) -> None:
             "GROUP BY does not accept column numbers", tree, remedy="write the column or its expression"
         )
     if _is_window(tree):
+        check_rows(planner, group.relation, tree)
         kind = tree.name.removeprefix(CALL)
         value = planner.over(group.relation).value(tree.expressions[0])
         window, _ = window_of(planner, kind, tree.expressions[0], value, tree.expressions[1:], tree)
@@ -268,7 +256,7 @@ def _windowed(group: Group) -> Relation:
     often = group.window is None
     if relation.apart or (often and relation.stateful):
         relation = shuffled(planner, relation, context, group.tree)
-    before = {name: _renamed(name, value) for name, value in group.keys.items()}
+    before = {name: renamed(name, value) for name, value in group.keys.items()}
     before |= {field: value for name, made in group.made.items() for field, value in made.before(name)}
     relation, fields = planner.with_fields(relation, before, context, "keys", group.tree)
     window = group.window or all_time(relation)
@@ -294,11 +282,6 @@ def _windowed(group: Group) -> Relation:
     return _result(group, relation, fired(stream, context, often=often), fields, often=often)
 
 
-def _renamed(name: str, value: Value) -> Value:
-    """A key under its name; one whose field has another name is computed."""
-    return value if value.field == name else replace(value, text=f"({value.text})")
-
-
 def _result(group: Group, relation: Relation, stream: Any, fields: Mapping[str, str], *, often: bool) -> Relation:
     """The grouped rows; `_resolved` provides their columns, so they have no names yet."""
     twice = fires_often(group.context) and not often
@@ -321,10 +304,13 @@ def _result(group: Group, relation: Relation, stream: Any, fields: Mapping[str, 
 def _having(
     planner: Planner, relation: Relation, conditions: Sequence[Value], tree: Any, context: QueryContext
 ) -> Relation:
-    if relation.keys is not None:
+    if relation.keys is not None and not relation.changes:
         raise planner.error(
-            "HAVING over an updating group would have to retract rows", tree, remedy="group by a window"
-        )
+            "HAVING over all rows, or over a window that fires more than once, would have to retract rows", tree,
+            remedy="group by a column, or by a window that fires once",
+        )  # fmt: skip
     text = " AND ".join(each.text for each in conditions)
+    if relation.changes:
+        check_steady(planner, conditions, tree)
     stream = relation.stream.filter(Value(text).plain, name=planner.name(context, "having", tree))
     return replace(relation, stream=stream)

@@ -16,6 +16,7 @@ from rs_assets.sql.plan.lateral import expanded, is_lateral
 from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts
 from rs_assets.sql.plan.relation import NONE, Column, Relation, Scope
 from rs_assets.sql.plan.stateful import shuffled
+from rs_assets.sql.plan.table_joins import table_join
 from rs_assets.sql.plan.table_refs import origins_of
 from rs_assets.sql.plan.windowing import bound_values
 
@@ -37,13 +38,13 @@ def joined(
 
         return dim_joined(planner, left, tree, how, context), conditions
     right = item(planner, tree.this, read_again(planner, left, tree.this, context))
-    check_sides(planner, left, right, tree)
+    tables = check_sides(planner, left, right, tree)
     join = Join(planner, left, right, how, tree, context)
     on = list(conjuncts(tree.args["on"])) if tree.args.get("on") is not None else []
     moved = [each for each in conditions if how == "inner" and not later(join, each)]
     for each in [*on, *moved]:
         take(join, each)
-    return made_join(join), [each for each in conditions if each not in moved]
+    return table_join(join) if tables else made_join(join), [each for each in conditions if each not in moved]
 
 
 def _how(planner: Planner, tree: Any) -> JoinType:
@@ -64,16 +65,22 @@ def read_again(planner: Planner, left: Relation, tree: Any, context: QueryContex
     return context
 
 
-def check_sides(planner: Planner, left: Relation, right: Relation, tree: Any) -> None:
-    """SqlError for an updating result, and for two tables with one name."""
-    for side in (left, right):
-        if side.keys is not None:
-            raise planner.error(
-                "cannot join an updating result", tree, remedy="group by a window, whose rows do not change"
-            )
+def check_sides(planner: Planner, left: Relation, right: Relation, tree: Any) -> bool:
+    """Whether both sides are tables that change; SqlError for other updating results, and for two of one name."""
+    tables = left.changes and right.changes
+    if not tables and (left.changes or right.changes):
+        raise planner.error(
+            "a stream cannot be joined with a table whose rows change", tree,
+            remedy="join tables with a PRIMARY KEY, or rows of windows",
+        )  # fmt: skip
+    if not tables and (left.keys is not None or right.keys is not None):
+        raise planner.error(
+            "cannot join an updating result", tree, remedy="group by a window, whose rows do not change"
+        )
     twice = left.tables & right.tables
     if twice:
         raise planner.error(f"duplicate table name {min(twice)!r}", tree, remedy="rename one of them: JOIN t AS other")
+    return tables
 
 
 def made_join(join: Join) -> Relation:

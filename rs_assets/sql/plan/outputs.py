@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,7 +57,9 @@ def filtered(
     for each, value in zip(conditions, values, strict=True):
         check_bounds(planner, value, each)
     texts = [value.text for value in values]
-    if relation.keys is not None and not relation.retracts:
+    if relation.changes:
+        check_steady(planner, values, conditions[0])
+    elif relation.keys is not None and not relation.retracts:
         _check_keys(planner, relation, conditions)
     text = texts[0] if len(texts) == 1 else f"({' AND '.join(texts)})"
     stream = relation.stream.filter(Value(text).plain, name=planner.name(context, kind, conditions[0]))
@@ -73,8 +75,20 @@ def _check_keys(planner: Planner, relation: Relation, conditions: Sequence[Any])
             raise planner.error(
                 f"{tree.name!r} changes with each update, so a row that passed might have to be retracted",
                 tree,
-                remedy="filter before the aggregate, or read the table of the result",
+                remedy="filter before the aggregate, use HAVING, or read the table of the result",
             )
+
+
+def check_steady(planner: Planner, values: Iterable[Value], at: Any) -> None:
+    """SqlError for a function that differs from call to call: a row that goes would not equal the one that came."""
+    from rs_assets.stream.table import UNSTEADY
+
+    found = next((found for value in values if (found := UNSTEADY.search(value.text))), None)
+    if found is not None:
+        raise planner.error(
+            f"{found[0].upper()} over a table gives another value when a row goes than when it came", at,
+            remedy="compute it over a table that is not read as changes, or in the query that reads the result",
+        )  # fmt: skip
 
 
 def _column_type() -> Any:
@@ -90,6 +104,8 @@ def named(planner: Planner, made: Selected, context: QueryContext, at: Any, name
     computed = {out.name: out.value for out in outputs if out.value.field is None and not _virtual(out.value, relation)}
     if computed and not relation.stateful and relation.keys is None and relation.pending is None:
         return mapped(planner, relation, outputs, context, at)
+    if relation.changes:
+        check_steady(planner, computed.values(), at)
     relation, fields = planner.with_fields(relation, computed, context, "select", at)
     columns = tuple(
         Column(out.name, replace(out.value, text=quote_name(fields[out.name])) if out.name in fields else out.value)

@@ -50,6 +50,8 @@ class QueryContext:
     root: str = ""
     # The target columns of a query, if their table keeps the newest row of each key.
     upsert_columns: tuple[Column, ...] = ()
+    # Whether the rows of the query are read by a group or a join: groups without a window emit changes.
+    changes: bool = False
 
     def inside(self, name: str) -> QueryContext:
         """The context of a sub-query."""
@@ -65,7 +67,7 @@ class Planner:
     begin: DataStreamSource
     # Rows and channels that the program passes for tables.
     bound: Mapping[str, Any]
-    made: dict[tuple[str, int, Firing], Relation] = field(default_factory=dict)
+    made: dict[tuple[str, int, Firing, bool], Relation] = field(default_factory=dict)
     # The names of steps, each with the offset of its clause.
     steps: dict[str, int] = field(default_factory=dict)
     reading: set[str] = field(default_factory=set)

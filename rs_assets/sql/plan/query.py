@@ -75,7 +75,8 @@ def _select(planner: Planner, tree: Any, context: QueryContext) -> Selected:
         raise planner.error("the select list is empty", tree, remedy="name columns: SELECT a, b FROM ...")
     if tree.args.get("from_") is None:
         raise planner.error("there is no FROM", tree, remedy="add a table: SELECT ... FROM table")
-    relation = _rows(planner, tree, context)
+    below = is_grouped(tree) or bool(tree.args.get("joins"))
+    relation = _rows(planner, tree, replace(context, changes=context.changes or below))
     if is_grouped(tree):
         relation, outputs = grouped(planner, relation, tree, context)
         return Selected(relation, tuple(Output(*each) for each in outputs))
@@ -163,8 +164,8 @@ def table(planner: Planner, name: Any, context: QueryContext) -> Relation:
     if query is not None:
         return relation_of(planner, query.tree, replace(context.inside(text), local=query.local))
     view = planner.catalog.views.get(text)
-    # EMIT also applies to windows of views; a source is shared by all statements.
-    key = (text, context.reading, context.firing if view is not None else ONCE)
+    # EMIT and readers also decide about groups of views; a source is shared by all statements.
+    key = (text, context.reading, *((context.firing, context.changes) if view is not None else (ONCE, False)))
     if key not in planner.made:
         if view is not None:
             planner.made[key] = _view(planner, view, context)
@@ -180,7 +181,9 @@ def _view(planner: Planner, view: Any, context: QueryContext) -> Relation:
         raise planner.error(f"the view {name!r} reads from itself", view.name.start, remedy="read from another table")
     planner.reading.add(name)
     base = name if context.firing == ONCE else f"{name}_{context.root}"
-    inside = QueryContext(step_name(base), context.reading, firing=context.firing, root=context.root)
+    inside = QueryContext(
+        step_name(base), context.reading, firing=context.firing, root=context.root, changes=context.changes
+    )
     made = relation_of(planner, view.tree, inside, [column.text for column in view.columns])
     planner.reading.discard(name)
     return made

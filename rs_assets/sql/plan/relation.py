@@ -16,6 +16,7 @@ from rs_assets.sql.read.source import Text, nearest
 
 if TYPE_CHECKING:
     from rs_assets.stream.data_stream import DataStream
+    from rs_assets.stream.table import Table
 
 NONE = timedelta(0)
 
@@ -47,8 +48,9 @@ class Relation:
 
     `fields` are the fields of the stream's rows, `origins` its upstream sources. `delay` is how far rows may be out of
     order. With `keys` its rows are updates: each replaces the previous row with the same keys; if it `retracts`, that
-    row is retracted before, by a row whose field `retracted` is true. With `latest` a row only replaces one that is not
-    greater by these fields, which the sink table ensures. `window` is the window of its rows, `pending` the window that
+    row is retracted before, by a row whose field `retracted` is true. With `changes` it is a table of the fluent API
+    with these keys, whose rows come and go. With `latest` a row only replaces one that is not greater by these fields,
+    which the sink table ensures. `window` is the window of its rows, `pending` the window that
     they will be grouped by. With `apart` a downstream stateful step must be in a separate query.
     """
 
@@ -60,10 +62,19 @@ class Relation:
     stateful: bool = False
     keys: tuple[str, ...] | None = None
     retracts: bool = False
+    changes: bool = False
     latest: tuple[str, ...] | None = None
     window: Window | None = None
     pending: Pending | None = None
     apart: bool = False
+
+    @property
+    def table(self) -> Table:
+        """The table of a relation of `changes`."""
+        from rs_assets.stream.table import Table
+
+        assert self.keys is not None  # noqa: S101  relations of changes have keys
+        return Table(self.stream.draft, self.stream.step, self.keys)
 
     def called(self, table: str) -> Relation:
         """The same relation with all columns qualified by a table."""

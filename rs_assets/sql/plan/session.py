@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.sql.connectors.connectors import check_connector
+from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.build import PositionedErrors, pipeline_from_sql, text_of
 from rs_assets.sql.plan.catalog import catalog_of
 from rs_assets.sql.plan.outputs import Output
@@ -26,7 +27,9 @@ from rs_assets.sql.read.statements import (
     Statement,
     WatermarkClause,
 )
+from rs_assets.sql.read.types import BOOLEAN
 from rs_assets.stream.builder import StreamBuilder
+from rs_assets.stream.table import Table
 
 if TYPE_CHECKING:
     from rs_assets.stream.data_stream import DataStream
@@ -110,7 +113,11 @@ class Session:
             check_once(planner, made.relation, query.at)
             outputs = _apart(made.outputs)
             texts = [f"{out.value.plain} AS {quote_name(out.name)}" for out in outputs]
-            return made.relation.stream.map(*texts, name=planner.name(context, "row", query.at)), outputs
+            rows = made.relation.stream.map(*texts, name=planner.name(context, "row", query.at))
+            if not made.relation.changes:
+                return rows, outputs
+            changes = Table(rows.draft, rows.step, ()).to_stream(name=planner.name(context, "changes", query.at))
+            return changes, [*outputs, Output("retracted", Value("`retracted`", BOOLEAN), query.at)]
 
 
 def _apart(outputs: Sequence[Output]) -> list[Output]:

@@ -57,6 +57,7 @@ def pending(planner: Planner, call: Any, context: QueryContext, table: Table) ->
             remedy=f"write TABLE({kind}(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))",
         )
     relation = table(planner, arguments[0].this, context)
+    check_rows(planner, relation, call)
     if relation.pending is not None:
         raise planner.error("a window over windowed rows", call, remedy="group the rows of the first window")
     value = Scope(planner.text, relation.columns).find(arguments[1])
@@ -69,6 +70,15 @@ def pending(planner: Planner, call: Any, context: QueryContext, table: Table) ->
     columns = (*known, *_bounds(planner, window, value, relation, call))
     parts = _parts(planner, relation, call) if kind == "SESSION" else None
     return replace(cascaded(relation, window, value), columns=columns, pending=Pending(window, field, parts))
+
+
+def check_rows(planner: Planner, relation: Relation, at: Any) -> None:
+    """SqlError for a window over a table, whose rows have no event time."""
+    if relation.changes:
+        raise planner.error(
+            "the rows of a table change, so they have no windows", at,
+            remedy="group by a column: DATE_FORMAT(ts, 'yyyy-MM-dd HH')",
+        )  # fmt: skip
 
 
 def _parts(planner: Planner, relation: Relation, call: Any) -> tuple[Value, ...]:

@@ -98,11 +98,14 @@ class ToTable(TableState):
 class TableGroup(TableState):
     """Aggregates over the rows of a table by the fields `keys`; a group without rows has no row.
 
-    `own` are Spark aggregates by name, which follow the others.
+    `own` are Spark aggregates by name, which follow the others. With `appends` the input is a stream, whose rows never
+    go. With `nulls` rows with a null among the fields are a group, as in SQL; else they are in none.
     """
 
     aggregates: tuple[Aggregate, ...] = ()
     own: tuple[tuple[str, SqlText | ColumnBuilder], ...] = ()
+    appends: bool = False
+    nulls: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a group without aggregates, and duplicate column names."""
@@ -131,19 +134,25 @@ class TableGroup(TableState):
         return not self.own and all(each.function in SUBTRACTED for each in self.aggregates)
 
     @property
+    def keeps_rows(self) -> bool:
+        """Whether the rows of each group are in state."""
+        return not (self.appends or self.subtracts)
+
+    @property
     def variable(self) -> str:
         """The name of its state."""
         return GROUP
 
     def detail(self) -> str:
         """The fields and the aggregates."""
-        kept = "" if self.subtracts else ", keeps the rows of each group"
+        kept = ", keeps the rows of each group" if self.keeps_rows else ""
         return f"{', '.join(self.values)} by {', '.join(self.keys)}{kept}"
 
     def identity(self) -> tuple[str, ...]:
         """Everything that decides what is in state."""
         made = (f"{each.function}({each.field})={each.alias}" for each in self.aggregates)
-        return (",".join(self.keys), *made, *(f"{value.identity()}={name}" for name, value in self.own))
+        flags = [name for name, on in (("appends", self.appends), ("nulls", self.nulls)) if on]
+        return (",".join(self.keys), *made, *(f"{value.identity()}={name}" for name, value in self.own), *flags)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

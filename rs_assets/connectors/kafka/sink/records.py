@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, IntegralType, MapType, StringType, StructType
 
@@ -14,7 +14,7 @@ from rs_assets.connectors.kafka.client.names import INTERNAL, TOPIC
 from rs_assets.connectors.kafka.sink.record_time import TIMESTAMP, record_time
 from rs_assets.connectors.kafka.sink.shape import RecordShape
 from rs_assets.errors import TopologyError
-from rs_assets.records.columns import check_fields
+from rs_assets.records.columns import PREFIX, RETRACTED, check_fields
 from rs_assets.records.schema import quoted
 
 # Nulls are written, and times with microseconds: a reader gets the row unchanged.
@@ -25,6 +25,8 @@ JSON_OPTIONS = {
 }
 
 
+# The place of a row among those of its key in a batch.
+PLACE = f"{PREFIX}place"
 # The marker of a row that cannot become a record, in the text of Spark's error.
 FAULT = re.compile(r"<<record: (?P<field>[^|]*)\|(?P<what>.*?)>>", re.DOTALL)
 
@@ -37,9 +39,11 @@ def records(rows: DataFrame, shape: RecordShape, *, step: str, partitions: int |
     counterpart in Kafka.
     """
     check_fields(rows, shape.fields, step=step)
+    if shape.changes:
+        rows = _newest(rows, shape)
     made: dict[str, Column] = {
         "topic": F.lit(shape.topic) if shape.topic is not None else _text(rows, shape.topic_field, "topic", step),
-        "key": _bytes(rows, shape.key, "key", step),
+        "key": _object(shape.keys) if shape.keys else _bytes(rows, shape.key, "key", step),
         "value": _value(rows, shape, step),
     }
     if shape.partition is not None:
@@ -53,12 +57,24 @@ def records(rows: DataFrame, shape: RecordShape, *, step: str, partitions: int |
     return rows.select(*(column.alias(name) for name, column in made.items()))
 
 
+def _newest(rows: DataFrame, shape: RecordShape) -> DataFrame:
+    """One change of each key: the row that comes, else the one that goes."""
+    keys = [_column(name) for name in (shape.keys or (str(shape.key),))]
+    place = F.row_number().over(Window.partitionBy(*keys).orderBy(F.col(RETRACTED)))
+    return rows.withColumn(PLACE, place).filter(F.col(PLACE) == 1).drop(PLACE)
+
+
 def _value(rows: DataFrame, shape: RecordShape, step: str) -> Column:
     if shape.value is not None:
         return _bytes(rows, shape.value, "value", step)
-    apart = {shape.topic_field, shape.partition, shape.headers}
-    kept = [_column(name) for name in rows.columns if name not in apart]
-    return F.to_json(F.struct(*kept), JSON_OPTIONS).cast("binary")
+    apart = {shape.topic_field, shape.partition, shape.headers, RETRACTED}
+    value = _object([name for name in rows.columns if name not in apart])
+    return F.when(~F.col(RETRACTED), value) if shape.changes else value
+
+
+def _object(names: Sequence[str]) -> Column:
+    """A JSON object of fields."""
+    return F.to_json(F.struct(*map(_column, names)), JSON_OPTIONS).cast("binary")
 
 
 def _column(name: str) -> Column:

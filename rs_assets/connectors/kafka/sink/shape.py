@@ -10,7 +10,9 @@ class RecordShape:
     """How a row becomes a record. `topic` is fixed, or `topic_field` holds it; the other names are fields too.
 
     Without `value` the value is a JSON object of all fields except topic_field, partition and headers; a null `value`
-    is a tombstone. `headers` is a map from text to text or binary, or an array of structs of key and value.
+    is a tombstone. With `keys` the key is a JSON object of these fields. With `changes` rows are changes of a
+    table, marked by RETRACTED: of the rows of a key in a batch only the newest is a record. `headers` is a map from
+    text to text or binary, or an array of structs of key and value.
 
     `timestamp` is the field with the time of the record. Without it `times` are the candidate fields: the first of them
     that a row has, and that is not null, is used, unless it is later than the clock.
@@ -19,6 +21,8 @@ class RecordShape:
     topic: str | None
     topic_field: str | None = None
     key: str | None = None
+    keys: tuple[str, ...] = ()
+    changes: bool = False
     value: str | None = None
     partition: str | None = None
     headers: str | None = None
@@ -28,5 +32,5 @@ class RecordShape:
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields that it uses."""
-        named = (self.topic_field, self.key, self.value, self.partition, self.headers, self.timestamp)
+        named = (self.topic_field, self.key, *self.keys, self.value, self.partition, self.headers, self.timestamp)
         return tuple(name for name in named if name is not None)

@@ -180,8 +180,13 @@ def _address() -> tuple[Column, ...]:
 
 
 def _metadata(name: str) -> Column:
-    column = F.col(name).cast("string") if name == "key" else F.col(name)
-    return column.alias(f"kafka_{name}")
+    return METADATA.get(name, F.col)(name).alias(f"kafka_{name}")
+
+
+# The metadata that are not columns of Spark's connector.
+METADATA: Mapping[str, Callable[[str], Column]] = MappingProxyType(
+    {"key": lambda name: F.col(name).cast("string"), "tombstone": lambda _: F.col("value").isNull()}
+)
 
 
 def _key_reason() -> Column:

@@ -1,0 +1,83 @@
+"""Tables: updates of many keys, groups over them, and a small batch on a large state.
+
+The changes go to a sink that takes none of them, so the figures are those of the tables.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.batches import Batches
+from benchmarks.bench import Bench
+from benchmarks.data import SCHEMA, generate
+from benchmarks.keys import SMALL_ROWS, scaled, write_small
+from benchmarks.measure import MICROSECONDS, Figure, timed
+from rs_assets import Pipeline, RunOptions, StreamBuilder
+from rs_assets.common.home import Home
+from rs_assets.stream.table import Table
+
+NAME = "tables"
+KEYS, USERS_OF_A_GROUP = 200_000, 10
+# Updates of a second, and the milliseconds of a small batch.
+LEAST_UPDATES, LEAST_GROUPED, MOST_SMALL_MS = 100_000, 60_000, 400
+RUNS = 3
+
+
+def table_figures(bench: Bench) -> Iterator[Figure]:
+    """See the module."""
+    keys = scaled(KEYS, bench.rows)
+    source = bench.folder / f"tables-{keys}"
+    if not source.exists():
+        generate(source, rows=bench.rows, users=keys)
+    yield _rate(bench, "to_table", keys, source, LEAST_UPDATES)
+    yield _rate(bench, "to_table, group_by: count and sum", keys, source, LEAST_GROUPED)
+    yield _rate(bench, "to_table, group_by: max, which keeps rows", keys, source, None)
+    yield _rate(bench, "group_by of the stream", keys, source, None)
+    yield _small(bench, keys)
+
+
+def _tables(name: str, source: Path, keys: int, files: int | None = None) -> Pipeline:
+    views = StreamBuilder.data_stream("bench", "tables").from_file(
+        str(source), schema=SCHEMA, max_files_per_batch=files
+    )
+    if name.startswith("group_by"):
+        return _ended(views.group_by("user").count("n").sum("ms", "total").filter("n < 0"))
+    table = views.to_table("user", order_by="ts")
+    if "group_by" not in name:
+        return _ended(table.filter("ms < 0"))
+    group = table.with_fields(part=f"pmod(hash(user), {keys // USERS_OF_A_GROUP})").group_by("part")
+    made = group.max("ms", "most") if "max" in name else group.sum("ms", "total").count("most")
+    return _ended(made.filter("most < 0"))
+
+
+def _ended(table: Table) -> Pipeline:
+    return table.to_stream().to_delta("changes").build()
+
+
+def _rate(bench: Bench, name: str, keys: int, source: Path, least: int | None) -> Figure:
+    bench.say(f"{NAME}: {keys:,}, {name}")
+    runs = [timed(lambda: bench.ours(_tables(name, source, keys)))[0] for _ in range(1 + min(bench.pairs, RUNS))]
+    seconds = statistics.median(taken.seconds for taken in runs[1:])
+    cpu = statistics.median(taken.cpu_s for taken in runs[1:]) / bench.rows * MICROSECONDS
+    return Figure(
+        benchmark=NAME, what=f"{keys:,} keys: {name}, an update", value=seconds / bench.rows * MICROSECONDS,
+        unit="µs", target=MICROSECONDS / least if least is not None else None,
+        note=f"{bench.rows / seconds:,.0f} updates/s; processor time {cpu:.1f} µs",
+    )  # fmt: skip
+
+
+def _small(bench: Bench, keys: int) -> Figure:
+    """Batches of few updates on a table of many keys."""
+    bench.say(f"{NAME}: a small batch")
+    batches = Batches()
+    with bench.place() as folder, bench.place() as place:
+        write_small(folder, keys=keys)
+        pipeline = _tables("to_table, group_by", folder, keys, files=1)
+        pipeline.run(RunOptions(home=Home(place), driver=bench.driver, on_progress=batches.take))
+    return Figure(
+        benchmark=NAME, what=f"a batch of {SMALL_ROWS} updates beside {batches.state_rows:,} rows of state",
+        value=batches.small_ms, unit="ms", target=MOST_SMALL_MS,
+        note=f"processor time {batches.small_cpu_ms:.0f} ms",
+    )  # fmt: skip

@@ -1,0 +1,136 @@
+"""Sinks of a table: each holds exactly its current rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Literal, Self
+
+from rs_assets.common.secrets import Secret
+from rs_assets.connectors.delta.nodes import DeltaSink
+from rs_assets.connectors.kafka.client.cluster import KafkaCluster
+from rs_assets.connectors.kafka.nodes import Delivery, KafkaSink
+from rs_assets.errors import TopologyError
+from rs_assets.stream.draft import Draft, name_from
+
+if TYPE_CHECKING:
+    from rs_assets.common.node import Node
+    from rs_assets.stream.data_stream import DataStream
+
+KeyFormat = Literal["text", "json"]
+
+
+class TableSinks:
+    """The sinks of a table; part of `Table`. `name` (default: from the target) is the name of the sink's step."""
+
+    __slots__ = ()
+
+    draft: Draft
+    step: str
+    keys: tuple[str, ...]
+
+    if TYPE_CHECKING:
+
+        def to_stream(self, *, name: str | None = None) -> DataStream:
+            """As in `Table`."""
+
+    def to_delta(
+        self, table: str | PathLike[str], *, partition_by: Sequence[str] = (), name: str | None = None
+    ) -> Self:
+        """Hold the current rows in a Delta table, exactly once.
+
+        - `table` (str or Path): a name in RS_HOME, or a path.
+        - `partition_by` (sequence of str, default none): the partitions of a new table.
+        - `name` (str, default: the table's name and `_table`).
+
+        >>> from rs_assets import StreamBuilder
+        >>> users = StreamBuilder.data_stream("shop", "users").from_array([{"id": 1, "tier": "free"}]).to_table("id")
+        >>> pipeline = users.to_delta("tiers").build()
+        >>> pipeline.try_([{"id": 1, "tier": "free"}, {"id": 1, "tier": "paid"}])
+        {'tiers_table': [{'id': 1, 'tier': 'paid'}]}
+        """
+        where = fspath(table)
+        node = DeltaSink(
+            name=name or name_from(where, suffix="table"),
+            inputs=(self.step,),
+            table=where,
+            mode="upsert",
+            keys=self.keys,
+            changes=True,
+            partition_by=(partition_by,) if isinstance(partition_by, str) else tuple(partition_by),
+        )
+        return self._sink(node)
+
+    def to_kafka(
+        self,
+        bootstrap_servers: str | KafkaCluster,
+        topic: str,
+        *,
+        key_format: KeyFormat = "text",
+        delivery: Delivery = "at_least_once",
+        options: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> Self:
+        """Write a compacted topic: the newest row of each key as JSON, and a tombstone for a key that goes.
+
+        Typical uses: the table for other services, for Kafka Streams as a `KTable`, for Flink as `upsert-kafka`. A
+        batch sends one record for each key that changed.
+
+        - `bootstrap_servers` ("host:port", Dagster's `EnvVar`, or a `KafkaCluster`).
+        - `topic` (str): must exist, with `cleanup.policy=compact`, unless all records are to be kept.
+        - `key_format` (default "text"): "text" is the value of the key, of which there must be one; "json" is a JSON
+          object of all keys.
+        - `delivery`, `options`: as for `DataStream.to_kafka`. A batch that is sent again leaves the same table.
+        - `name` (str, default: the topic and `_topic`).
+
+        >>> from rs_assets import StreamBuilder
+        >>> users = StreamBuilder.data_stream("shop", "users").from_array([{"id": 1, "tier": "free"}]).to_table("id")
+        >>> print(users.to_kafka("localhost:9092", "tiers").build().describe())
+        shop.users  fingerprint ...
+          array        array_source  [1 rows]
+        * table        to_table <- array  [by id]
+          tiers_topic  kafka_sink <- table  [at least once to tiers, time: the clock]
+        """
+        step = name or name_from(topic, suffix="topic")
+        if key_format == "text" and len(self.keys) != 1:
+            raise TopologyError(
+                f"step {step!r}: the key of the table is {', '.join(self.keys)}, and the text of a record's key is one",
+                remedy="key_format='json'",
+                step=step,
+            )
+        return self._sink(
+            KafkaSink(
+                name=step,
+                inputs=(self.step,),
+                cluster=KafkaCluster.of(bootstrap_servers),
+                topic=topic,
+                key=self.keys[0] if key_format == "text" else None,
+                keys=self.keys if key_format == "json" else (),
+                changes=True,
+                delivery=delivery,
+                options=dict(options or {}),
+            )
+        )
+
+    def to_database(self, url: Secret, table: str, *, name: str | None = None) -> Self:
+        """Hold the current rows in a table of Postgres or another database, exactly once.
+
+        - `url`, `table`: as for `DataStream.to_database`. The key of the table is that of the rows.
+        - `name` (str, default: the table's name and `_table`).
+
+        >>> from rs_assets import StreamBuilder
+        >>> users = StreamBuilder.data_stream("shop", "users").from_array([{"id": 1, "tier": "free"}]).to_table("id")
+        >>> print(users.to_database("sqlite:///shop.db", "tiers").build().describe())
+        shop.users  fingerprint ...
+          array        array_source  [1 rows]
+        * table        to_table <- array  [by id]
+          changes_1    table_changes <- table  [by id]
+          tiers_table  database_sink <- changes_1  [upsert ...]
+        """
+        self.to_stream().to_database(url, table, mode="upsert", keys=list(self.keys), deletes="retracted", name=name)
+        return self
+
+    def _sink(self, node: Node) -> Self:
+        """This table, with a sink."""
+        return replace(self, step=self.draft.add_sink(self.step, node))  # type: ignore[type-var]

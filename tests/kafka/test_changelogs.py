@@ -1,0 +1,135 @@
+"""Compacted topics: read as tables, tombstones as deletions, and written as tables, so that they are read back."""
+
+from __future__ import annotations
+
+import random
+
+import orjson
+import pytest
+from deltalake import DeltaTable
+
+from rs_assets import StreamBuilder, pipeline_from_sql
+from rs_assets.connectors.kafka.sink.at_least_once import KafkaWriter
+from rs_assets.connectors.kafka.sink.exactly_once import TransactionalWriter
+from rs_assets.errors import RsError, TopologyError
+from rs_assets.testing import KafkaRecord
+from tests.crash import Crash
+
+WRITERS = {"at-least-once": KafkaWriter, "exactly-once": TransactionalWriter}
+SHOPS = "id BIGINT, shop STRING, n BIGINT"
+
+
+def changelog(broker, topic, columns, *, keys="id", name="users", **options):
+    """CREATE TABLE of a changelog topic."""
+    given = {"connector": "upsert-kafka", "topic": topic, "properties.bootstrap.servers": broker.bootstrap_servers}
+    said = ", ".join(f"'{key}' = '{value}'" for key, value in {**given, "format": "json", **options}.items())
+    return f"CREATE TABLE {name} ({columns}, PRIMARY KEY ({keys}) NOT ENFORCED) WITH ({said});\n"
+
+
+def mirror(name, columns):
+    return f"CREATE TABLE {name} ({columns}) WITH ('connector' = 'delta', 'table' = '{name}');\n"
+
+
+def rows_of(options, name):
+    table = DeltaTable(options.home.table("sql", name)).to_pyarrow_table().to_pylist()
+    return sorted(table, key=lambda row: [str(value) for value in row.values()])
+
+
+def record(key, value):
+    text = orjson.dumps(key) if isinstance(key, dict) else str(key).encode()
+    return KafkaRecord(value=None if value is None else orjson.dumps(value), key=text)
+
+
+def compacted(broker, topic):
+    """The values by their keys, as compaction leaves them."""
+    last = {each.key: each.value for each in broker.read(topic)}
+    return {key: orjson.loads(value) for key, value in last.items() if value is not None}
+
+
+def test_a_changelog_is_read_as_its_newest_rows(broker, topic, options):
+    broker.create_topic(topic, 3)
+    columns = "id BIGINT, tier STRING"
+    statements = changelog(broker, topic, columns) + mirror("now", columns) + "INSERT INTO now SELECT * FROM users"
+    # A value without the column of the key has it from the record's key.
+    broker.produce(topic, [record(1, {"id": 1, "tier": "free"}), record(2, {"tier": "free"}), record(3, {"id": 3})])
+    pipeline_from_sql(statements, job="now").run(options)
+    assert rows_of(options, "now") == [{"id": 1, "tier": "free"}, {"id": 2, "tier": "free"}, {"id": 3, "tier": None}]
+    broker.produce(topic, [record(1, {"id": 1, "tier": "paid"}), record(2, None), record(9, None)])
+    pipeline_from_sql(statements, job="now").run(options)
+    assert rows_of(options, "now") == [{"id": 1, "tier": "paid"}, {"id": 3, "tier": None}]
+
+
+def test_totals_over_a_changelog_follow_its_corrections(broker, topic, options):
+    broker.create_topic(topic, 2)
+    statements = (
+        changelog(broker, topic, "id BIGINT, x DOUBLE, y STRING")
+        + mirror("totals", "total DOUBLE, known BIGINT, one INT")
+        + "INSERT INTO totals SELECT SUM(x), COUNT(y), one FROM (SELECT *, 1 AS one FROM users) AS u GROUP BY one"
+    )
+    broker.produce(topic, [record(1, {"id": 1, "x": 1.0, "y": None})])
+    pipeline_from_sql(statements).run(options)
+    broker.produce(topic, [record(1, {"id": 1, "x": 2.0, "y": "here"})])
+    pipeline_from_sql(statements).run(options)
+    assert rows_of(options, "totals") == [{"total": 2.0, "known": 1, "one": 1}]
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", pytest.param("exactly-once", marks=pytest.mark.long)])
+def test_a_written_changelog_is_read_back_as_the_same_table(broker, topic, options, monkeypatch, delivery):
+    source = f"{topic}-in"
+    broker.create_topic(source, 2)
+    broker.create_topic(topic, 2, {"cleanup.policy": "compact"})
+    statements = (
+        changelog(broker, source, SHOPS, keys="id, shop")
+        + changelog(broker, topic, SHOPS, keys="id, shop", name="copy", **{"sink.delivery-guarantee": delivery})
+        + "INSERT INTO copy SELECT id, shop, n + 1 FROM users WHERE n > 2"
+    )
+    rng, table = random.Random(5), {}
+    for step in range(3):
+        changes = []
+        for _ in range(200):
+            key = (rng.randrange(20), rng.choice("ab"))
+            table[key] = None if rng.random() < 0.2 else rng.randrange(9)
+            fields = {"id": key[0], "shop": key[1]}
+            changes.append(record(fields, None if table[key] is None else {**fields, "n": table[key]}))
+        broker.produce(source, changes)
+        pipeline = pipeline_from_sql(statements, job="copy")
+        if step == 1:
+            with monkeypatch.context() as patched:
+                Crash(patched, WRITERS[delivery], behind=True)
+                with pytest.raises(RsError, match="crash"):
+                    pipeline.run(options)
+        pipeline.run(options)
+    expected = {key: n + 1 for key, n in table.items() if n is not None and n > 2}
+    written = compacted(broker, topic)
+    assert {(row["id"], row["shop"]): row["n"] for row in written.values()} == expected
+    assert {tuple(orjson.loads(key).values()) for key in written} == set(expected)
+    back = (
+        changelog(broker, topic, SHOPS, keys="id, shop")
+        + mirror("back", SHOPS)
+        + "INSERT INTO back SELECT * FROM users"
+    )
+    pipeline_from_sql(back, job="back").run(options)
+    assert {(row["id"], row["shop"]): row["n"] for row in rows_of(options, "back")} == expected
+
+
+def test_a_table_of_one_key_is_written_with_its_text(broker, topic, options):
+    broker.create_topic(topic, 1)
+    rows = [{"id": 1, "tier": "free"}, {"id": 2, "tier": "gone"}, {"id": 1, "tier": "paid"}]
+    users = StreamBuilder.data_stream("test", "users").from_array(rows).to_table("id", deletes="tier = 'gone'")
+    users.to_kafka(broker.bootstrap_servers, topic).build().run(options)
+    assert [(each.key, orjson.loads(each.value)) for each in broker.read(topic)] == [(b"1", rows[2])]
+
+
+def test_a_table_of_two_keys_needs_a_key_in_json():
+    table = StreamBuilder.data_stream("test", "users").from_array([{"a": 1, "b": 2}]).to_table("a", "b")
+    with pytest.raises(TopologyError, match="the text of a record's key is one"):
+        table.to_kafka("localhost:9092", "copy")
+    assert table.to_kafka("localhost:9092", "copy", key_format="json").build()
+
+
+def test_a_record_has_a_key_or_a_key_of_fields():
+    stream = StreamBuilder.data_stream("test", "users").from_array([{"a": 1, "b": 2}])
+    with pytest.raises(TopologyError, match="a record has one key") as error:
+        stream.to_kafka("localhost:9092", "copy", key="a", keys=["a", "b"])
+    assert "name the field of the key" in error.value.remedy
+    assert stream.to_kafka("localhost:9092", "copy", keys=["a", "b"]).build()
