@@ -1,0 +1,220 @@
+"""Rows of a table on disk: what a slot has given once, and does not give again, so that every batch can be read again.
+
+A folder has one Parquet file for each time that changes were taken from the slot. A file appears whole, with the
+position in the database's log that follows its rows; then the slot may forget them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rs_assets.common.files import write_atomically
+from rs_assets.connectors.own.lines import SCHEMA
+from rs_assets.errors import DataLossError
+
+NAME: Final = re.compile(r"rows-(\d{15})\.parquet")
+META: Final = b"rs_landed"
+REACHED: Final = "reached.json"
+OWNER: Final = "slot.json"
+LOST: Final = (
+    "put the files of the folder back; or begin a new generation (--new-generation), which begins with the table as it"
+    " is then"
+)
+
+
+class Owner(NamedTuple):
+    """A slot, the server that has it, and the table (by its number there) whose rows it gives."""
+
+    slot: str
+    system: str
+    table: int
+
+
+class Part(NamedTuple):
+    """One file: the numbers of its first row, and of the row after its last one."""
+
+    first: int
+    end: int
+    path: Path
+    snapshot: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """The rows below `folder`, numbered from 0; an open part is only seen when it is published."""
+
+    folder: Path
+
+    def paths(self) -> list[tuple[int, Path]]:
+        """The number of the first row of each file, and the file, in order."""
+        found = ((NAME.fullmatch(file.name), file) for file in self.folder.glob("rows-*.parquet"))
+        return sorted((int(name[1]), file) for name, file in found if name)
+
+    def parts(self, since: int = 0) -> list[Part]:
+        """The files that have rows from `since` on."""
+        paths = self.paths()
+        following = [first for first, _ in paths[1:]]
+        old = sum(end <= since for end in following)
+        return [_part(first, path) for first, path in paths[old:]]
+
+    def end(self) -> int:
+        """The number of the next row that lands; 0 for none."""
+        paths = self.paths()
+        return _part(*paths[-1]).end if paths else 0
+
+    def reached(self) -> int | None:
+        """The position in the database's log below which every row has landed; None before the first."""
+        paths = self.paths()
+        found = [int(_meta(paths[-1][1])["lsn"])] if paths else []
+        with contextlib.suppress(FileNotFoundError):
+            found.append(int(json.loads((self.folder / REACHED).read_bytes())["lsn"]))
+        return max(found, default=None)
+
+    def note_reached(self, lsn: int) -> None:
+        """Note a position up to which there were no rows."""
+        write_atomically(self.folder / REACHED, json.dumps({"lsn": lsn}).encode())
+
+    def own(self, owner: Owner) -> None:
+        """Note, before the slot is made, that it is this folder's."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.folder / OWNER, json.dumps(owner._asdict()).encode())
+
+    def owner(self) -> Owner | None:
+        """What these are the rows of; None if nothing was begun."""
+        with contextlib.suppress(FileNotFoundError):
+            return Owner(**json.loads((self.folder / OWNER).read_bytes()))
+        return None
+
+    @contextlib.contextmanager
+    def landing(self) -> Iterator[LandingPart]:
+        """A part that is being written; it stays unseen, and is removed, unless it is published within the block."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        part = LandingPart(self.folder, self.end())
+        try:
+            yield part
+        finally:
+            part.discard()
+
+    def read(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The rows `start` up to `end`; DataLossError if they are not all there."""
+        number = start
+        for part in self.parts(start):
+            if part.end <= number or number >= end:
+                continue
+            if part.first > number:
+                break
+            for batch in _rows(part, number, min(part.end, end)):
+                number += batch.num_rows
+                yield batch
+        if number < end:
+            raise landed_lost(self.folder, number)
+
+    def purge(self, end: int, *, older_than: timedelta) -> None:
+        """Remove files whose rows all lie before `end` and that landed longer ago than `older_than`; not the last."""
+        before = time.time() - older_than.total_seconds()
+        paths = self.paths()
+        for (_, path), (following, _) in zip(paths, paths[1:], strict=False):
+            if following > end or path.stat().st_mtime >= before:
+                return
+            path.unlink(missing_ok=True)
+
+
+class LandingPart:
+    """Rows on their way into one file."""
+
+    def __init__(self, folder: Path, first: int) -> None:
+        self.first, self.end = first, first
+        self._folder = folder
+        self._hidden = folder / f".landing-{uuid.uuid4().hex[:12]}.tmp"
+        self._writer: pq.ParquetWriter | None = None
+
+    def add(self, split: str, lines: Iterable[tuple[int, bytes]]) -> None:
+        """Add rows: the position of each in the database's log, and its line of JSON."""
+        offsets, values = zip(*lines, strict=True)
+        count = len(values)
+        self._writer = self._writer or pq.ParquetWriter(self._hidden, SCHEMA, compression="zstd")
+        columns = [
+            pa.array([split] * count),
+            pa.array(range(self.end, self.end + count), pa.int64()),
+            pa.array(offsets, pa.int64()),
+            pa.array(map(len, values), pa.int64()),
+            pa.array(values, pa.binary()),
+        ]
+        self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+        self.end += count
+
+    def publish(self, lsn: int, *, snapshot: bool = False) -> None:
+        """Let the rows appear, on disk for good; `lsn` is the position that follows them.
+
+        Rows that another process has landed meanwhile stay, and these are dropped: both begin at one position.
+        """
+        if self._writer is None:
+            return
+        self._writer.add_key_value_metadata({META: json.dumps({"lsn": lsn, "snapshot": snapshot}).encode()})
+        self._writer.close()
+        _synced(self._hidden)
+        with contextlib.suppress(FileExistsError):
+            os.link(self._hidden, self._folder / f"rows-{self.first:015d}.parquet")
+        _synced(self._folder)
+
+    def discard(self) -> None:
+        """Remove what was written under a hidden name."""
+        if self._writer is not None and self._writer.is_open:
+            self._writer.close()
+        self._hidden.unlink(missing_ok=True)
+
+
+def landed_lost(folder: Path, number: int) -> DataLossError:
+    """The error for rows that had landed, and are not there any more."""
+    return DataLossError(f"row {number} of a table's changes is not among those on disk", remedy=LOST, folder=folder)
+
+
+def purge_others(folder: Path, *, older_than: timedelta) -> None:
+    """Remove files of former generations, in the folders next to `folder`, that landed longer ago than `older_than`."""
+    before = time.time() - older_than.total_seconds()
+    for other in folder.parent.iterdir():
+        if other != folder:
+            for _, path in Landed(other).paths():
+                if path.stat().st_mtime < before:
+                    path.unlink(missing_ok=True)
+
+
+def _meta(path: Path) -> dict[str, int]:
+    return dict(json.loads(pq.read_metadata(path).metadata[META]))
+
+
+def _part(first: int, path: Path) -> Part:
+    found = pq.read_metadata(path)
+    return Part(first, first + found.num_rows, path, bool(json.loads(found.metadata[META])["snapshot"]))
+
+
+def _rows(part: Part, start: int, end: int) -> Iterator[pa.RecordBatch]:
+    with pq.ParquetFile(part.path) as file:
+        number = part.first
+        for group in range(file.num_row_groups):
+            after = number + file.metadata.row_group(group).num_rows
+            if after > start and number < end:
+                table = file.read_row_group(group).cast(SCHEMA)
+                yield from table.slice(max(0, start - number), min(after, end) - max(start, number)).to_batches()
+            number = after
+
+
+def _synced(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

@@ -1,0 +1,81 @@
+"""The plan of a table's changes for Spark: rows are landed as they are planned, and read from the disk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from rs_assets.connectors.own.plan import Offsets, Position
+from rs_assets.connectors.postgres.landed import Landed, landed_lost, purge_others
+from rs_assets.connectors.postgres.landing import Landing
+
+# The pause after a look at the log that found nothing.
+PAUSE_S: Final = 0.2
+
+
+@dataclass(slots=True)
+class ChangesPlan:
+    """Plans the changes of a table. The only split is called as the folder below `folder` that has its rows.
+
+    `split` is the folder of a generation that begins; one that was restored goes on in the folder of its offsets.
+    `keep` is how long landed rows stay after they were read.
+    """
+
+    landing: Landing
+    folder: Path
+    split: str
+    keep: timedelta
+    _until: int | None = None
+    _wait_until: float = 0.0
+
+    def freeze(self) -> None:
+        """Leave what is committed from now on to the next run."""
+        self._until = self.landing.flushed()
+
+    def next(self, start: Offsets, rows: int | None) -> Offsets:
+        """The rows that have landed and are not planned, else those that land now: whole transactions.
+
+        A snapshot is divided by `rows`; a transaction is not, so a batch with a larger one has more rows.
+        """
+        split = next(iter(start), self.split)
+        landed, read = Landed(self.folder / split), start.get(split, Position(0, 0)).next
+        end = landed.end()
+        if end < read:
+            raise landed_lost(landed.folder, end)
+        if landed.reached() is None:
+            self.landing.land(landed, split, None)
+            end = landed.end()
+        if end == read and time.monotonic() >= self._wait_until:
+            self.landing.land(landed, split, self._until)
+            end = landed.end()
+            self._wait_until = time.monotonic() + PAUSE_S if end == read else 0.0
+        return start if end == read else {split: Position(0, _cut(landed, read, end, rows))}
+
+    def read(self, split: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The rows from the disk."""
+        yield from Landed(self.folder / split).read(start, end)
+
+    def committed(self, ends: Offsets) -> None:
+        """Remove what is older than `keep` and was read."""
+        for split, at in ends.items():
+            landed = Landed(self.folder / split)
+            landed.purge(at.next, older_than=self.keep)
+            purge_others(landed.folder, older_than=self.keep)
+
+
+def _cut(landed: Landed, read: int, end: int, rows: int | None) -> int:
+    """The end of a batch of about `rows` rows."""
+    if rows is None:
+        return end
+    cut = read
+    for part in landed.parts(read):
+        if part.end - read > rows:
+            return max(cut, min(part.end, read + rows)) if part.snapshot else part.end if cut == read else cut
+        cut = part.end
+    return cut

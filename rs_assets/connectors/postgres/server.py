@@ -1,0 +1,85 @@
+"""A Postgres server for a source: connections with one form of values, and errors without secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from rs_assets.common.database import secrets_of, where, without
+from rs_assets.connectors.database.place import SHOWN, Place
+from rs_assets.errors import RsError, SourceReadError
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+# How the server writes values, whatever its settings and those of the user are.
+FORMS: Final = (
+    "SET TimeZone = 'UTC'",
+    "SET DateStyle = 'ISO, MDY'",
+    "SET IntervalStyle = 'iso_8601'",
+    "SET bytea_output = 'hex'",
+    "SET extra_float_digits = 1",
+    # How long a paused process may keep the next one waiting, and how long that one waits.
+    "SET idle_in_transaction_session_timeout = '60s'",
+    "SET lock_timeout = '90s'",
+)
+CONNECT_S: Final = 15
+# The remedy by the name of the driver's error, the first that fits.
+REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "InsufficientPrivilege": "let the user replicate (ALTER ROLE ... REPLICATION), read the table (GRANT SELECT),"
+        " and either own it or make the publication for it: CREATE PUBLICATION ... FOR TABLE ...",
+        "ObjectInUse": "another program reads the replication slot: end it, or name another one: slot='...'",
+        "ConfigurationLimitExceeded": "raise max_replication_slots, or drop a slot that nobody reads:"
+        " SELECT pg_drop_replication_slot('...')",
+        "OperationalError": "check that the database answers, then start again: nothing is lost",
+    }
+)
+Row = Sequence[bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The database of a step."""
+
+    place: Place
+
+    @contextmanager
+    def connected(self, *, replication: bool = False, patience_s: int = CONNECT_S) -> Iterator[Connection[Any]]:
+        """A connection in autocommit for the block; errors of the database in it become SourceReadError."""
+        url = self.place.parsed()
+        import psycopg
+
+        plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
+        options: dict[str, Any] = {"replication": "database"} if replication else {}
+        try:
+            with psycopg.connect(plain, autocommit=True, connect_timeout=patience_s, **options) as connection:
+                for form in () if replication else FORMS:
+                    connection.execute(form.encode())
+                yield connection
+        except RsError:
+            raise
+        except psycopg.Error as error:
+            kinds = [kind.__name__ for kind in type(error).__mro__]
+            remedy = next((REMEDIES[kind] for kind in REMEDIES if kind in kinds), "see what the database says")
+            said = without(secrets_of(url), " ".join(str(error).split()))[:SHOWN]
+            # Without the cause: its text is the driver's, and may contain secrets.
+            raise SourceReadError(
+                f"the database of step {self.place.step!r} has refused: {said}", remedy=remedy, **where(url)
+            ) from None
+
+
+def rows_of(connection: Connection[Any], sql: str, *values: object, form: bool = False, size: int) -> Iterator[Row]:
+    """The rows of a query as the server writes them (`form`: binary), `size` at a time; within a transaction."""
+    connection.execute(f"DECLARE rs_rows CURSOR FOR {sql}".encode(), values or None)
+    while True:
+        cursor = connection.execute(f"FETCH {size} FROM rs_rows".encode(), binary=form)
+        found = cursor.pgresult
+        if found is None or found.ntuples == 0:
+            return
+        width = range(found.nfields)
+        for row in range(found.ntuples):
+            yield [found.get_value(row, column) for column in width]

@@ -1,0 +1,154 @@
+"""The replication slot of a source, and its publication: made, looked at, advanced; refused in words when they are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from rs_assets.connectors.database.place import quoted_name
+from rs_assets.connectors.postgres.landed import Landed, Owner
+from rs_assets.connectors.postgres.pgoutput import lsn_of, lsn_text
+from rs_assets.connectors.postgres.table import Table
+from rs_assets.connectors.source import BEGIN_ANEW
+from rs_assets.errors import ConfigurationError, DataLossError, SourceReadError
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+PLUGIN: Final = "pgoutput"
+ANEW: Final = f"{BEGIN_ANEW}, which makes a slot and begins with the table as it is then"
+_PUBLICATION: Final = """SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate, EXISTS (
+ SELECT FROM pg_publication_tables t WHERE t.pubname = p.pubname AND t.schemaname = %s AND t.tablename = %s)
+ FROM pg_publication p WHERE p.pubname = %s"""
+_SLOT: Final = """SELECT plugin::text, database::text, confirmed_flush_lsn::text, wal_status FROM pg_replication_slots
+ WHERE slot_name = %s"""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A slot and a publication by their names, for the step `step`."""
+
+    name: str
+    publication: str
+    step: str
+
+    def owner(self, connection: Connection[Any], table: Table) -> Owner:
+        """This slot of this server, for a table."""
+        system = connection.execute("SELECT system_identifier::text FROM pg_control_system()").fetchone()
+        return Owner(self.name, system[0] if system else "", table.id)
+
+    def confirmed(self, connection: Connection[Any]) -> int | None:
+        """The position up to which the slot was confirmed; None if there is no such slot.
+
+        ConfigurationError if it is another kind of slot, DataLossError if the server has dropped its log.
+        """
+        found = connection.execute(_SLOT, (self.name,)).fetchone()
+        if found is None:
+            return None
+        plugin, database, confirmed, status = found
+        here = connection.info.dbname
+        if plugin != PLUGIN or database != here:
+            raise ConfigurationError(
+                f"the replication slot {self.name!r} is of the plugin {plugin} in the database {database!r}",
+                remedy="name another slot: slot='...'",
+                step=self.step,
+            )
+        if status == "lost" or confirmed is None:
+            raise self._lost("the server has removed the log that it still had to give (max_slot_wal_keep_size)")
+        return lsn_of(confirmed)
+
+    def check(self, connection: Connection[Any], landed: Landed, table: Table) -> int:
+        """The confirmed position; DataLossError if changes behind what has landed cannot be had from the slot."""
+        reached, owner = landed.reached() or 0, landed.owner()
+        now = self.owner(connection, table)
+        if owner is not None and owner.system != now.system:
+            raise self._lost("it was that of another server, whose log has other positions")
+        if owner is not None and owner.table != now.table:
+            raise self._lost(f"it was that of another table that was called {table.quoted}")
+        confirmed = self.confirmed(connection)
+        if confirmed is None:
+            raise self._lost("it does not exist any more")
+        if confirmed > reached:
+            raise self._lost(
+                f"it was advanced to {lsn_text(confirmed)}, and changes have landed up to {lsn_text(reached)}"
+            )
+        if flushed(connection) < reached:
+            raise self._lost("the database was put back to an earlier state")
+        return confirmed
+
+    def advance(self, connection: Connection[Any], lsn: int) -> None:
+        """Let the server forget what lies before `lsn`."""
+        connection.execute("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", (self.name, lsn_text(lsn)))
+
+    def drop(self, connection: Connection[Any]) -> None:
+        """Drop the slot, if it exists."""
+        connection.execute(
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", (self.name,)
+        )
+
+    def publish(self, connection: Connection[Any], table: Table, *, make: bool) -> None:
+        """See that the publication has all changes of the table; it is made if it does not exist, and `make`."""
+        found = connection.execute(_PUBLICATION, (table.schema, table.name, self.publication)).fetchone()
+        name = quoted_name(self.publication)
+        if found is None:
+            if make:
+                connection.execute(f"CREATE PUBLICATION {name} FOR TABLE {table.quoted}".encode())
+                return
+            what = f"the publication {self.publication!r} does not exist any more: what changed meanwhile is lost"
+            raise DataLossError(what, remedy=ANEW, step=self.step)
+        whole, has = found
+        if not (whole and has):
+            what = "leaves out some kinds of changes" if has else f"does not have the table {table.quoted}"
+            change = (
+                f"ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate')"
+                if has
+                else f"ALTER PUBLICATION {name} ADD TABLE {table.quoted}"
+            )
+            then = "" if make else f", then {BEGIN_ANEW}: changes of the time without it are lost"
+            raise SourceReadError(
+                f"the publication {self.publication!r} {what}", remedy=f"{change}{then}", step=self.step
+            )
+
+    @contextmanager
+    def alone(self, connection: Connection[Any]) -> Iterator[None]:
+        """No other process lands changes of this slot within the block."""
+        lock = (f"rs_assets slot {self.name}",)
+        connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", lock)
+        try:
+            yield
+        finally:
+            if not connection.closed and not connection.broken:
+                connection.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", lock)
+
+    def taken(self) -> ConfigurationError:
+        """The error for a slot that this pipeline has not made."""
+        return ConfigurationError(
+            f"there is a replication slot {self.name!r} already, which this pipeline has not made",
+            remedy=f"name another one, slot='...'; or, if nobody reads it, SELECT pg_drop_replication_slot('{self.name}');"
+            " or read from where it is: snapshot=False",
+            step=self.step,
+        )
+
+    def _lost(self, why: str) -> DataLossError:
+        return DataLossError(
+            f"changes are lost with the replication slot {self.name!r}: {why}", remedy=ANEW, step=self.step
+        )
+
+
+def flushed(connection: Connection[Any]) -> int:
+    """The end of the server's log."""
+    found = connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchone()
+    return lsn_of(found[0]) if found else 0
+
+
+def check_logical(connection: Connection[Any], *, step: str) -> None:
+    """ConfigurationError if the server does not log what a slot needs."""
+    found = connection.execute("SHOW wal_level").fetchone()
+    if found is None or found[0] != "logical":
+        raise ConfigurationError(
+            f"the server of step {step!r} does not log changes for readers: its wal_level is {found and found[0]}",
+            remedy="ALTER SYSTEM SET wal_level = 'logical', then restart the server",
+            step=step,
+        )
