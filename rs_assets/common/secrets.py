@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Protocol, Self, runtime_checkable
 
 from rs_assets.errors import ConfigurationError
@@ -40,6 +41,26 @@ class Hidden:
     def get_value(self) -> str:
         """The text."""
         return self._text
+
+
+class FromEnvironment:
+    """A secret that text names: the environment variable that has it.
+
+    >>> FromEnvironment("SHOP_DATABASE")
+    $SHOP_DATABASE
+    """
+
+    __slots__ = ("env_var_name",)
+
+    def __init__(self, name: str) -> None:
+        self.env_var_name = name
+
+    def __repr__(self) -> str:
+        return f"${self.env_var_name}"
+
+    def get_value(self) -> str | None:
+        """The value now."""
+        return os.environ.get(self.env_var_name)
 
 
 def revealed(secret: Secret | None, *, what: str) -> str:

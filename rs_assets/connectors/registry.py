@@ -18,7 +18,18 @@ from rs_assets.connectors.postgres.connector import CONNECTOR as POSTGRES
 from rs_assets.connectors.rocketmq.connector import CONNECTOR as ROCKETMQ
 from rs_assets.connectors.sqlite.connector import CONNECTOR as SQLITE
 
-CONNECTORS: Final[tuple[Connector, ...]] = (CONSOLE, FILES, DELTA, DATABASE, POSTGRES, KAFKA, ROCKETMQ, SQLITE, MEMORY, OWN)
+CONNECTORS: Final[tuple[Connector, ...]] = (
+    CONSOLE,
+    FILES,
+    DELTA,
+    DATABASE,
+    POSTGRES,
+    KAFKA,
+    ROCKETMQ,
+    SQLITE,
+    MEMORY,
+    OWN,
+)
 SOURCES: Final[Mapping[type[Node], SourceConnector[Any]]] = {s.node: s for c in CONNECTORS for s in c.sources}
 SINKS: Final[Mapping[type[Node], SinkConnector[Any]]] = {s.node: s for c in CONNECTORS for s in c.sinks}
 SQL_SOURCES: Final[Mapping[str, SqlSource]] = {c.name: c.sql_source for c in CONNECTORS if c.sql_source is not None}

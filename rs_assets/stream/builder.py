@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from os import PathLike, fspath
 from typing import Any, Literal
 
 from rs_assets.common.names import checked_name
-from rs_assets.common.secrets import Secret
-from rs_assets.connectors.database.place import hidden, place_of
 from rs_assets.connectors.delta.nodes import DeltaSource
 from rs_assets.connectors.files.nodes import FileSource, Format, format_by_name
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
@@ -21,7 +17,6 @@ from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.connectors.memory.nodes import ArraySource, MemorySource
 from rs_assets.connectors.nodes import Source
 from rs_assets.connectors.own.nodes import CustomSource
-from rs_assets.connectors.postgres.nodes import OnAdded, OnTruncate, PostgresSource
 from rs_assets.connectors.rocketmq.client.cluster import RocketMQCluster
 from rs_assets.connectors.rocketmq.nodes import RocketmqFormat, RocketmqSource, RocketmqStart
 from rs_assets.connectors.sqlite.nodes import SqliteSource
@@ -29,12 +24,9 @@ from rs_assets.errors import TopologyError
 from rs_assets.records.policy import BadRecords
 from rs_assets.records.schema import Schema, schema_text
 from rs_assets.stream.data_stream import DataStream
+from rs_assets.stream.database_sources import DatabaseSources
 from rs_assets.stream.draft import Draft
 from rs_assets.stream.method_hints import Fluent
-
-
-# How long the name of a replication slot may be.
-SLOT_CHARS = 63
 
 
 class StreamBuilder:
@@ -54,7 +46,7 @@ class StreamBuilder:
 
 
 @dataclass(frozen=True, slots=True)
-class DataStreamSource(Fluent):
+class DataStreamSource(DatabaseSources, Fluent):
     """The sources of one pipeline. Each `from_*` call returns a stream; `union` and `join` combine several of them.
 
     These arguments mean the same in all sources that have them:
@@ -332,79 +324,6 @@ class DataStreamSource(Fluent):
             )
         )
 
-    def from_postgres(
-        self,
-        url: Secret,
-        table: str,
-        *,
-        schema: Schema | None = None,
-        slot: str | None = None,
-        publication: str | None = None,
-        snapshot: bool = True,
-        keep: timedelta = timedelta(days=7),
-        truncate: OnTruncate = "fail",
-        added_columns: OnAdded = "fail",
-        bad_records: str | BadRecords = BadRecords.FAIL,
-        max_rows_per_batch: int | None = 100_000,
-        name: str = "postgres",
-    ) -> DataStream:
-        """A table of Postgres and then each of its changes, exactly once and in the order of commits; unbounded.
-
-        Typical uses: a mirror of a table (`.to_table(...)`), reactions to changes. The rows are the fields of the table
-        and `op` ("snapshot", "insert", "update", "delete"), `lsn` (bigint: the commit in the database's log), `seq` (the
-        place within it) and `commit_time`. A changed key is a delete and an insert; a delete has the key, the other
-        fields are null, unless the table has REPLICA IDENTITY FULL. What was rolled back is never seen. Batches have
-        whole transactions. It makes a replication slot, which keeps the server's log until a pipeline that is not used
-        any more drops it. See docs/cdc.md.
-
-        - `url` (str, or better Dagster's `EnvVar`): `postgresql://user:password@host:5432/name`; it needs the extra
-          `postgres`.
-        - `table` (str): `name` or `schema.name`; a plain table with a primary key, or with REPLICA IDENTITY FULL.
-        - `schema` (default: that of the table, pinned at the first start): the columns to read.
-        - `slot`, `publication` (str, default: `rs_` and the names of pipeline and step): made if they do not exist.
-        - `snapshot` (bool, default True): whether the rows that the table has come first. False begins at an existing
-          slot, or now.
-        - `keep` (timedelta, default 7 days): how long rows stay on disk after they were read; so far a pipeline can go
-          back, and so old a savepoint can be.
-        - `truncate` (default "fail"): a TRUNCATE ends the run, or "row" gives a row with `op = 'truncate'`.
-        - `added_columns` (default "fail"): a new column ends the run, or "ignore" reads the others. Without meaning if
-          `schema` is given.
-        - `bad_records` (default "fail"): for values that no field can hold, such as the time "infinity".
-        - `max_rows_per_batch` (int, default 100,000; None: no limit): a larger transaction is one batch.
-        - `name` (str, default "postgres").
-
-        DataLossError before a batch is planned if the slot is gone, was advanced by somebody else, or has lost its log.
-
-        >>> from rs_assets.testing import run_rows
-        >>> shop = StreamBuilder.data_stream("docs", "orders")
-        >>> orders = shop.from_postgres("postgresql://me:secret@db/shop", "orders", schema="id bigint, ms bigint")
-        >>> run_rows(orders.filter("op = 'delete'").select_fields("id"), [{"id": 1, "op": "insert"}, {"id": 1, "op": "delete"}])
-        [{'id': 1}]
-        >>> print(orders.to_table("id", deletes="op = 'delete'").to_delta("orders").build().describe())
-        docs.orders  fingerprint ...
-          postgres      postgres_source  [changes of postgresql://db/shop orders]
-        * table         to_table <- postgres  [by id]
-          orders_table  delta_sink <- table  [upsert orders]
-        """
-        made = _slot_name(self.draft.namespace, self.draft.job, name)
-        return self._begin(
-            PostgresSource(
-                name=name,
-                url=hidden(url),
-                where=place_of(url, table, step=name),
-                table=table,
-                schema=schema_text(schema, step=name),
-                slot=made if slot is None else slot,
-                publication=made if publication is None else publication,
-                snapshot=snapshot,
-                keep=keep,
-                truncate=truncate,
-                added_columns=added_columns,
-                policy=BadRecords.of(bad_records),
-                max_rows_per_batch=max_rows_per_batch,
-            )
-        )
-
     def from_sqlite(
         self,
         path: str | PathLike[str],
@@ -550,9 +469,3 @@ def _read_committed(isolation: object) -> bool:
             remedy="use 'read_committed' or 'read_uncommitted'",
         )
     return isolation == "read_committed"
-
-
-def _slot_name(*parts: str) -> str:
-    """The name of a replication slot; one that would be too long is cut, and told from others by a digest."""
-    name = "_".join(("rs", *parts))
-    return name if len(name) <= SLOT_CHARS else f"{name[: SLOT_CHARS - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"

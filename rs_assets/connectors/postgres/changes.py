@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
-from typing import Final, Literal, NoReturn
+from typing import Final
 
 import orjson
 
+from rs_assets.connectors.postgres.nodes import OnAdded, OnTruncate
 from rs_assets.connectors.postgres.pgoutput import (
     UNCHANGED,
     Begin,
@@ -27,12 +28,6 @@ from rs_assets.connectors.postgres.table import Table
 from rs_assets.connectors.source import BEGIN_ANEW
 from rs_assets.errors import SourceReadError
 
-# The fields besides those of the table.
-CHANGE_FIELDS: Final[Mapping[str, str]] = MappingProxyType(
-    {"op": "string", "lsn": "bigint", "seq": "bigint", "commit_time": "timestamp"}
-)
-OnTruncate = Literal["fail", "row"]
-OnAdded = Literal["fail", "ignore"]
 Line = tuple[int, bytes]
 Convert = Callable[[str], object]
 
@@ -104,16 +99,16 @@ class Changes:
         filled = [o if n is UNCHANGED else n for o, n in zip(old or new, new, strict=True)]
         lacking = next((name for name, place, _ in self._places if filled[place] is UNCHANGED), None)
         if lacking is not None:
-            self._refuse(
+            raise self._refused(
                 f"an update has not logged the column {lacking!r}, whose large value it left as it was",
                 f"ALTER TABLE {self.table.quoted} REPLICA IDENTITY FULL, then {BEGIN_ANEW}",
             )
         return filled
 
     def _truncated(self) -> list[tuple[str, Values]]:
-        if self.on_truncate == "row":
+        if self.on_truncate != "fail":
             return [("truncate", [])]
-        self._refuse(
+        raise self._refused(
             f"the table {self.table.quoted} was emptied by TRUNCATE, which logs no rows",
             f"truncate='row' gives a row with op = 'truncate'; or {BEGIN_ANEW}, which begins with the table as it is",
         )
@@ -124,13 +119,13 @@ class Changes:
         at = {name: place for place, name in enumerate(relation.columns)}
         gone = next((name for name in self.fields if name not in at), None)
         if gone is not None and self._lsn >= self.since:
-            self._refuse(
+            raise self._refused(
                 f"the table {self.table.quoted} has lost its column {gone!r}",
                 f"{BEGIN_ANEW}, without that column: changes from now on do not have it",
             )
         added = next((name for name in relation.columns if name not in self.fields), None)
         if added is not None and not self.declared and self.on_added == "fail" and self._lsn >= self.since:
-            self._refuse(
+            raise self._refused(
                 f"the table {self.table.quoted} has a new column {added!r}",
                 f"{BEGIN_ANEW}, which reads it; or go on without it: added_columns='ignore'",
             )
@@ -140,8 +135,8 @@ class Changes:
     def _converters(self) -> list[tuple[str, Convert | None]]:
         return [(name, converter(kind)) for name, kind in self.fields.items()]
 
-    def _refuse(self, what: str, remedy: str) -> NoReturn:
-        raise SourceReadError(what, remedy=remedy, step=self.step)
+    def _refused(self, what: str, remedy: str) -> SourceReadError:
+        return SourceReadError(what, remedy=remedy, step=self.step)
 
 
 def iso(at: datetime) -> str:
@@ -150,11 +145,11 @@ def iso(at: datetime) -> str:
 
 
 def converter(kind: str) -> Convert | None:
-    """What makes a value for JSON of the text of a value, for a field of the type `kind`; None if the text will do.
+    r"""What makes a value for JSON of the text of a value, for a field of the type `kind`; None if the text will do.
 
     >>> [converter(kind)(text) for kind, text in [("int", "7"), ("double", "1.5"), ("double", "NaN"), ("boolean", "t")]]
     [7, 1.5, 'NaN', True]
-    >>> converter("timestamp")("2024-03-01 12:00:00.5+00"), converter("binary")(r"\\xff")
+    >>> converter("timestamp")("2024-03-01 12:00:00.5+00"), converter("binary")(r"\xff")
     ('2024-03-01T12:00:00.5Z', '/w==')
     """
     return _BY_KIND.get(kind)

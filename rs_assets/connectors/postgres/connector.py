@@ -5,11 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rs_assets.common.home import Home
-from rs_assets.connectors.connector import Connector, SourceConnector, code
-from rs_assets.connectors.postgres.nodes import PostgresSource
+from rs_assets.common.secrets import FromEnvironment
+from rs_assets.connectors.connector import Connector, SourceConnector, SqlSource, code
+from rs_assets.connectors.postgres.nodes import CHANGE_TYPES, PostgresSource
 
 if TYPE_CHECKING:
     from rs_assets.connectors.source import SourceReader
+    from rs_assets.sql.connectors.sources import SourceTable
+    from rs_assets.stream.data_stream import DataStream
+
+NAME = "postgres-cdc"
+POLICIES = {"fail": "fail", "row": "row"}
+STARTS = {"initial": True, "latest-offset": False}
 
 
 def _reader(node: PostgresSource, home: Home) -> SourceReader:  # noqa: ARG001  the connector's form
@@ -32,8 +39,29 @@ def _reader(node: PostgresSource, home: Home) -> SourceReader:  # noqa: ARG001  
     )
 
 
+def _read(table: SourceTable) -> DataStream:
+    options = table.options
+    url = options.need("url", "$SHOP_DATABASE")
+    stream = table.begin.from_postgres(
+        FromEnvironment(url[1:]) if url.startswith("$") else url,
+        options.need("table-name", "public.orders"),
+        schema=table.schema,
+        slot=options.take("slot.name"),
+        publication=options.take("publication.name"),
+        snapshot=options.choice("scan.startup.mode", STARTS, "initial"),
+        truncate=options.choice("truncate", POLICIES, "fail"),
+        bad_records=table.bad_records,
+        max_rows_per_batch=options.number("max-rows-per-batch") or 100_000,
+        name=table.name,
+    )
+    declared = [column.name.text for column in options.table.declared]
+    made = {f"{NAME}_{key}": key for key in table.metadata}
+    named = stream.with_fields(**made, name=f"{table.name}_change") if made else stream
+    return named.select_fields(*declared, *made, name=f"{table.name}_columns")
+
+
 CONNECTOR = Connector(
-    name="postgres-cdc",
+    name=NAME,
     sources=(
         SourceConnector(
             node=PostgresSource,
@@ -41,4 +69,5 @@ CONNECTOR = Connector(
             describe=lambda node: f"Reads the table {code(node.where)}, then each of its changes",
         ),
     ),
+    sql_source=SqlSource(read=_read, metadata=CHANGE_TYPES),
 )

@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -126,7 +127,7 @@ class Landed:
         """Remove files whose rows all lie before `end` and that landed longer ago than `older_than`; not the last."""
         before = time.time() - older_than.total_seconds()
         paths = self.paths()
-        for (_, path), (following, _) in zip(paths, paths[1:], strict=False):
+        for (_, path), (following, _) in pairwise(paths):
             if following > end or path.stat().st_mtime >= before:
                 return
             path.unlink(missing_ok=True)

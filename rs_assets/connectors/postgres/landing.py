@@ -8,8 +8,9 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 
 from rs_assets.connectors.database.place import quoted_name
-from rs_assets.connectors.postgres.changes import Changes, Line, OnAdded, OnTruncate, iso
+from rs_assets.connectors.postgres.changes import Changes, Line, iso
 from rs_assets.connectors.postgres.landed import Landed, LandingPart
+from rs_assets.connectors.postgres.nodes import OnAdded, OnTruncate
 from rs_assets.connectors.postgres.pgoutput import lsn_of, lsn_text, message_of
 from rs_assets.connectors.postgres.server import Server, rows_of
 from rs_assets.connectors.postgres.slot import PLUGIN, Slot, check_logical, flushed
@@ -94,15 +95,13 @@ class Landing:
             now = connection.execute("SELECT now()").fetchone()
             at = iso(now[0].astimezone(UTC)) if now else ""
             changes = self._changes(table)
-            sql = f"SELECT {columns} FROM {table.quoted}"
+            sql = f"SELECT {columns} FROM {table.quoted}"  # noqa: S608  quoted names
             found = enumerate(rows_of(connection, sql, size=CHUNK))
             _add(part, split, (changes.snapshot([*row], lsn, number, at) for number, row in found))
             connection.execute("COMMIT")
             part.publish(lsn, snapshot=True)
 
-    def _go_on(
-        self, connection: Connection[Any], table: Table, landed: Landed, split: str, until: int | None
-    ) -> None:
+    def _go_on(self, connection: Connection[Any], table: Table, landed: Landed, split: str, until: int | None) -> None:
         """Land what was committed behind the last landed transaction, then confirm it."""
         confirmed = self.slot.check(connection, landed, table)
         self.slot.publish(connection, table, make=False)
@@ -118,7 +117,8 @@ class Landing:
         def lines() -> Iterable[Line]:
             nonlocal count
             values = (self.slot.name, lsn_text(until), self.rows, quoted_name(self.slot.publication))
-            for count, (data,) in enumerate(rows_of(connection, _CHANGES, *values, form=True, size=CHUNK), 1):
+            for (data,) in rows_of(connection, _CHANGES, *values, form=True, size=CHUNK):
+                count += 1
                 yield from changes.lines(message_of(data or b""))
 
         with landed.landing() as part:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import ClassVar, Literal, Self, get_args
@@ -18,7 +18,8 @@ from rs_assets.records.policy import BadRecords
 OnTruncate = Literal["fail", "row"]
 OnAdded = Literal["fail", "ignore"]
 # The fields of a change besides those of the table.
-CHANGE_DDL = "op string, lsn bigint, seq bigint, commit_time timestamp"
+CHANGE_TYPES: Mapping[str, str] = {"op": "string", "lsn": "bigint", "seq": "bigint", "commit_time": "timestamp"}
+CHANGE_DDL = ", ".join(f"{name} {kind}" for name, kind in CHANGE_TYPES.items())
 # What Postgres accepts as the name of a slot.
 SLOT = re.compile(r"[a-z0-9_]{1,63}")
 

@@ -72,9 +72,9 @@ Message = Begin | Commit | Relation | Insert | Update | Delete | Truncate | None
 
 
 def message_of(data: bytes) -> Message:
-    """A message; None for kinds that carry no rows.
+    r"""A message; None for kinds that carry no rows.
 
-    >>> message_of(b"C\\0" + bytes(8) + (77).to_bytes(8, "big") + bytes(8))
+    >>> message_of(b"C\0" + bytes(8) + (77).to_bytes(8, "big") + bytes(8))
     Commit(end=77)
     """
     read = _READ.get(data[:1])

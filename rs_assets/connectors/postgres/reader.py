@@ -14,9 +14,9 @@ from rs_assets.checkpoint.source_log import SourceLog
 from rs_assets.connectors.own.plan import Position, loaded
 from rs_assets.connectors.own.reader import NumberedReader
 from rs_assets.connectors.own.spark_source import registered
-from rs_assets.connectors.postgres.changes import CHANGE_FIELDS, OnAdded, OnTruncate
 from rs_assets.connectors.postgres.landed import Landed, landed_lost
 from rs_assets.connectors.postgres.landing import Landing
+from rs_assets.connectors.postgres.nodes import CHANGE_TYPES, OnAdded, OnTruncate
 from rs_assets.connectors.postgres.plan import ChangesPlan
 from rs_assets.connectors.postgres.server import Server
 from rs_assets.connectors.postgres.slot import Slot, check_logical, flushed
@@ -61,7 +61,7 @@ class ChangesReader(NumberedReader):
                 if landed.reached() is not None:
                     self.slot.check(connection, landed, table)
                     self.slot.publish(connection, table, make=False)
-                if start.sealed and (landed.end() > read or flushed(connection) > (landed.reached() or 0)):
+                if start.sealed and (landed.end() > read or self.slot.has_changes(connection, landed)):
                     raise SealedError(ENDED, remedy=BEGIN_ANEW, source=self.name)
         return start.known
 
@@ -72,9 +72,9 @@ class ChangesReader(NumberedReader):
             return Lag(bytes=0 if confirmed is None else max(0, flushed(connection) - confirmed))
 
     def _registered(self, reading: Reading) -> str:
-        fields = {f.name: f.dataType.simpleString() for f in self._schema(reading).fields if f.name not in CHANGE_FIELDS}
+        fields = {f.name: f.dataType.simpleString() for f in self._schema(reading).fields if f.name not in CHANGE_TYPES}
         landing = Landing(
-            server=self.server,
+            server=self.server.revealed(),
             table=self.table,
             slot=self.slot,
             fields=fields,
@@ -91,24 +91,28 @@ class ChangesReader(NumberedReader):
     def _schema(self, reading: Reading) -> StructType:
         """The fields of the table, declared or as they were at the first start, and those of a change."""
         schema = reading.schema_of(self._inferred)
-        return StructType([*schema.fields, *StructType.fromDDL(_ddl(CHANGE_FIELDS)).fields])
+        return StructType([*schema.fields, *_struct(CHANGE_TYPES).fields])
 
     def _inferred(self) -> StructType:
         with self.server.connected() as connection:
             table = table_of(connection, self.table, step=self.name)
         fields = table.fields()
-        taken = next((name for name in fields if name.lower() in CHANGE_FIELDS), None)
+        taken = next((name for name in fields if name.lower() in CHANGE_TYPES), None)
         if taken is not None:
             raise SchemaError(
                 f"the table {table.quoted} has a column {taken!r}, which is the name of a field of a change",
                 remedy=f"leave it out: schema='{_ddl(_without(fields, taken))}'",
                 step=self.name,
             )
-        return StructType.fromDDL(_ddl(fields))
+        return _struct(fields)
 
 
 def _without(fields: dict[str, str], name: str) -> dict[str, str]:
     return {other: kind for other, kind in fields.items() if other != name}
+
+
+def _struct(fields: Mapping[str, str]) -> StructType:
+    return StructType.fromDDL(_ddl(fields))  # type: ignore[return-value]  # a list of fields is a struct
 
 
 def _ddl(fields: Mapping[str, str]) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from rs_assets.common.database import secrets_of, where, without
+from rs_assets.common.secrets import Hidden
 from rs_assets.connectors.database.place import SHOWN, Place
 from rs_assets.errors import RsError, SourceReadError
 
@@ -46,6 +47,10 @@ class Server:
     """The database of a step."""
 
     place: Place
+
+    def revealed(self) -> Server:
+        """The same with the URL of this moment: Spark's processes do not see variables that this one has got since."""
+        return Server(replace(self.place, url=Hidden(self.place.url.get_value() or "")))
 
     @contextmanager
     def connected(self, *, replication: bool = False, patience_s: int = CONNECT_S) -> Iterator[Connection[Any]]:

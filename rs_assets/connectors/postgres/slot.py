@@ -1,4 +1,4 @@
-"""The replication slot of a source, and its publication: made, looked at, advanced; refused in words when they are lost."""
+"""The replication slot of a source, and its publication: made, looked at, advanced, refused when they are lost."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ ANEW: Final = f"{BEGIN_ANEW}, which makes a slot and begins with the table as it
 _PUBLICATION: Final = """SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate, EXISTS (
  SELECT FROM pg_publication_tables t WHERE t.pubname = p.pubname AND t.schemaname = %s AND t.tablename = %s)
  FROM pg_publication p WHERE p.pubname = %s"""
+_ANY: Final = """SELECT 1 FROM pg_logical_slot_peek_binary_changes(%s, NULL, NULL, 'proto_version', '1',
+ 'publication_names', %s) WHERE chr(get_byte(data, 0)) IN ('I', 'U', 'D', 'T') LIMIT 1"""
 _SLOT: Final = """SELECT plugin::text, database::text, confirmed_flush_lsn::text, wal_status FROM pg_replication_slots
  WHERE slot_name = %s"""
 
@@ -82,6 +84,11 @@ class Slot:
         """Let the server forget what lies before `lsn`."""
         connection.execute("SELECT pg_replication_slot_advance(%s, %s::pg_lsn)", (self.name, lsn_text(lsn)))
 
+    def has_changes(self, connection: Connection[Any], landed: Landed) -> bool:
+        """Whether there are changes that have not landed."""
+        self.advance(connection, max(landed.reached() or 0, self.confirmed(connection) or 0))
+        return connection.execute(_ANY, (self.name, quoted_name(self.publication))).fetchone() is not None
+
     def drop(self, connection: Connection[Any]) -> None:
         """Drop the slot, if it exists."""
         connection.execute(
@@ -126,8 +133,8 @@ class Slot:
         """The error for a slot that this pipeline has not made."""
         return ConfigurationError(
             f"there is a replication slot {self.name!r} already, which this pipeline has not made",
-            remedy=f"name another one, slot='...'; or, if nobody reads it, SELECT pg_drop_replication_slot('{self.name}');"
-            " or read from where it is: snapshot=False",
+            remedy=f"name another one, slot='...'; or read from where it is: snapshot=False; or, if nobody reads it,"
+            f" SELECT pg_drop_replication_slot('{self.name}')",
             step=self.step,
         )
 

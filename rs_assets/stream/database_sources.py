@@ -1,0 +1,119 @@
+"""Databases as sources; part of the entry to the fluent API."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from rs_assets.common.secrets import Secret
+from rs_assets.connectors.database.place import hidden, place_of
+from rs_assets.connectors.nodes import Source
+from rs_assets.connectors.postgres.nodes import OnAdded, OnTruncate, PostgresSource
+from rs_assets.records.policy import BadRecords
+from rs_assets.records.schema import Schema, schema_text
+from rs_assets.stream.draft import Draft
+
+if TYPE_CHECKING:
+    from rs_assets.stream.data_stream import DataStream
+
+# How long the name of a replication slot may be.
+SLOT_CHARS = 63
+
+
+class DatabaseSources:
+    """The sources of databases; part of `DataStreamSource`."""
+
+    __slots__ = ()
+
+    draft: Draft
+
+    @abstractmethod
+    def _begin(self, source: Source) -> DataStream:
+        """A stream of the source."""
+
+    def from_postgres(
+        self,
+        url: Secret,
+        table: str,
+        *,
+        schema: Schema | None = None,
+        slot: str | None = None,
+        publication: str | None = None,
+        snapshot: bool = True,
+        keep: timedelta = timedelta(days=7),
+        truncate: OnTruncate = "fail",
+        added_columns: OnAdded = "fail",
+        bad_records: str | BadRecords = BadRecords.FAIL,
+        max_rows_per_batch: int | None = 100_000,
+        name: str = "postgres",
+    ) -> DataStream:
+        """A table of Postgres and then each of its changes, exactly once and in the order of commits; unbounded.
+
+        Typical uses: a mirror of a table (`.to_table(...)`), reactions to changes. The rows are the fields of the table
+        and `op` ("snapshot", "insert", "update", "delete"), `lsn` (bigint: the commit in the database's log), `seq`
+        (the place within it) and `commit_time`. A changed key is a delete and an insert. A delete has the key; other
+        fields are null, unless the table has REPLICA IDENTITY FULL. What was rolled back is never seen. Batches have
+        whole transactions. It makes a replication slot, which keeps the server's log while the pipeline stands still:
+        drop that of a pipeline that is given up. See docs/cdc.md.
+
+        - `url` (str, or better Dagster's `EnvVar`): `postgresql://user:password@host:5432/name`; it needs the extra
+          `postgres`.
+        - `table` (str): `name` or `schema.name`; a plain table with a primary key, or with REPLICA IDENTITY FULL.
+        - `schema` (default: that of the table, pinned at the first start): the columns to read.
+        - `slot`, `publication` (str, default: `rs_` and the names of pipeline and step): made if they do not exist.
+        - `snapshot` (bool, default True): whether the rows that the table has come first. False begins at an existing
+          slot, or now.
+        - `keep` (timedelta, default 7 days): how long rows stay on disk after they were read; so far a pipeline can go
+          back, and so old a savepoint can be.
+        - `truncate` (default "fail"): a TRUNCATE ends the run, or "row" gives a row with `op = 'truncate'`.
+        - `added_columns` (default "fail"): a new column ends the run, or "ignore" reads the others. Without meaning if
+          `schema` is given.
+        - `bad_records` (default "fail"): for values that no field can hold, such as the time "infinity".
+        - `max_rows_per_batch` (int, default 100,000; None: no limit): a larger transaction is one batch.
+        - `name` (str, default "postgres").
+
+        DataLossError before a batch is planned if the slot is gone, was advanced by somebody else, or has lost its log.
+
+        >>> from rs_assets import StreamBuilder
+        >>> from rs_assets.testing import run_rows
+        >>> shop = StreamBuilder.data_stream("docs", "orders")
+        >>> orders = shop.from_postgres("postgresql://me:secret@db/shop", "orders", schema="id bigint, ms bigint")
+        >>> run_rows(
+        ...     orders.filter("op = 'delete'").select_fields("id"),
+        ...     [{"id": 1, "op": "insert"}, {"id": 1, "op": "delete"}],
+        ... )
+        [{'id': 1}]
+        >>> print(orders.to_table("id", deletes="op = 'delete'").to_delta("orders").build().describe())
+        docs.orders  fingerprint ...
+          postgres      postgres_source  [changes of postgresql://db/shop orders]
+        * table         to_table <- postgres  [by id]
+          orders_table  delta_sink <- table  [upsert orders]
+        """
+        made = _slot_name(self.draft.namespace, self.draft.job, name)
+        return self._begin(
+            PostgresSource(
+                name=name,
+                url=hidden(url),
+                where=place_of(url, table, step=name),
+                table=table,
+                schema=schema_text(schema, step=name),
+                slot=made if slot is None else slot,
+                publication=made if publication is None else publication,
+                snapshot=snapshot,
+                keep=keep,
+                truncate=truncate,
+                added_columns=added_columns,
+                policy=BadRecords.of(bad_records),
+                max_rows_per_batch=max_rows_per_batch,
+            )
+        )
+
+
+def _slot_name(*parts: str) -> str:
+    """The name of a replication slot; one that would be too long is cut, and told from others by a digest."""
+    name = "_".join(("rs", *parts))
+    return (
+        name if len(name) <= SLOT_CHARS else f"{name[: SLOT_CHARS - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    )

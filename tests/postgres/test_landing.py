@@ -1,0 +1,312 @@
+"""Changes land before they are confirmed: random transactions beside kills give each change once, in order."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from unittest.mock import patch
+
+import pytest
+
+from rs_assets.connectors.postgres.landed import Landed, LandingPart
+from rs_assets.connectors.postgres.slot import Slot
+from rs_assets.errors import ConfigurationError, DataLossError, SchemaError, SourceReadError
+from tests.postgres.plain import Killed, Source, folded
+
+TABLE = "CREATE TABLE t (id int PRIMARY KEY, state varchar(30))"
+
+
+@pytest.fixture
+def shop(postgres, database, tmp_path):
+    """Executes statements, each a transaction."""
+
+    def execute(*statements):
+        with postgres.connected(database) as connection:
+            for statement in statements:
+                found = connection.execute(statement)
+        return found.fetchall() if found.description is not None else []
+
+    execute(TABLE)
+    yield execute
+    execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = 'plain'")
+
+
+@pytest.fixture
+def source(shop, database, tmp_path):
+    return Source(database, tmp_path / "landed")
+
+
+def short(rows):
+    return [(row["op"], row["id"], row["state"]) for row in rows]
+
+
+def test_rows_in_rows_out(shop, source):
+    shop("INSERT INTO t VALUES (1, 'new'), (2, 'new')")
+    assert short(source.read()) == [("snapshot", 1, "new"), ("snapshot", 2, "new")]
+    shop("BEGIN; UPDATE t SET state = 'paid' WHERE id = 1; UPDATE t SET id = 3 WHERE id = 2; COMMIT", "DELETE FROM t")
+    found = source.read()
+    assert short(found) == [
+        ("update", 1, "paid"),
+        ("delete", 2, None),
+        ("insert", 3, "new"),
+        ("delete", 1, None),
+        ("delete", 3, None),
+    ]
+    assert [row["seq"] for row in found] == [0, 1, 2, 0, 1]
+    assert source.read() == []
+
+
+def killed_at(random_, target, method, behind):
+    """A patch by which the process ends before, or behind, one of the next calls of a method."""
+    original, after = getattr(target, method), random_.choice([0, 0, 0, 1])
+    calls = 0
+
+    def call(self, *args, **more):
+        nonlocal calls
+        calls += 1
+        if calls <= after:
+            return original(self, *args, **more)
+        if behind:
+            original(self, *args, **more)
+        raise Killed
+
+    return patch.object(target, method, call)
+
+
+def written(random_, shop):
+    """Some random transactions."""
+    for _ in range(random_.randint(1, 6)):
+        parts = []
+        for _ in range(random_.choice([1, 2, 5, 60])):
+            key, other = random_.randrange(20), random_.randrange(20)
+            text = random_.choice(["a", "b", "long " * 800])
+            parts.append(
+                random_.choice(
+                    [
+                        f"INSERT INTO t VALUES ({key}, 'n', '{text}') ON CONFLICT (id) DO UPDATE SET state = 'u'",
+                        f"INSERT INTO t VALUES ({key}, 'n', '{text}') ON CONFLICT DO NOTHING",
+                        f"UPDATE t SET state = 's{other}' WHERE id = {key}",
+                        f"UPDATE t SET id = {other} WHERE id = {key} AND NOT EXISTS (SELECT FROM t WHERE id = {other})",
+                        f"DELETE FROM t WHERE id = {key}",
+                        f"SAVEPOINT a; DELETE FROM t WHERE id < {key}; ROLLBACK TO a",
+                    ]
+                )
+            )
+        shop(f"BEGIN; {'; '.join(parts)}; {random_.choice(['COMMIT', 'COMMIT', 'ROLLBACK'])}")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_mirror_should_equal_the_table_beside_kills(shop, source, seed):
+    random_ = random.Random(seed)
+    shop("ALTER TABLE t ADD COLUMN note text", "ALTER TABLE t ALTER COLUMN note SET STORAGE EXTERNAL")
+    shop("ALTER TABLE t REPLICA IDENTITY FULL", "INSERT INTO t SELECT n, 'old', NULL FROM generate_series(1, 7) n")
+    places = [(LandingPart, "publish"), (Landed, "own"), (Slot, "drop"), (Slot, "advance"), (Slot, "publish")]
+    kills = 0
+    for _ in range(12):
+        written(random_, shop)
+        kill = killed_at(random_, *random_.choice(places), behind=random_.random() < 0.5)
+        with kill:
+            try:
+                source.read()
+            except Killed:
+                kills += 1
+        if random_.random() < 0.3:
+            check_replay(source)
+    source.read()
+    now = {(row[0],): dict(zip(("id", "state", "note"), row, strict=True)) for row in shop("SELECT * FROM t")}
+    assert folded(source.rows) == now
+    places = [(row["lsn"], row["seq"]) for row in source.rows]
+    assert places == sorted(set(places))
+    assert kills >= 3
+
+
+def check_replay(source):
+    """All that was read comes again."""
+    if source.offsets:
+        assert source.batch(source.plan(), {}, source.offsets) == source.rows
+
+
+def test_batches_have_whole_transactions_and_a_snapshot_is_divided(shop, source):
+    shop("INSERT INTO t SELECT n FROM generate_series(1, 120) n")
+    plan, ends = source.plan(), []
+    while (end := plan.next(source.offsets, 50)) != source.offsets:
+        source.offsets = end
+        ends.append(end["g0001"].next)
+    assert ends == [50, 100, 120]
+    shop("INSERT INTO t SELECT n FROM generate_series(200, 300) n", "DELETE FROM t WHERE id < 10", "DELETE FROM t")
+    sizes = []
+    plan = source.plan()
+    while (end := plan.next(source.offsets, 50)) != source.offsets:
+        rows = source.batch(plan, source.offsets, end)
+        sizes.append([*dict.fromkeys(row["lsn"] for row in rows)])
+        source.offsets = end
+    assert len({lsn for size in sizes for lsn in size}) == sum(map(len, sizes)) == 3
+
+
+def test_a_quiet_table_does_not_keep_the_log(shop, source):
+    source.read()
+    shop("CREATE TABLE busy (x text)", "INSERT INTO busy SELECT repeat(n::text, 90) FROM generate_series(1, 90000) n")
+    asked = "SELECT confirmed_flush_lsn > pg_current_wal_lsn() - 16777216 FROM pg_replication_slots"
+    assert shop(f"{asked} WHERE slot_name = 'plain'") == [(False,)]
+    source.read()
+    assert shop(f"{asked} WHERE slot_name = 'plain'") == [(True,)]
+    shop("INSERT INTO t VALUES (1, 'new')")
+    assert short(source.read()) == [("insert", 1, "new")]
+
+
+def test_landed_rows_are_kept_for_a_time(shop, source):
+    source.options["keep"] = timedelta(0)
+    shop("INSERT INTO t VALUES (1, 'new')")
+    source.read()
+    for n in range(2, 6):
+        shop(f"INSERT INTO t VALUES ({n}, 'new')")
+        source.read()
+    assert [file.name for file in source.folder.glob("*/rows-*")] == ["rows-000000000000004.parquet"]
+    with pytest.raises(DataLossError, match="row 0"):
+        source.batch(source.plan(), {}, source.offsets)
+    assert len(source.anew()) == 5
+    source.read()
+    assert {file.parent.name for file in source.folder.glob("*/rows-*")} == {"g0002"}
+
+
+def test_an_overtaken_process_lands_nothing_twice(shop, source):
+    shop("INSERT INTO t VALUES (1, 'new')")
+    source.read()
+    shop("INSERT INTO t VALUES (2, 'new')")
+    landed, original = Landed(source.folder / "g0001"), LandingPart.publish
+
+    def paused(part, *args, **more):
+        # Meanwhile another process lands the same changes, and more.
+        with patch.object(LandingPart, "publish", original), patch.object(Slot, "alone", lambda *_: _nothing()):
+            shop("INSERT INTO t VALUES (3, 'new')")
+            source.plan().landing.land(landed, "g0001", None)
+        original(part, *args, **more)
+
+    with patch.object(LandingPart, "publish", paused):
+        source.plan().landing.land(landed, "g0001", None)
+    assert short(source.read()) == [("insert", 2, "new"), ("insert", 3, "new")]
+
+
+def _nothing():
+    import contextlib
+
+    return contextlib.nullcontext()
+
+
+def test_a_lost_slot_is_refused_and_a_new_generation_begins_again(shop, source):
+    lost = (
+        ("SELECT pg_replication_slot_advance('plain', pg_current_wal_lsn())", "it was advanced to"),
+        ("SELECT pg_drop_replication_slot('plain')", "does not exist any more"),
+        ("DROP PUBLICATION plain", "publication 'plain' does not exist"),
+        (f"DROP TABLE t; {TABLE}; ALTER PUBLICATION plain ADD TABLE t", "another table"),
+    )
+    source.read()
+    for number, (statement, what) in enumerate(lost):
+        shop(f"INSERT INTO t VALUES ({number}, 'new')", statement)
+        with pytest.raises(DataLossError, match=what) as refused:
+            source.read()
+        assert "--new-generation" in refused.value.remedy
+        assert [row["id"] for row in source.anew()] == sorted(row[0] for row in shop("SELECT id FROM t"))
+
+
+def test_a_slot_of_others_is_not_taken(shop, source, database, tmp_path):
+    shop("CREATE PUBLICATION plain FOR TABLE t", "INSERT INTO t VALUES (1, 'new')")
+    shop("SELECT pg_create_logical_replication_slot('plain', 'pgoutput')", "INSERT INTO t VALUES (2, 'new')")
+    with pytest.raises(ConfigurationError, match="has not made") as refused:
+        source.read()
+    assert "snapshot=False" in refused.value.remedy
+    source.options["snapshot"] = False
+    assert short(source.read()) == [("insert", 2, "new")]
+    # A pipeline of another home finds the slot of this one.
+    with pytest.raises(ConfigurationError, match="has not made"):
+        Source(database, tmp_path / "other").read()
+    shop(
+        "SELECT pg_drop_replication_slot('plain')",
+        "SELECT pg_create_logical_replication_slot('plain', 'test_decoding')",
+    )
+    with pytest.raises(ConfigurationError, match="of the plugin test_decoding"):
+        source.read()
+
+
+def test_a_publication_without_the_table_is_refused(shop, source):
+    shop("CREATE PUBLICATION plain", "INSERT INTO t VALUES (1, 'new')")
+    with pytest.raises(SourceReadError, match="does not have the table") as refused:
+        source.read()
+    shop(refused.value.remedy)
+    shop("ALTER PUBLICATION plain SET (publish = 'insert')")
+    with pytest.raises(SourceReadError, match="leaves out some kinds") as refused:
+        source.read()
+    shop(refused.value.remedy)
+    assert short(source.read()) == [("snapshot", 1, "new")]
+
+
+def test_an_update_that_does_not_log_a_large_value_is_refused_before(shop, source):
+    shop("ALTER TABLE t ADD COLUMN note text", "ALTER TABLE t ALTER COLUMN note SET STORAGE EXTERNAL")
+    with pytest.raises(SourceReadError, match="can be large") as refused:
+        source.read()
+    full = refused.value.remedy.split(";")[0]
+    assert full == 'ALTER TABLE "public"."t" REPLICA IDENTITY FULL'
+    shop(full, "INSERT INTO t VALUES (1, 'new', repeat('long', 5000))")
+    source.read()
+    shop("UPDATE t SET state = 'paid'")
+    (row,) = source.read()
+    assert (row["op"], row["state"], row["note"]) == ("update", "paid", "long" * 5000)
+    shop("ALTER TABLE t REPLICA IDENTITY DEFAULT", "UPDATE t SET state = 'sent'")
+    with pytest.raises(SourceReadError, match="has not logged the column 'note'"):
+        source.read()
+
+
+def test_what_the_log_does_not_have_is_refused(shop, source):
+    source.read()
+    shop("INSERT INTO t VALUES (1, 'new')", "TRUNCATE t", "INSERT INTO t VALUES (2, 'new')")
+    with pytest.raises(SourceReadError, match="emptied by TRUNCATE") as refused:
+        source.read()
+    assert "truncate='row'" in refused.value.remedy
+    source.options["on_truncate"] = "row"
+    assert [(row["op"], row.get("id")) for row in source.read()] == [("insert", 1), ("truncate", None), ("insert", 2)]
+    shop("ALTER TABLE t ADD COLUMN more int DEFAULT 7", "INSERT INTO t VALUES (3, 'new', 1)")
+    with pytest.raises(SourceReadError, match="a new column 'more'") as refused:
+        source.read()
+    assert "added_columns='ignore'" in refused.value.remedy
+    source.options["on_added"] = "ignore"
+    assert short(source.read()) == [("insert", 3, "new")]
+    assert [row["more"] for row in source.anew()] == [7, 1]
+    shop("ALTER TABLE t DROP COLUMN state", "INSERT INTO t VALUES (4, 1)")
+    with pytest.raises(SourceReadError, match="lost its column 'state'") as refused:
+        source.read()
+    assert "--new-generation" in refused.value.remedy
+    assert [row["id"] for row in source.anew()] == [2, 3, 4]
+
+
+def test_what_cannot_be_read_is_refused(shop, database, tmp_path):
+    shop("CREATE TABLE bare (id int)", "CREATE VIEW seen AS SELECT * FROM t")
+    for table, what, remedy in (
+        ("bare", "no key", "REPLICA IDENTITY FULL"),
+        ("seen", "not a plain table", "one partition"),
+        ("none", "no table", "shop.orders"),
+    ):
+        with pytest.raises(SourceReadError, match=what) as refused:
+            Source(database, tmp_path, table=table).read()
+        assert remedy in refused.value.remedy
+    with pytest.raises(SchemaError, match="no column 'nope'") as refused:
+        Source(database, tmp_path, fields={"nope": "int"}).read()
+    assert "id, state" in refused.value.remedy
+    shop("ALTER TABLE bare REPLICA IDENTITY FULL", "INSERT INTO bare VALUES (1)")
+    bare = Source(database, tmp_path / "bare", table="bare")
+    bare.read()
+    shop("UPDATE bare SET id = 2", "DELETE FROM bare")
+    assert [(row["op"], row["id"]) for row in bare.read()] == [("delete", 1), ("insert", 2), ("delete", 2)]
+
+
+def test_a_server_that_is_killed_goes_on(shop, source, postgres):
+    shop("INSERT INTO t VALUES (1, 'new')")
+    source.read()
+    shop("INSERT INTO t VALUES (2, 'new')")
+    postgres.kill()
+    try:
+        with pytest.raises(SourceReadError, match="has refused") as refused:
+            source.read()
+        assert "secret" not in str(refused.value)
+    finally:
+        postgres.start()
+    assert short(source.read()) == [("insert", 2, "new")]
