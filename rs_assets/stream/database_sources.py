@@ -55,7 +55,7 @@ class DatabaseSources:
         and `op` ("snapshot", "insert", "update", "delete"), `lsn` (bigint: the commit in the database's log), `seq`
         (the place within it) and `commit_time`. A changed key is a delete and an insert. A delete has the key; other
         fields are null, unless the table has REPLICA IDENTITY FULL. What was rolled back is never seen. Batches have
-        whole transactions. It makes a replication slot, which keeps the server's log while the pipeline stands still:
+        whole transactions. It makes a replication slot, which keeps the server's log while the pipeline does not run:
         drop that of a pipeline that is given up. See docs/cdc.md.
 
         - `url` (str, or better Dagster's `EnvVar`): `postgresql://user:password@host:5432/name`; it needs the extra
@@ -74,7 +74,7 @@ class DatabaseSources:
         - `max_rows_per_batch` (int, default 100,000; None: no limit): a larger transaction is one batch.
         - `name` (str, default "postgres").
 
-        DataLossError before a batch is planned if the slot is gone, was advanced by somebody else, or has lost its log.
+        DataLossError before a batch is planned if the slot is gone, was advanced by another program, or has lost its log.
 
         >>> from rs_assets import StreamBuilder
         >>> from rs_assets.testing import run_rows
@@ -112,7 +112,7 @@ class DatabaseSources:
 
 
 def _slot_name(*parts: str) -> str:
-    """The name of a replication slot; one that would be too long is cut, and told from others by a digest."""
+    """The name of a replication slot; one that would be too long is cut, and gets a digest."""
     name = "_".join(("rs", *parts))
     return (
         name if len(name) <= SLOT_CHARS else f"{name[: SLOT_CHARS - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"

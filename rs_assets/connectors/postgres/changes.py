@@ -47,7 +47,7 @@ class Changes:
     declared: bool = False
     on_truncate: OnTruncate = "fail"
     on_added: OnAdded = "fail"
-    # The position behind the last transaction.
+    # The position after the last transaction.
     end: int = 0
     _lsn: int = 0
     _seq: int = 0

@@ -102,7 +102,7 @@ class Landing:
             part.publish(lsn, snapshot=True)
 
     def _go_on(self, connection: Connection[Any], table: Table, landed: Landed, split: str, until: int | None) -> None:
-        """Land what was committed behind the last landed transaction, then confirm it."""
+        """Land what was committed after the last landed transaction, then confirm it."""
         confirmed = self.slot.check(connection, landed, table)
         self.slot.publish(connection, table, make=False)
         reached = landed.reached() or 0

@@ -57,9 +57,9 @@ class PostgresSource(Source):
              f"{self.publication!r} is not the name of a publication", "publication='orders'"),
             (isinstance(self.keep, timedelta) and self.keep >= timedelta(0),
              f"keep must be a time, not {self.keep!r}", "keep=timedelta(days=7)"),
-            (self.truncate in get_args(OnTruncate), f"{self.truncate!r} is no policy for TRUNCATE",
+            (self.truncate in get_args(OnTruncate), f"{self.truncate!r} is not a policy for TRUNCATE",
              f"use one of: {', '.join(get_args(OnTruncate))}"),
-            (self.added_columns in get_args(OnAdded), f"{self.added_columns!r} is no policy for added columns",
+            (self.added_columns in get_args(OnAdded), f"{self.added_columns!r} is not a policy for added columns",
              f"use one of: {', '.join(get_args(OnAdded))}"),
             (limit is None or positive(limit), "a limit must be a positive number", ""),
         )  # fmt: skip

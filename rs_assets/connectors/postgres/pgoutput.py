@@ -26,7 +26,7 @@ class Begin(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """The end of a transaction; the next one begins behind `end`."""
+    """The end of a transaction; the next one begins at `end`."""
 
     end: int
 

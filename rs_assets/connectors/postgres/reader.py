@@ -120,7 +120,7 @@ def _ddl(fields: Mapping[str, str]) -> str:
 
 
 def _folder(query: Path, source: str) -> Path:
-    """The folder of a source's landed rows: beside the generations of the job, because it outlives them."""
+    """The folder of a source's landed rows: next to the generations of the job, because it outlives them."""
     return query.parent.parent / FOLDER / source
 
 

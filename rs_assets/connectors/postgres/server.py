@@ -34,7 +34,7 @@ REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
         "InsufficientPrivilege": "let the user replicate (ALTER ROLE ... REPLICATION), read the table (GRANT SELECT),"
         " and either own it or make the publication for it: CREATE PUBLICATION ... FOR TABLE ...",
         "ObjectInUse": "another program reads the replication slot: end it, or name another one: slot='...'",
-        "ConfigurationLimitExceeded": "raise max_replication_slots, or drop a slot that nobody reads:"
+        "ConfigurationLimitExceeded": "raise max_replication_slots, or drop an unused slot:"
         " SELECT pg_drop_replication_slot('...')",
         "OperationalError": "check that the database answers, then start again: nothing is lost",
     }

@@ -62,7 +62,7 @@ class Slot:
         return lsn_of(confirmed)
 
     def check(self, connection: Connection[Any], landed: Landed, table: Table) -> int:
-        """The confirmed position; DataLossError if changes behind what has landed cannot be had from the slot."""
+        """The confirmed position; DataLossError if changes after what has landed cannot be had from the slot."""
         reached, owner = landed.reached() or 0, landed.owner()
         now = self.owner(connection, table)
         if owner is not None and owner.system != now.system:
@@ -133,7 +133,7 @@ class Slot:
         """The error for a slot that this pipeline has not made."""
         return ConfigurationError(
             f"there is a replication slot {self.name!r} already, which this pipeline has not made",
-            remedy=f"name another one, slot='...'; or read from where it is: snapshot=False; or, if nobody reads it,"
+            remedy=f"name another one, slot='...'; or read from where it is: snapshot=False; or, if it is unused,"
             f" SELECT pg_drop_replication_slot('{self.name}')",
             step=self.step,
         )
