@@ -74,7 +74,7 @@ class DatabaseSources:
         - `max_rows_per_batch` (int, default 100,000; None: no limit): a larger transaction is one batch.
         - `name` (str, default "postgres").
 
-        DataLossError before a batch is planned if the slot is gone, was advanced by another program, or has lost its log.
+        DataLossError before a batch is planned if the slot is gone, was advanced by another program, or lost its log.
 
         >>> from rs_assets import StreamBuilder
         >>> from rs_assets.testing import run_rows

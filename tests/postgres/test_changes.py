@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import pytest
 from dagster import EnvVar
+from deltalake import DeltaTable
 
 from rs_assets import MemoryChannel, StreamBuilder, pipeline_from_sql
 from rs_assets.compile.readers import reader_of
@@ -132,8 +133,6 @@ def test_a_mirror_should_equal_the_table(orders):
         table = orders.stream().to_table("id", deletes="op = 'delete'").map_values("state")
         table.to_delta("mirror").build().run(orders.options)
         found = orders.options.home.table("shop", "mirror")
-        from deltalake import DeltaTable
-
         rows = DeltaTable(found).to_pyarrow_table().to_pylist()
         return sorted((row["id"], row["state"]) for row in rows)
 
@@ -200,6 +199,24 @@ def test_sql_names_the_same_source(orders, monkeypatch):
     pipeline.run(orders.options)
     assert out.rows() == [{"id": 1, "op": "snapshot"}]
     orders.sql("SELECT pg_drop_replication_slot('by_sql')")
+
+
+def test_sql_with_a_key_is_the_table(orders):
+    orders.sql("INSERT INTO orders VALUES (1, 'new'), (2, 'paid'), (3, 'paid')")
+    text = f"""
+        CREATE TABLE orders (id BIGINT, state STRING, PRIMARY KEY (id) NOT ENFORCED)
+        WITH ('connector' = 'postgres-cdc', 'url' = '{orders.url}', 'table-name' = 'orders', 'slot.name' = '{SLOT}');
+        CREATE TABLE copy (id BIGINT, state STRING, PRIMARY KEY (id) NOT ENFORCED)
+        WITH ('connector' = 'delta', 'table' = 'copy');
+        INSERT INTO copy SELECT id, state FROM orders WHERE state = 'paid';
+    """
+    pipeline = pipeline_from_sql(text, namespace="shop", job="keyed")
+    pipeline.run(orders.options)
+    orders.sql("UPDATE orders SET state = 'paid' WHERE id = 1", "UPDATE orders SET id = 5 WHERE id = 2")
+    orders.sql("DELETE FROM orders WHERE id = 3")
+    pipeline.run(orders.options)
+    rows = DeltaTable(orders.options.home.table("shop", "copy")).to_pyarrow_table().to_pylist()
+    assert sorted((row["id"], row["state"]) for row in rows) == [(1, "paid"), (5, "paid")]
 
 
 def test_the_lag_is_what_the_slot_still_has(orders, monkeypatch):

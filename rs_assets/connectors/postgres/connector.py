@@ -8,11 +8,13 @@ from rs_assets.common.home import Home
 from rs_assets.common.secrets import FromEnvironment
 from rs_assets.connectors.connector import Connector, SourceConnector, SqlSource, code
 from rs_assets.connectors.postgres.nodes import CHANGE_TYPES, PostgresSource
+from rs_assets.records.schema import quoted
 
 if TYPE_CHECKING:
     from rs_assets.connectors.source import SourceReader
     from rs_assets.sql.connectors.sources import SourceTable
     from rs_assets.stream.data_stream import DataStream
+    from rs_assets.stream.table import Table
 
 NAME = "postgres-cdc"
 POLICIES = {"fail": "fail", "row": "row"}
@@ -39,7 +41,8 @@ def _reader(node: PostgresSource, home: Home) -> SourceReader:  # noqa: ARG001  
     )
 
 
-def _read(table: SourceTable) -> DataStream:
+def _read(table: SourceTable) -> DataStream | Table:
+    """The changes as rows; with a PRIMARY KEY the table that they lead to."""
     options = table.options
     url = options.need("url", "$SHOP_DATABASE")
     stream = table.begin.from_postgres(
@@ -57,7 +60,10 @@ def _read(table: SourceTable) -> DataStream:
     declared = [column.name.text for column in options.table.declared]
     made = {f"{NAME}_{key}": key for key in table.metadata}
     named = stream.with_fields(**made, name=f"{table.name}_change") if made else stream
-    return named.select_fields(*declared, *made, name=f"{table.name}_columns")
+    if not table.keys:
+        return named.select_fields(*declared, *made, name=f"{table.name}_columns")
+    rows = named.to_table(*table.keys, deletes="op = 'delete'", name=f"{table.name}_table")
+    return rows.map_values(*(quoted(name) for name in (*declared, *made) if name not in table.keys))
 
 
 CONNECTOR = Connector(
