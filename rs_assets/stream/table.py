@@ -34,10 +34,22 @@ if TYPE_CHECKING:
 Keys = str | Sequence[str] | Mapping[str, str]
 # Functions whose result differs from call to call: a row that goes would not equal the one that came.
 UNSTEADY = re.compile(
-    r"\b(rand|randn|random|uuid|shuffle|now|current_timestamp|current_date|localtimestamp"
-    r"|monotonically_increasing_id)\b",
+    r"(rand|randn|random|uuid|shuffle|now|current_timestamp|current_date|localtimestamp|monotonically_increasing_id)"
+    r"\s*\(|current_timestamp|current_date|localtimestamp",
     re.IGNORECASE,
 )
+# Parts of SQL that are no calls: texts, and names in backticks.
+QUOTED = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`", re.DOTALL)
+
+
+def unsteady(sql: str) -> str | None:
+    """The function of an expression whose result differs from call to call; None without one.
+
+    >>> unsteady("price * rand ()"), unsteady("uuid = 'now()' AND `rand` > 1")
+    ('rand', None)
+    """
+    found = re.search(rf"(?<![\w.])(?:{UNSTEADY.pattern})(?!\w)", QUOTED.sub("''", sql), re.IGNORECASE)
+    return found[0].rstrip("( ") if found is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,10 +439,10 @@ def _check_pairs(
 
 
 def _check_steady(made: Expression, *, step: str) -> None:
-    found = UNSTEADY.search(made.text) if isinstance(made, SqlText) else None
+    found = unsteady(made.text) if isinstance(made, SqlText) else None
     if found is not None:
         raise TopologyError(
-            f"step {step!r} calls {found[0]}, whose result would differ when a row goes",
+            f"step {step!r} calls {found}, whose result would differ when a row goes",
             remedy="compute it before .to_table(...)",
             step=step,
         )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
 from decimal import Decimal
 
 import duckdb
 import pytest
+from deltalake import DeltaTable
 
 from rs_assets import pipeline_from_sql
 from rs_assets.errors import SqlError
@@ -177,6 +179,27 @@ def test_a_row_replaces_the_earlier_one_of_its_key(driver):
     assert [dict(row)["total"] for state in found for row in state] == [1.0, 2.0]
 
 
+def test_a_group_of_null_is_a_row_of_its_delta_table(options, tmp_path):
+    file = tmp_path / "o.jsonl"
+    text = TABLES.format(columns="a STRING").replace("'o.jsonl'", f"'{file}'")
+    text += "CREATE TABLE kept (buyer STRING, n BIGINT) WITH ('connector' = 'delta', 'table' = 'kept');"
+    text += "INSERT INTO kept SELECT buyer, COUNT(*) FROM orders GROUP BY buyer"
+    for rows in ([(1, None), (2, None), (3, "ann")], [(3, None), (2, "bo")]):
+        with file.open("a") as lines:
+            lines.writelines(json.dumps({"id": key, "buyer": buyer, "gone": False}) + "\n" for key, buyer in rows)
+        pipeline_from_sql(text, job="kept").run(options)
+    table = DeltaTable(options.home.table("sql", "kept")).to_pyarrow_table().to_pylist()
+    assert sorted(((row["buyer"], row["n"]) for row in table), key=str) == [("bo", 1), (None, 2)]
+
+
+def test_a_name_or_a_text_is_no_call():
+    query = "SELECT name, 1 FROM users WHERE tier <> 'now()' GROUP BY name"
+    assert (
+        "table_group"
+        in pipeline_from_sql(TABLES.format(columns="a STRING, b INT") + f"INSERT INTO shown {query}").describe()
+    )
+
+
 @pytest.mark.parametrize(
     ("query", "what"),
     [
@@ -184,6 +207,10 @@ def test_a_row_replaces_the_earlier_one_of_its_key(driver):
         ("SELECT u.tier, 1 FROM users AS u JOIN orders AS o ON u.tier = o.buyer", "needs the whole key"),
         ("SELECT u.tier, 1 FROM users AS u FULL JOIN orders AS o ON u.name = o.buyer", "FULL JOIN of tables"),
         ("SELECT u.tier, 1 FROM users AS u LEFT JOIN orders AS o ON u.name = o.buyer", "needs the whole key"),
+        (
+            "SELECT u.tier, 1 FROM orders AS o JOIN users AS u ON u.name = o.buyer AND u.name = UPPER(o.buyer)",
+            "whole key",
+        ),
         ("SELECT c.page, 1 FROM clicks AS c JOIN users AS u ON u.name = c.buyer", "a stream cannot be joined"),
         ("SELECT tier, ROW_NUMBER() OVER (ORDER BY tier) FROM users", "OVER"),
         ("SELECT tier, 1 FROM users WHERE name > CAST(NOW() AS STRING)", "over a table gives another value"),

@@ -81,12 +81,12 @@ def _check_keys(planner: Planner, relation: Relation, conditions: Sequence[Any])
 
 def check_steady(planner: Planner, values: Iterable[Value], at: Any) -> None:
     """SqlError for a function that differs from call to call: a row that goes would not equal the one that came."""
-    from rs_assets.stream.table import UNSTEADY
+    from rs_assets.stream.table import unsteady
 
-    found = next((found for value in values if (found := UNSTEADY.search(value.text))), None)
+    found = next(filter(None, (unsteady(value.text) for value in values)), None)
     if found is not None:
         raise planner.error(
-            f"{found[0].upper()} over a table gives another value when a row goes than when it came", at,
+            f"{found.upper()} over a table gives another value when a row goes than when it came", at,
             remedy="compute it over a table that is not read as changes, or in the query that reads the result",
         )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -60,20 +61,20 @@ def table_join(join: Join) -> Relation:
 def _sides(join: Join) -> _Sides:
     """The sides in the direction in which one is found by its key."""
     if join.how in ("inner", "left"):
-        forward = _found(join.right, {right.field: left for left, right in join.pairs})
+        forward = _found(join.right, [(right.field, left) for left, right in join.pairs])
         if forward is not None:
             return _Sides(join.left, join.right, forward, "inner" if join.how == "inner" else "left")
     if join.how in TURNED:
-        backward = _found(join.left, {left.field: right for left, right in join.pairs})
+        backward = _found(join.left, [(left.field, right) for left, right in join.pairs])
         if backward is not None:
             return _Sides(join.right, join.left, backward, TURNED[join.how])
     raise _refused(join)
 
 
-def _found(table: Relation, on: dict[str | None, Value]) -> dict[str, Value] | None:
-    """The values by the key fields of `table`; None unless they are its whole key."""
-    keys = table.keys or ()
-    if set(on) != set(keys):
+def _found(table: Relation, pairs: Sequence[tuple[str | None, Value]]) -> dict[str, Value] | None:
+    """The values by the key fields of `table`; None unless each of its keys is compared once, and nothing else."""
+    keys, on = table.keys or (), dict(pairs)
+    if len(pairs) != len(keys) or set(on) != set(keys):
         return None
     return {key: on[key] for key in keys}
 
