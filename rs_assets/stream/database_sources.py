@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from rs_assets.common.secrets import Secret
+from rs_assets.connectors.database.nodes import DatabaseSource
 from rs_assets.connectors.database.place import hidden, place_of
 from rs_assets.connectors.nodes import Source
 from rs_assets.connectors.postgres.nodes import OnAdded, OnTruncate, PostgresSource
@@ -105,6 +106,65 @@ class DatabaseSources:
                 keep=keep,
                 truncate=truncate,
                 added_columns=added_columns,
+                policy=BadRecords.of(bad_records),
+                max_rows_per_batch=max_rows_per_batch,
+            )
+        )
+
+    def from_database(
+        self,
+        url: Secret,
+        table: str,
+        *,
+        column: str,
+        lag: timedelta | None = None,
+        schema: Schema | None = None,
+        every: timedelta = timedelta(seconds=1),
+        keep: int = 10,
+        bad_records: str | BadRecords = BadRecords.FAIL,
+        max_rows_per_batch: int = 100_000,
+        name: str = "database",
+    ) -> DataStream:
+        """New rows of a table that is polled, exactly once if its column is exact, else it is refused; unbounded.
+
+        Typical uses: a table without change data capture, a table of events. Rows are written to disk before they are
+        read, so a batch that is repeated has the same rows, whatever became of them in the table. What is new is known
+        by one column. Exact are a column `xid xid8 DEFAULT pg_current_xact_id()` of Postgres, a growing integer of
+        SQLite, and a column of times with a `lag` that no transaction exceeds. A row that is updated is read again if
+        its column grows; a row that is deleted is not seen. See docs/cdc.md.
+
+        - `url` (str, or better Dagster's `EnvVar`): as for `to_database`.
+        - `table` (str): `name` or `schema.name`.
+        - `column` (str): it grows with each row; rows where it is null are not read.
+        - `lag` (timedelta, default None): read only rows whose time is so long ago, by the database's clock.
+        - `schema` (default: that of the table, pinned at the first start).
+        - `every` (timedelta, default 1 s): the pause after a poll without rows.
+        - `keep` (int, polls, default 10): how many stay on disk after they were read; so far a pipeline can go back.
+        - `bad_records` (default "fail").
+        - `max_rows_per_batch` (int, default 100,000): rows of one poll; rows with the same value stay together.
+        - `name` (str, default "database").
+
+        ConfigurationError before the start if rows can appear late by the column.
+
+        >>> from rs_assets import StreamBuilder
+        >>> shop = StreamBuilder.data_stream("shop", "events")
+        >>> events = shop.from_database("sqlite:///shop.db", "events", column="id", schema="id bigint, page string")
+        >>> print(events.to_print().build().describe())
+        shop.events  fingerprint ...
+          database  database_source  [sqlite:///shop.db events by id]
+          print     print_sink <- database
+        """
+        return self._begin(
+            DatabaseSource(
+                name=name,
+                url=hidden(url),
+                where=place_of(url, table, step=name),
+                table=table,
+                column=column,
+                lag=lag,
+                schema=schema_text(schema, step=name),
+                every=every,
+                keep=keep,
                 policy=BadRecords.of(bad_records),
                 max_rows_per_batch=max_rows_per_batch,
             )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rs_assets.common.home import Home
-from rs_assets.connectors.connector import Connector, SinkConnector, code, listed
-from rs_assets.connectors.database.nodes import DatabaseSink
+from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, code, listed
+from rs_assets.connectors.database.nodes import DatabaseSink, DatabaseSource
 from rs_assets.connectors.messages import no_condition
 from rs_assets.errors import TopologyError
 from rs_assets.records.fields import Fields
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from rs_assets.connectors.sink import SinkWriter
+    from rs_assets.connectors.source import SourceReader
 
 
 def _writer(node: DatabaseSink, home: Home, namespace: str) -> SinkWriter:  # noqa: ARG001  the connector's form
@@ -63,7 +64,30 @@ def _writes(node: DatabaseSink) -> str:
     return f"Adds rows to the table {code(node.where)}"
 
 
+def _reader(node: DatabaseSource, home: Home) -> SourceReader:  # noqa: ARG001  the connector's form
+    from rs_assets.connectors.database.place import Place
+    from rs_assets.connectors.database.polled import polled
+
+    return polled(
+        Place(node.url, node.name),
+        node.name,
+        table=node.table,
+        column=node.column,
+        lag=node.lag,
+        every=node.every,
+        keep=node.keep,
+        rows=node.max_rows_per_batch,
+    )
+
+
 CONNECTOR = Connector(
     name="database",
+    sources=(
+        SourceConnector(
+            node=DatabaseSource,
+            reader=_reader,
+            describe=lambda node: f"Asks the table {code(node.where)} for new rows by {code(node.column)}",
+        ),
+    ),
     sinks=(SinkConnector(node=DatabaseSink, writer=_writer, describe=_writes, check=_check, check_rows=_check_rows),),
 )

@@ -1,13 +1,17 @@
-"""Tables of databases as sinks."""
+"""Tables of databases as sinks, and as sources that are polled."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import ClassVar, Literal, get_args
 
+from rs_assets.common.node import positive
 from rs_assets.common.secrets import Deferred
-from rs_assets.connectors.nodes import Sink
+from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import TopologyError
+from rs_assets.records.policy import BadRecords
 
 DatabaseMode = Literal["append", "upsert"]
 # Tables of the sinks' own, in the databases that they write.
@@ -66,6 +70,61 @@ class DatabaseSink(Sink):
         """Mode and place."""
         gone = f" but {self.deletes}" if self.deletes else ""
         return f"{self.mode} {self.where}{gone}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseSource(Source):
+    """A table of a database that is asked for new rows by its column `column`. Unbounded.
+
+    `where` is the place for people, without credentials. `lag` is how old rows must be to be read.
+    """
+
+    icon: ClassVar[str] = "postgres"
+
+    url: Deferred = field(repr=False, compare=False)
+    where: str = ""
+    table: str
+    column: str
+    lag: timedelta | None = None
+    every: timedelta = timedelta(seconds=1)
+    keep: int = 10
+    policy: BadRecords = BadRecords.FAIL
+    max_rows_per_batch: int = 100_000
+
+    def __post_init__(self) -> None:
+        """Refuse invalid options."""
+        Source.__post_init__(self)
+        check_table(self.table, step=self.name)
+        checks: Sequence[tuple[bool, str, str]] = (
+            (isinstance(self.column, str) and bool(self.column), "the column must be text", "column='updated_at'"),
+            (self.lag is None or (isinstance(self.lag, timedelta) and self.lag > timedelta(0)),
+             "lag must be a time above 0", "lag=timedelta(minutes=5)"),
+            (isinstance(self.every, timedelta) and self.every >= timedelta(0), "every must be a time",
+             "every=timedelta(seconds=1)"),
+            (positive(self.keep), "keep must be a positive number of polls", "keep=10"),
+            (positive(self.max_rows_per_batch), "a limit must be a positive number", ""),
+        )  # fmt: skip
+        for holds, what, remedy in checks:
+            if not holds:
+                raise TopologyError(f"step {self.name!r}: {what}", remedy=remedy)
+
+    @property
+    def origin(self) -> tuple[str, ...]:
+        """The database and the table."""
+        return ("database", self.where)
+
+    @property
+    def bad_records(self) -> BadRecords:
+        """The configured policy."""
+        return self.policy
+
+    def detail(self) -> str:
+        """The place and the column."""
+        return f"{self.where} by {self.column}"
+
+    def identity(self) -> tuple[str, ...]:
+        """The database may move; the table, the column and the schema may not change."""
+        return (self.table, self.column, self.schema or "inferred")
 
 
 def check_table(table: object, *, step: str) -> None:

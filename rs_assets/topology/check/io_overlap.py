@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from rs_assets.common.node import Node
+from rs_assets.connectors.database.nodes import DatabaseSink, DatabaseSource
 from rs_assets.connectors.delta.nodes import DeltaSink, DeltaSource
 from rs_assets.connectors.files.nodes import FileSink, FileSource
 from rs_assets.connectors.kafka.nodes import KafkaSink, KafkaSource
 from rs_assets.connectors.location import is_read, real_place
 from rs_assets.connectors.nodes import Sink
 from rs_assets.connectors.own.nodes import CustomSource, WriterSink
+from rs_assets.connectors.postgres.nodes import PostgresSource
 from rs_assets.connectors.rocketmq.nodes import RocketmqSink, RocketmqSource
 from rs_assets.connectors.sqlite.nodes import SqliteSink, SqliteSource
 from rs_assets.errors import TopologyError
@@ -52,6 +54,8 @@ def _reads(source: Node, sink: Sink) -> bool:
         return isinstance(sink, RocketmqSink) and _is_topic_of(source, sink)
     if isinstance(source, SqliteSource) and isinstance(sink, SqliteSink):
         return (real_place(source.path), source.table.lower()) == (real_place(sink.path), sink.table.lower())
+    if isinstance(source, DatabaseSource | PostgresSource):
+        return isinstance(sink, DatabaseSink) and source.where == sink.where
     if isinstance(source, CustomSource):
         return isinstance(sink, WriterSink) and sink.writer.location() == source.place
     return _reads_files(source, sink)

@@ -1,0 +1,205 @@
+"""A table that is asked for new rows: which rows are new by a column, and when no more of them can appear."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from pyspark.sql.types import StructType
+from sqlalchemy import Connection, MetaData, Table, and_, cast, func, literal_column, select, text
+from sqlalchemy import types as sql
+from sqlalchemy.exc import NoSuchTableError, SAWarning
+from sqlalchemy.sql.elements import ColumnElement
+
+from rs_assets.common.secrets import Hidden
+from rs_assets.connectors.database.place import Place, split_table
+from rs_assets.connectors.own.lines import OwnRow
+from rs_assets.connectors.own.polling import PollingSource, PollReader
+from rs_assets.connectors.source import Known, Reading, Start
+from rs_assets.errors import ConfigurationError, SchemaError, SourceReadError
+from rs_assets.records.schema import quoted
+
+# Databases whose clock is asked, so that a lag can be kept.
+CLOCKS: Final = ("postgresql", "mysql", "mariadb")
+XID: Final = "xid8"
+# The type of a field by that of its column, the first that fits; others are text.
+FIELDS: Final[tuple[tuple[type[sql.TypeEngine[Any]], str], ...]] = (
+    (sql.Boolean, "boolean"),
+    (sql.SmallInteger, "smallint"),
+    (sql.Integer, "bigint"),
+    (sql.Float, "double"),
+    (sql.Date, "date"),
+    (sql.LargeBinary, "binary"),
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class TablePoll(PollingSource):
+    """New rows of a table by its column `column`; see `from_database` for what is exact."""
+
+    place: Place
+    table: str
+    column: str
+    lag: timedelta | None
+    rows: int
+    every: timedelta
+    keep: int
+    # Any query that asks with the same cursor gets the rows that were committed until then.
+    shared: bool = True
+
+    def poll(self, cursor: Any) -> tuple[Iterable[OwnRow], Any]:
+        """The rows after `cursor`, as far as no other can appear among them."""
+        with self.place.reading(SourceReadError) as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+            table = self.reflected(connection)
+            span = self._span(connection, table, cursor)
+            if span is None:
+                return (), cursor
+            condition, after = span
+            found = connection.execute(select(table).where(condition).order_by(table.c[self.column])).mappings()
+            return [{name: _plain(value) for name, value in row.items()} for row in found], after
+
+    def reflected(self, connection: Connection) -> Table:
+        """The table; SourceReadError if there is none, ConfigurationError if its new rows cannot be told exactly."""
+        schema, name = split_table(self.table)
+        try:
+            with warnings.catch_warnings():
+                # Columns of types that SQLAlchemy does not know are texts.
+                warnings.simplefilter("ignore", SAWarning)
+                table = Table(name, MetaData(), autoload_with=connection, schema=schema)
+        except NoSuchTableError:
+            raise SourceReadError(
+                f"there is no table {self.table!r}",
+                remedy="correct its name, or write the schema before it: 'shop.orders'",
+                step=self.place.step,
+            ) from None
+        if self.column not in table.c:
+            raise SchemaError(
+                f"the table {self.table!r} has no column {self.column!r}",
+                remedy=f"its columns are: {', '.join(column.name for column in table.columns)}",
+                step=self.place.step,
+            )
+        self._check(connection, table)
+        return table
+
+    def _check(self, connection: Connection, table: Table) -> None:
+        dialect, kind = connection.dialect.name, table.c[self.column].type
+        exact = self._is_xid(connection) or (dialect == "sqlite" and isinstance(kind, sql.Integer))
+        timed = dialect in CLOCKS and isinstance(kind, sql.DateTime) and self.lag is not None
+        if not exact and not timed:
+            add = f"ALTER TABLE {self.table} ADD COLUMN xid xid8 NOT NULL DEFAULT pg_current_xact_id()"
+            own = f"{add}, and column='xid'; or " if dialect == "postgresql" else ""
+            raise ConfigurationError(
+                f"rows of {self.table!r} can appear late by the column {self.column!r}: a transaction that began"
+                " earlier may commit after the rows that follow were read",
+                remedy=f"{own}a column of times, with lag=timedelta(minutes=5): longer than any transaction lasts",
+                step=self.place.step,
+            )
+
+    def _is_xid(self, connection: Connection) -> bool:
+        if connection.dialect.name != "postgresql":
+            return False
+        schema, name = split_table(self.table)
+        columns = "SELECT udt_name FROM information_schema.columns WHERE table_name = :name AND column_name = :column"
+        here = f"{columns} AND table_schema = coalesce(:schema, current_schema())"
+        values = {"name": name, "column": self.column, "schema": schema}
+        return bool(connection.execute(text(here), values).scalar() == XID)
+
+    def _span(self, connection: Connection, table: Table, cursor: Any) -> tuple[ColumnElement[bool], Any] | None:
+        """The condition of the next rows, and the cursor that follows them; None if there are none."""
+        by = self._by_xid if self._is_xid(connection) else self._by_value
+        return by(connection, table, cursor)
+
+    def _by_xid(self, connection: Connection, table: Table, cursor: Any) -> tuple[ColumnElement[bool], Any] | None:
+        """Rows of transactions that have ended, all of them before the first that is open."""
+        until = int(connection.execute(text("SELECT pg_snapshot_xmin(pg_current_snapshot())::text")).scalar_one())
+        since = int(cursor or 0)
+        column = table.c[self.column]
+        ahead = column >= _xid(since)
+        nth = select(cast(column, sql.Text)).where(ahead, column < _xid(until))
+        cut = connection.execute(nth.order_by(column).offset(self.rows).limit(1)).scalar()
+        until = until if cut is None else max(since + 1, int(cut))
+        return (ahead & (column < _xid(until)), str(until)) if until > since else None
+
+    def _by_value(self, connection: Connection, table: Table, cursor: Any) -> tuple[ColumnElement[bool], Any] | None:
+        """Rows up to a value that is older than the lag, or that no later row can have."""
+        column = table.c[self.column]
+        timed = isinstance(column.type, sql.DateTime)
+        ahead: list[ColumnElement[bool]] = []
+        if cursor is not None:
+            ahead.append(column > (datetime.fromisoformat(cursor) if timed else cursor))
+        if timed:
+            now = func.now() if getattr(column.type, "timezone", False) else func.localtimestamp()
+            limit = connection.execute(select(now)).scalar_one() - (self.lag or timedelta(0))
+            ahead.append(column <= limit)
+        # All rows of the last value are in one poll.
+        nth = select(column).where(*ahead).order_by(column).offset(self.rows - 1).limit(1)
+        last = connection.execute(nth).scalar()
+        if last is None:
+            last = connection.execute(select(func.max(column)).where(*ahead)).scalar()
+        if last is None:
+            return None
+        return and_(*ahead, column <= last), last.isoformat() if timed else last
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolledReader(PollReader):
+    """The reader of a table that is polled."""
+
+    source: TablePoll
+
+    def check(self, start: Start) -> Known:
+        """The table must be there, and its rows must be exact by the column."""
+        with self.source.place.reading(SourceReadError) as connection:
+            self.source.reflected(connection)
+        return PollReader.check(self, start)
+
+    def _registered(self, reading: Reading) -> str:
+        # Spark's processes do not see variables that this one has got since.
+        place = replace(self.source.place, url=Hidden(self.source.place.url.get_value() or ""))
+        ready = replace(self, source=replace(self.source, place=place))
+        return PollReader._registered(ready, reading)  # noqa: SLF001  the base class's
+
+    def _schema(self, reading: Reading) -> StructType:
+        return reading.schema_of(self._inferred)
+
+    def _inferred(self) -> StructType:
+        with self.source.place.reading(SourceReadError) as connection:
+            table = self.source.reflected(connection)
+            sqlite = connection.dialect.name == "sqlite"
+        columns = ", ".join(f"{quoted(column.name)} {_field(column.type, sqlite=sqlite)}" for column in table.columns)
+        return StructType.fromDDL(columns)  # type: ignore[return-value]  # a list of fields is a struct
+
+
+def _xid(number: int) -> ColumnElement[Any]:
+    return literal_column(f"'{number}'::xid8")
+
+
+def _field(kind: sql.TypeEngine[Any], *, sqlite: bool) -> str:
+    if isinstance(kind, sql.DateTime):
+        return "timestamp" if getattr(kind, "timezone", False) else "timestamp_ntz"
+    if isinstance(kind, sql.Numeric) and not isinstance(kind, sql.Float):
+        return f"decimal({kind.precision},{kind.scale or 0})" if kind.precision and not sqlite else "string"
+    return next((name for base, name in FIELDS if isinstance(kind, base)), "string")
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC)
+    if isinstance(value, dict | list):
+        return json.dumps(value, default=str)
+    return str(value) if isinstance(value, UUID | timedelta) else value
+
+
+def polled(
+    place: Place, name: str, *, table: str, column: str, lag: timedelta | None, every: timedelta, keep: int, rows: int
+) -> PolledReader:
+    """The reader of a step."""
+    source = TablePoll(place=place, table=table, column=column, lag=lag, rows=rows, every=every, keep=keep)
+    return PolledReader(name=name, max_rows_per_batch=None, source=source)

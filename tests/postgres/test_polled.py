@@ -1,0 +1,114 @@
+"""Tables that are polled: rows in, rows out; rows of slow transactions are not lost; what is not exact is refused."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import timedelta
+
+import pytest
+
+from rs_assets import MemoryChannel, StreamBuilder
+from rs_assets.connectors.database.place import Place, hidden
+from rs_assets.connectors.database.polled import TablePoll
+from rs_assets.errors import ConfigurationError, SchemaError, SourceReadError, TopologyError
+
+
+def poll_of(url, column, *, lag=None, rows=100, table="events"):
+    place = Place(hidden(url), "events")
+    return TablePoll(place=place, table=table, column=column, lag=lag, rows=rows, every=timedelta(seconds=1), keep=10)
+
+
+def read(poll, cursor=None):
+    """All rows there are now, by as many polls as it takes, and the last cursor."""
+    found = []
+    while True:
+        rows, after = poll.poll(cursor)
+        if not rows:
+            return found, after
+        found.append([row["n"] for row in rows])
+        cursor = after
+
+
+@pytest.mark.canary
+def test_rows_of_a_slow_transaction_should_not_be_lost(postgres, database):
+    postgres.execute(database, "CREATE TABLE events (n int, xid xid8 NOT NULL DEFAULT pg_current_xact_id())")
+    poll = poll_of(database, "xid")
+    with postgres.connected(database) as slow:
+        slow.execute("BEGIN")
+        slow.execute("INSERT INTO events VALUES (1)")
+        postgres.execute(database, "INSERT INTO events VALUES (2)")
+        # By a number that grows, 2 would be read now, and 1 never.
+        found, cursor = read(poll)
+        assert found == []
+        slow.execute("COMMIT")
+    found, cursor = read(poll, cursor)
+    assert found == [[1, 2]]
+    postgres.execute(database, "INSERT INTO events SELECT n FROM generate_series(3, 5) n")
+    for n in range(6, 10):
+        postgres.execute(database, "INSERT INTO events VALUES (%s)", (n,))
+    # Rows of one transaction stay together.
+    assert read(poll_of(database, "xid", rows=2), cursor)[0] == [[3, 4, 5], [6, 7], [8, 9]]
+
+
+def test_rows_are_read_when_they_are_as_old_as_the_lag(postgres, database):
+    postgres.execute(database, "CREATE TABLE events (n int, at timestamptz, local timestamp)")
+    for n, ago in ((1, "2 hours"), (2, "2 hours"), (3, "90 minutes"), (4, "1 minute")):
+        postgres.execute(
+            database, f"INSERT INTO events VALUES ({n}, date_trunc('hour', now()) - interval '{ago}',"
+            f" date_trunc('hour', localtimestamp) - interval '{ago}')"
+        )  # fmt: skip
+    postgres.execute(database, "UPDATE events SET at = now(), local = localtimestamp WHERE n = 4")
+    for column in ("at", "local"):
+        found, cursor = read(poll_of(database, column, lag=timedelta(minutes=30), rows=1))
+        assert found == [[1, 2], [3]]
+        assert read(poll_of(database, column, lag=timedelta(minutes=30)), cursor)[0] == []
+        assert read(poll_of(database, column, lag=timedelta(microseconds=1)), cursor)[0] == [[4]]
+
+
+def test_what_is_not_exact_is_refused(postgres, database, tmp_path):
+    postgres.execute(database, "CREATE TABLE events (n bigserial PRIMARY KEY, at timestamptz DEFAULT now())")
+    for column, lag in (("n", None), ("n", timedelta(minutes=1)), ("at", None)):
+        with pytest.raises(ConfigurationError, match="can appear late") as refused:
+            read(poll_of(database, column, lag=lag))
+        assert "lag=timedelta(minutes=5)" in refused.value.remedy
+    statement = refused.value.remedy.split(", and column=")[0]
+    postgres.execute(database, statement)
+    postgres.execute(database, "INSERT INTO events DEFAULT VALUES")
+    assert read(poll_of(database, "xid"))[0] == [[1]]
+    with pytest.raises(SchemaError, match="no column 'nope'") as lacking:
+        read(poll_of(database, "nope"))
+    assert "n, at, xid" in lacking.value.remedy
+    with pytest.raises(SourceReadError, match="no table") as gone:
+        read(poll_of(database, "n", table="none"))
+    assert "shop.orders" in gone.value.remedy
+    begin = StreamBuilder.data_stream("shop", "events")
+    for source in (begin.from_database(database, "events", column="n"), begin.from_postgres(database, "events")):
+        with pytest.raises(TopologyError, match="would read its own rows"):
+            source.to_database(database, "events").build()
+    for wrong in ({"lag": 5}, {"every": 1}, {"keep": 0}, {"max_rows_per_batch": 0}, {"column": ""}):
+        with pytest.raises(TopologyError):
+            begin.from_database(database, "events", **{"column": "n", **wrong})
+
+
+def test_a_pipeline_reads_each_row_once(tmp_path, options):
+    path = tmp_path / "shop.db"
+    with sqlite3.connect(path) as shop:
+        shop.execute("CREATE TABLE events (n INTEGER PRIMARY KEY, page TEXT, price REAL, raw BLOB)")
+        shop.executemany("INSERT INTO events VALUES (?, ?, ?, ?)", [(n, "/ü", 1.5, b"\xff") for n in range(5)])
+    shop.close()
+
+    def rows():
+        out = MemoryChannel()
+        stream = StreamBuilder.data_stream("shop", "events").from_database(
+            f"sqlite:///{path}", "events", column="n", max_rows_per_batch=2
+        )
+        stream.to_memory(out).build().run(options)
+        return sorted(out.rows(), key=lambda row: row["n"])
+
+    first = rows()
+    assert [row["n"] for row in first] == [*range(5)]
+    assert first[0] == {"n": 0, "page": "/ü", "price": 1.5, "raw": b"\xff"}
+    with sqlite3.connect(path) as shop:
+        shop.execute("INSERT INTO events (n) VALUES (7)")
+    shop.close()
+    assert [row["n"] for row in rows()] == [7]
