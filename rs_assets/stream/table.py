@@ -38,7 +38,7 @@ UNSTEADY = re.compile(
     r"\s*\(|current_timestamp|current_date|localtimestamp",
     re.IGNORECASE,
 )
-# Parts of SQL that are no calls: texts, and names in backticks.
+# Parts of SQL that are not calls: texts, and names in backticks.
 QUOTED = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`", re.DOTALL)
 
 

@@ -95,14 +95,14 @@ def written(random_, shop):
         shop(f"BEGIN; {'; '.join(parts)}; {random_.choice(['COMMIT', 'COMMIT', 'ROLLBACK'])}")
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 12))])
 def test_a_mirror_should_equal_the_table_beside_kills(shop, source, seed):
     random_ = random.Random(seed)
     shop("ALTER TABLE t ADD COLUMN note text", "ALTER TABLE t ALTER COLUMN note SET STORAGE EXTERNAL")
     shop("ALTER TABLE t REPLICA IDENTITY FULL", "INSERT INTO t SELECT n, 'old', NULL FROM generate_series(1, 7) n")
     places = [(LandingPart, "publish"), (Landed, "own"), (Slot, "drop"), (Slot, "advance"), (Slot, "publish")]
     kills = 0
-    for _ in range(12):
+    for _ in range(8):
         written(random_, shop)
         kill = killed_at(random_, *random_.choice(places), behind=random_.random() < 0.5)
         with kill:
@@ -117,7 +117,7 @@ def test_a_mirror_should_equal_the_table_beside_kills(shop, source, seed):
     assert folded(source.rows) == now
     places = [(row["lsn"], row["seq"]) for row in source.rows]
     assert places == sorted(set(places))
-    assert kills >= 3
+    assert kills >= 2
 
 
 def check_replay(source):
@@ -143,6 +143,7 @@ def test_batches_have_whole_transactions_and_a_snapshot_is_divided(shop, source)
     assert len({lsn for size in sizes for lsn in size}) == sum(map(len, sizes)) == 3
 
 
+@pytest.mark.long
 def test_a_quiet_table_does_not_keep_the_log(shop, source):
     source.read()
     shop("CREATE TABLE busy (x text)", "INSERT INTO busy SELECT repeat(n::text, 90) FROM generate_series(1, 90000) n")
@@ -154,6 +155,7 @@ def test_a_quiet_table_does_not_keep_the_log(shop, source):
     assert short(source.read()) == [("insert", 1, "new")]
 
 
+@pytest.mark.long
 def test_landed_rows_are_kept_for_a_time(shop, source):
     source.options["keep"] = timedelta(0)
     shop("INSERT INTO t VALUES (1, 'new')")
@@ -298,6 +300,7 @@ def test_what_cannot_be_read_is_refused(shop, database, tmp_path):
     assert [(row["op"], row["id"]) for row in bare.read()] == [("delete", 1), ("insert", 2), ("delete", 2)]
 
 
+@pytest.mark.long
 def test_a_server_that_is_killed_goes_on(shop, source, postgres):
     shop("INSERT INTO t VALUES (1, 'new')")
     source.read()

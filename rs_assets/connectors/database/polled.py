@@ -66,7 +66,7 @@ class TablePoll(PollingSource):
             return [{name: _plain(value) for name, value in row.items()} for row in found], after
 
     def reflected(self, connection: Connection) -> Table:
-        """The table; SourceReadError if there is none, ConfigurationError if its new rows cannot be told exactly."""
+        """The table; SourceReadError if there is none, ConfigurationError if the column does not show what is new."""
         schema, name = split_table(self.table)
         try:
             with warnings.catch_warnings():
