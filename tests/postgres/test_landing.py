@@ -258,6 +258,7 @@ def test_an_update_that_does_not_log_a_large_value_is_refused_before(shop, sourc
         source.read()
 
 
+@pytest.mark.long
 def test_what_the_log_does_not_have_is_refused(shop, source):
     source.read()
     shop("INSERT INTO t VALUES (1, 'new')", "TRUNCATE t", "INSERT INTO t VALUES (2, 'new')")
