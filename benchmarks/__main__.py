@@ -26,6 +26,7 @@ from benchmarks.latency import latency_figures
 from benchmarks.measure import Figure
 from benchmarks.memory import memory_figures
 from benchmarks.nexmark import nexmark_figures
+from benchmarks.processors import processor_figures
 from benchmarks.report import Measured
 from benchmarks.seen_files import seen_figures
 from benchmarks.small import small_figures
@@ -52,6 +53,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType
         "chain": chain_figures,
         "firing": firing_figures,
         "keys": key_figures,
+        "processors": processor_figures,
         "joins": join_figures,
         "tables": table_figures,
         "dimension": dimension_figures,

@@ -22,6 +22,7 @@ from rs_assets.topology.check.sql import check_sql, read_sql
 from rs_assets.topology.nodes.dim_join import DimJoin
 from rs_assets.topology.nodes.fold import Fold
 from rs_assets.topology.nodes.join import PLACE_FIELDS, StreamJoin
+from rs_assets.topology.nodes.process import Process
 from rs_assets.topology.nodes.step import FlatMap, Map, Script, SelectFields, WithFields
 from rs_assets.topology.nodes.table import StreamTableJoin, TableChanges, TableGroup, TableJoin
 from rs_assets.topology.nodes.window import WindowAggregate
@@ -309,6 +310,10 @@ def _changed(node: TableChanges, above: Columns) -> Columns:  # noqa: ARG001  th
     return above.plus({"retracted": NOTHING})
 
 
+def _processed(node: Process, above: Columns) -> Columns:
+    return Columns(dict.fromkeys(declared(node.function.schema, step=node.name).types, above.every()))
+
+
 def _rows(node: WindowAggregate, above: Columns) -> Mapping[str, Fields]:
     """The rows of a window, for functions downstream."""
     every = node.rows.columns.items() if node.rows is not None else ()
@@ -345,6 +350,7 @@ RULES: Mapping[type[Node], Callable[..., Columns]] = MappingProxyType(
         TableJoin: _table_joined,
         StreamTableJoin: _table_joined,
         TableChanges: _changed,
+        Process: _processed,
     }
 )
 # SQL keywords that are not fields, where they are unquoted in an expression.

@@ -34,7 +34,7 @@ def stream(context: CompileContext, node: Source) -> DataFrame:
     reader = reader_of(node, context.home)
     rows = reader.stream(reading_of(context, node))
     rows = rows.withColumns(_order(reader)) if context.ordered else rows
-    return rows.withColumns(_origin(context, node, reader)).drop(*ADDRESS) if context.by_split else rows
+    return rows.withColumns(_origin(context, node, reader, rows)).drop(*ADDRESS) if context.by_split else rows
 
 
 def positioned(node: Source) -> bool:
@@ -49,16 +49,17 @@ def batch_reader(log: CheckpointLog, batch_id: int) -> Callable[[CompileContext,
         batch = SourceLog(log, node.name).batch(batch_id)
         reader = reader_of(node, context.home)
         rows = reader.batch(reading_of(context, node), batch)
-        return rows.withColumns(_origin(context, node, reader)) if context.by_record else rows
+        return rows.withColumns(_origin(context, node, reader, rows)) if context.by_record else rows
 
     return read
 
 
-def _origin(context: CompileContext, node: Source, reader: SourceReader) -> dict[str, Column]:
-    """The split of a row, and its position in the split if that counts."""
-    split = F.col(SPLIT) if isinstance(reader, Positioned) else F.lit("")
+def _origin(context: CompileContext, node: Source, reader: SourceReader, rows: DataFrame) -> dict[str, Column]:
+    """The split of a row, and its position in the split if that counts: null where a source reads in no order."""
+    split = F.col(SPLIT) if isinstance(reader, Positioned) and SPLIT in rows.columns else F.lit("")
     origin = F.concat(F.lit(origin_of(node.name)), split)
-    return {ORIGIN: origin, PLACE: F.col(LINE)} if context.by_record else {ORIGIN: origin}
+    place = F.col(LINE) if LINE in rows.columns else F.lit(None).cast("bigint")
+    return {ORIGIN: origin, PLACE: place} if context.by_record else {ORIGIN: origin}
 
 
 def reading_of(context: CompileContext, node: Source) -> Reading:

@@ -103,7 +103,7 @@ def compile_changes(context: CompileContext, node: TableChanges, inputs: tuple[F
 
 
 def none_late(node: TimedState, watermark: Column) -> Column:  # noqa: ARG001  the table's form
-    """False: the state of tables has no event time."""
+    """False: the state has no event time."""
     return F.lit(False)  # noqa: FBT003  a literal
 
 

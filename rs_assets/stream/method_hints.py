@@ -32,7 +32,11 @@ _HINTS: tuple[tuple[str, str], ...] = (
     ),
     ("unionByName unionAll union_all merge concat", ".union(other)"),
     ("flatMap flatMapValues explode", ".flat_map('explode(items) AS item')"),
-    ("mapValues map_values apply transform process", ".map(...)"),
+    ("mapValues map_values apply transform", ".map(...)"),
+    (
+        "process processValues transformValues transformWithState applyInPandasWithState flatMapGroupsWithState",
+        ".process_values(function, keys='user', state='n bigint', schema='user string, n bigint')",
+    ),
     ("foreach peek forEach", ".for_each(function)"),
     ("foreachBatch", ".to(sink) with an object of your own (rs_assets.sinks.SinkWriter)"),
     ("repartition coalesce rebalance partitionBy", ".shuffle(4, keys=['page'])"),

@@ -1,6 +1,7 @@
 """Tables of streams: the newest row of each key."""
 
 import pytest
+from deltalake import DeltaTable
 
 from rs_assets import StreamBuilder, Time, TumblingWindow
 from rs_assets.errors import BadRecordError, TopologyError
@@ -126,3 +127,12 @@ def test_to_table_refuses_what_would_give_wrong_rows(make, why):
 
     with pytest.raises(TopologyError, match=why):
         built()
+
+
+def test_to_table_of_files_that_are_read_whole_takes_the_greatest_by_its_order(options, tmp_path):
+    file = tmp_path / "whole.jsonl"
+    file.write_text('{"id": 1, "v": 5}\n{"id": 1, "v": 7}\n{"id": 2, "v": 1}\n{"id": 1, "v": 6}\n')
+    stream = StreamBuilder.data_stream("test", "whole").from_file(file, schema="id bigint, v bigint")
+    stream.to_table("id", order_by="v").to_delta("newest").build().run(options)
+    rows = DeltaTable(options.home.table("test", "newest")).to_pyarrow_table().to_pylist()
+    assert sorted((row["id"], row["v"]) for row in rows) == [(1, 7), (2, 1)]

@@ -17,7 +17,14 @@ from rs_assets.connectors.kafka.client.names import checked_topic
 from rs_assets.errors import RsError
 from rs_assets.runtime.options import RunOptions
 from tests.project.remedies import table
-from tests.topology import followed_ends, followed_joins, followed_steps, followed_tables, followed_windows
+from tests.topology import (
+    followed_ends,
+    followed_joins,
+    followed_processors,
+    followed_steps,
+    followed_tables,
+    followed_windows,
+)
 from tests.topology.followed_programs import TEN, Case
 
 
@@ -197,7 +204,7 @@ def _store(uri):
     return SavepointStore(uri)
 
 
-TABLES = (followed_windows, followed_joins, followed_ends, followed_steps, followed_tables)
+TABLES = (followed_windows, followed_joins, followed_ends, followed_steps, followed_tables, followed_processors)
 ROWS = [
     *(Case(place, *case) for place, case in CASES.items()),
     *(case for table in TABLES for case in table.CASES),

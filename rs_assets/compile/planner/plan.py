@@ -14,6 +14,7 @@ from rs_assets.errors import TopologyError
 from rs_assets.operators.window.spec import InOrder, SessionWindow
 from rs_assets.topology.branches import dominators, rejoined
 from rs_assets.topology.chain import DURABLE, entries
+from rs_assets.topology.nodes.process import Process
 from rs_assets.topology.nodes.shuffle import ShuffleRead
 from rs_assets.topology.nodes.table import TableChanges, ToTable
 from rs_assets.topology.nodes.timed import TimedState
@@ -181,7 +182,7 @@ def _check_order(topology: Topology, table: ToTable) -> None:
     above = [topology[name] for name in topology.ancestors(table.name)]
     if any(isinstance(each, TableChanges) for each in above):
         return
-    unplaced = next((each for each in above if isinstance(each, ShuffleRead) or _whole(each)), None)
+    unplaced = next((each for each in above if isinstance(each, ShuffleRead | Process) or _whole(each)), None)
     if unplaced is not None:
         raise TopologyError(
             f"step {table.name!r} takes the row of a key that was read last, but the rows of {unplaced.name!r} have no"

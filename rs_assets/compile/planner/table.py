@@ -21,6 +21,7 @@ from rs_assets.compile.join import compile_join, late_for_join, probe_join
 from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.planner.diamond import compile_rejoin
 from rs_assets.compile.planner.self_join import compile_self_join
+from rs_assets.compile.process.step import compile_process
 from rs_assets.compile.python.fold import compile_fold
 from rs_assets.compile.python.udf import know_functions
 from rs_assets.compile.script import compile_script
@@ -53,7 +54,7 @@ from rs_assets.connectors.registry import SINKS, SOURCES
 from rs_assets.errors import RsError, TopologyError, UnknownFieldError
 from rs_assets.records.columns import visible
 from rs_assets.topology import nodes
-from rs_assets.topology.nodes import dim_join, distinct, fold, join, shuffle, step, table, window
+from rs_assets.topology.nodes import dim_join, distinct, fold, join, process, shuffle, step, table, window
 from rs_assets.topology.nodes.timed import TimedState
 from rs_assets.topology.rejoin import Rejoin
 from rs_assets.topology.topology import Topology
@@ -87,24 +88,25 @@ COMPILE: Mapping[type[Node], CompileFunction] = MappingProxyType(
         table.TableJoin: compile_table_join,
         table.StreamTableJoin: compile_stream_table,
         table.TableChanges: compile_changes,
+        process.Process: compile_process,
     }
 )
 
 # The stateful steps without event time: none of their rows is late.
-TABLES = (table.ToTable, table.TableGroup, table.TableJoin, table.StreamTableJoin)
+UNTIMED = (table.ToTable, table.TableGroup, table.TableJoin, table.StreamTableJoin, process.Process)
 # Selects the late rows from the rows that a stateful step gets in a replay, by the watermark.
 LATE: Final[Mapping[type[Node], Callable[[Any, Column], Column]]] = {
     window.WindowAggregate: late_for_window,
     distinct.Distinct: late_for_distinct,
     join.StreamJoin: late_for_join,
-    **dict.fromkeys(TABLES, none_late),
+    **dict.fromkeys(UNTIMED, none_late),
 }
 # The part of a stateful step that can be computed from one batch alone, to find failing records.
 PROBE: Final[Mapping[type[Node], Callable[[Any, DataFrame], DataFrame]]] = {
     window.WindowAggregate: probe_window,
     distinct.Distinct: probe_distinct,
     join.StreamJoin: probe_join,
-    **dict.fromkeys(TABLES, probe_rows),
+    **dict.fromkeys(UNTIMED, probe_rows),
 }
 
 

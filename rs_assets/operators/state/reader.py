@@ -24,6 +24,8 @@ STORE = "storeName"
 MAP_KEY, MAP_VALUE = "user_map_key", "user_map_value"
 # The name of such a row's key in our keys.
 PART = "_part"
+# The only field of such a key where a processor keeps the keys of many: they are the keys of its map.
+BUCKET = "bucket"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,9 @@ def _parted(frame: DataFrame) -> DataFrame:
     """`frame` with one key and one value a row, where a processor keeps several rows of a key."""
     if MAP_KEY not in frame.columns:
         return frame
-    key = F.struct(f"{KEY}.*", F.col(MAP_KEY).alias(PART)).alias(KEY)
+    kind = frame.schema[KEY].dataType
+    bucket = isinstance(kind, StructType) and kind.names == [BUCKET]
+    key = (F.col(MAP_KEY) if bucket else F.struct(f"{KEY}.*", F.col(MAP_KEY).alias(PART))).alias(KEY)
     others = [name for name in frame.columns if name not in {KEY, MAP_KEY, MAP_VALUE}]
     return frame.select(key, F.col(MAP_VALUE).alias(VALUE), *others)
 

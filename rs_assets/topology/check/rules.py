@@ -24,7 +24,7 @@ from rs_assets.records.fields import UNKNOWN, Fields, Types, declared
 from rs_assets.records.types import Type, type_in
 from rs_assets.topology.check.sql import Item, all_of, check_sql
 from rs_assets.topology.check.united import check_kinds
-from rs_assets.topology.nodes import dim_join, distinct, fold, join, shuffle, step, table, window
+from rs_assets.topology.nodes import dim_join, distinct, fold, join, process, shuffle, step, table, window
 from rs_assets.topology.user_code.expression import ColumnBuilder, ConditionText, Expression, PythonFunction, SqlText
 
 Inputs = tuple[Fields, ...]
@@ -305,6 +305,21 @@ def _changed(node: table.TableChanges, inputs: Inputs) -> Fields:
     return inputs[0].plus({"retracted": Type("boolean")})
 
 
+def _processed(node: process.Process, inputs: Inputs) -> Fields:
+    inputs[0].check((*node.keys, *node.order_by), step=node.name)
+    for name in (*node.keys, *node.order_by):
+        _check_plain(name, inputs[0].type_of(name), step=node.name)
+    state = declared(node.state, step=node.name)
+    both = next((key for key in node.keys if state.find(key) is not None), None)
+    if both is not None:
+        raise TopologyError(
+            f"the field {both!r} of step {node.name!r} is a key, and a field of the state",
+            remedy="leave it out of state=: a state is kept with its key",
+            step=node.name,
+        )
+    return declared(node.function.schema, step=node.name)
+
+
 def _spread(node: shuffle.Shuffle | shuffle.ShuffleWrite, inputs: Inputs) -> Fields:
     inputs[0].check(node.keys, step=node.name)
     return inputs[0]
@@ -348,5 +363,6 @@ RULES: Mapping[type[Node], Rule] = MappingProxyType(
         table.TableJoin: _table_joined,
         table.StreamTableJoin: _table_joined,
         table.TableChanges: _changed,
+        process.Process: _processed,
     }
 )

@@ -13,12 +13,14 @@ from rs_assets.records.fields import Fields
 from rs_assets.records.types import fields_in
 from rs_assets.topology.check.build import check_fields
 from rs_assets.topology.nodes.fold import Fold
+from rs_assets.topology.nodes.process import Process
 from rs_assets.topology.nodes.step import Filter, FlatMap, Map, Split
 from rs_assets.topology.topology import Topology
 from rs_assets.topology.user_code.expression import PythonFunction, function_of
 
 COMPILED, IN_PART, PYTHON = "compiled", "compiled in part", "Python"
 FOLDED = f"{PYTHON}: of all rows of a window"
+PROCESSED = f"{PYTHON}: with the state of each key"
 # The most reasons to show.
 SHOWN = 2
 # Steps of which Spark can drop records before Python gets the rest.
@@ -37,8 +39,8 @@ def compiled(topology: Topology) -> Mapping[str, str]:
         function = function_of(node)
         if function is None:
             continue
-        if isinstance(node, Fold):
-            told[node.name] = FOLDED
+        if isinstance(node, Fold | Process):
+            told[node.name] = FOLDED if isinstance(node, Fold) else PROCESSED
             continue
         (before,) = node.inputs
         fused = before in waiting

@@ -1,0 +1,149 @@
+package org.apache.spark.sql.rsassets
+
+import java.nio.ByteBuffer
+
+import scala.collection.mutable
+
+import org.apache.spark.TaskContext
+import org.apache.spark.sql.{DataFrame, Encoders, Row}
+import org.apache.spark.sql.catalyst.{CatalystTypeConverters, InternalRow}
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.plans.logical.Project
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
+import org.apache.spark.sql.catalyst.util.GenericArrayData
+import org.apache.spark.sql.streaming._
+import org.apache.spark.sql.types._
+
+/** The types of a row's key, of the row, of its order, of a key's state and of the rows that Python makes. */
+case class PythonTypes(key: StructType, row: StructType, order: StructType, state: StructType, made: StructType) {
+  val input: StructType = new StructType().add("key", key).add("row", row).add("at", order)
+  val sent: StructType = new StructType().add("key", key).add("state", state).add("rows", ArrayType(row))
+}
+
+/**
+ * The rows that a Python function makes of the rows and the state of each key.
+ *
+ * A group is a bucket of keys. The state `process` has a row for each key that has a state. A worker gets the touched
+ * keys, each with its state and its rows, and answers with new states and rows; the state is written here, so a worker
+ * may die or be asked again at any time.
+ */
+class PythonRows(code: PythonCode, types: PythonTypes) extends StatefulProcessor[Row, Row, Row] {
+  @transient private var states: MapState[Row, Row] = _
+  @transient private lazy val asking = new PythonTask(code, types)
+  @transient private lazy val toInput = CatalystTypeConverters.createToCatalystConverter(types.input)
+  @transient private lazy val toState = CatalystTypeConverters.createToCatalystConverter(types.state)
+  @transient private lazy val fromState = CatalystTypeConverters.createToScalaConverter(types.state)
+  @transient private lazy val fromMade = CatalystTypeConverters.createToScalaConverter(types.made)
+  @transient private lazy val byKey = PythonRows.ordering(types, Seq(0))
+  @transient private lazy val byAll = PythonRows.ordering(types, Seq(0, 2, 1))
+
+  override def init(outputMode: OutputMode, timeMode: TimeMode): Unit =
+    states = getHandle.getMapState[Row, Row](
+      PythonRows.State, Encoders.row(Aggregation.stored(types.key)), Encoders.row(Aggregation.stored(types.state)),
+      TTLConfig.NONE)
+
+  override def handleInputRows(bucket: Row, rows: Iterator[Row], timers: TimerValues): Iterator[Row] = {
+    val inputs = rows.map(row => new PythonInput(row.getStruct(0), toInput(row).asInstanceOf[InternalRow])).toArray
+    java.util.Arrays.sort(inputs, (one: PythonInput, other: PythonInput) => byAll.compare(one.row, other.row))
+    val made = mutable.ArrayBuffer.empty[Row]
+    frames(inputs).foreach(answer(_, made))
+    made.iterator
+  }
+
+  /** The rows of each key, in parts that a worker gets at once. */
+  private def frames(inputs: Array[PythonInput]): Iterator[Seq[PythonKey]] = {
+    val keys = mutable.ArrayBuffer.empty[PythonKey]
+    inputs.foreach { input =>
+      if (keys.isEmpty || byKey.compare(keys.last.first, input.row) != 0) keys += new PythonKey(input)
+      keys.last.rows += input.row.getStruct(1, types.row.size)
+    }
+    val ends = keys.scanLeft(0)(_ + _.rows.size)
+    keys.indices.groupBy(at => ends(at) / PythonRows.FrameRows).toSeq.sortBy(_._1).iterator.map(_._2.map(keys))
+  }
+
+  private def answer(keys: Seq[PythonKey], made: mutable.ArrayBuffer[Row]): Unit = {
+    val before = keys.map(key => states.getValue(key.key))
+    val sent = keys.iterator.zip(before.iterator).map { case (key, state) =>
+      val rows = new GenericArrayData(key.rows.toArray[Any])
+      InternalRow(key.first.getStruct(0, types.key.size), if (state == null) null else toState(state), rows)
+    }
+    val now = new Array[Row](keys.size)
+    asking.ask(sent)(
+      state => now(state.getInt(0)) = fromState(state.getStruct(1, types.state.size)).asInstanceOf[Row],
+      row => made += fromMade(row).asInstanceOf[Row])
+    for (((key, was), is) <- keys.zip(before).zip(now))
+      if (is == null) { if (was != null) states.removeKey(key.key) }
+      else if (was == null || !Changes.same(was, is)) states.updateValue(key.key, is)
+  }
+}
+
+/** A row in both forms: its key as state wants it, and key, row and order. */
+class PythonInput(val key: Row, val row: InternalRow)
+
+/** A key with its rows. */
+class PythonKey(input: PythonInput) {
+  val key: Row = input.key
+  val first: InternalRow = input.row
+  val rows = mutable.ArrayBuffer.empty[InternalRow]
+}
+
+/** The worker of a task, which gives it back at its end. */
+class PythonTask(code: PythonCode, types: PythonTypes) {
+  private val frames = new ArrowFrames(types.sent)
+  private var worker = PythonWorker.take(code)
+  TaskContext.get().addTaskCompletionListener[Unit] { _ =>
+    PythonWorker.give(worker)
+    frames.close()
+  }
+
+  /** The answer to `sent`, as rows with place and state, and rows of the result. */
+  def ask(sent: Iterator[InternalRow])(onState: InternalRow => Unit, onRow: InternalRow => Unit): Unit = {
+    val answer = asked(frames.written(sent))
+    val length = ByteBuffer.wrap(answer).getInt()
+    frames.read(answer, 4, length)(onState)
+    frames.read(answer, 4 + length, answer.length - 4 - length)(onRow)
+  }
+
+  /** A worker that dies has changed nothing, so another one gets the same batch; then the batch is to blame. */
+  private def asked(batch: Array[Byte]): Array[Byte] =
+    try worker.answer(batch)
+    catch {
+      case _: WorkerDied if !TaskContext.get().isInterrupted() =>
+        worker = new PythonWorker(code)
+        try worker.answer(batch)
+        catch { case died: WorkerDied => throw new RuntimeException(code.died.replace("{exit}", died.exit.toString)) }
+    }
+}
+
+object PythonRows {
+  val State = "process"
+  /** How many rows a worker gets at once, but for a key that has more. */
+  val FrameRows = 10000
+
+  /** The rows that `code` makes of `frame`: row and order; then the keys. */
+  def apply(frame: DataFrame, code: PythonCode, state: String, made: String, buckets: Int): DataFrame = {
+    val rows = FiringWindows.normal(FiringWindows.analyzed(frame), 2)
+    val (inputs, keys) = rows.output.splitAt(2)
+    val key = Alias(CreateStruct(keys), "key")()
+    val bucket = Alias(Pmod(new Murmur3Hash(keys), Literal(buckets)), "bucket")()
+    val packed = Project(Seq(key) ++ inputs ++ Seq(bucket), rows)
+    val Seq(row, order) = inputs.map(_.dataType.asInstanceOf[StructType])
+    val (kept, told) = (struct(state), struct(made))
+    val types = PythonTypes(DataTypeUtils.fromAttributes(keys), row, order, kept, told)
+    val (input, grouped) = packed.output.splitAt(3)
+    FiringWindows.processed(frame.sparkSession, packed, input, grouped, TimeMode.None())(
+      new PythonRows(code, types), told)
+  }
+
+  private def struct(json: String): StructType = DataType.fromJson(json).asInstanceOf[StructType]
+
+  /** The order by the fields of some of the columns of an input. */
+  private def ordering(types: PythonTypes, columns: Seq[Int]): Ordering[InternalRow] = {
+    val fields = columns.flatMap { column =>
+      val of = types.input(column).dataType.asInstanceOf[StructType]
+      of.indices.map(GetStructField(BoundReference(column, of, nullable = true), _))
+    }
+    RowOrdering.create(
+      fields.filter(field => RowOrdering.isOrderable(field.dataType)).map(SortOrder(_, Ascending)), Nil)
+  }
+}

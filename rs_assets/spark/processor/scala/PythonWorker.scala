@@ -1,0 +1,166 @@
+package org.apache.spark.sql.rsassets
+
+import java.io.{BufferedInputStream, BufferedOutputStream, DataInputStream, DataOutputStream, IOException}
+import java.security.MessageDigest
+import java.util.concurrent.{ConcurrentHashMap, ConcurrentLinkedDeque, TimeUnit}
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.TaskContext
+
+/**
+ * What a Python worker runs: a module of the interpreter `python` that finds its modules at `path`, and a pickled
+ * function. `died` and `hung` are the texts of the errors of a worker that ends or takes longer than `timeoutMs`.
+ */
+case class PythonCode(
+    python: String,
+    module: String,
+    path: String,
+    function: Array[Byte],
+    timeoutMs: Long,
+    died: String,
+    hung: String) {
+
+  /** Workers of equal digests are interchangeable. */
+  val digest: String = {
+    val content = MessageDigest.getInstance("SHA-256")
+    Seq(python, module, path).foreach(text => content.update(text.getBytes("UTF-8")))
+    content.digest(function).map(byte => f"$byte%02x").mkString
+  }
+}
+
+/** A worker has ended without an answer. */
+class WorkerDied(val exit: Int) extends RuntimeException(s"a Python worker ended with exit code $exit")
+
+/** A Python process that answers frames, whose form is that of `rs_assets/compile/process/wire.py`. */
+class PythonWorker(val code: PythonCode) {
+  import PythonWorker._
+
+  private val process = started()
+  private val to = new DataOutputStream(new BufferedOutputStream(process.getOutputStream, BufferBytes))
+  private val from = new DataInputStream(new BufferedInputStream(process.getInputStream, BufferBytes))
+  private var number = 0L
+  private var loaded = false
+  private var asked = false
+
+  /** Whether it waits for a frame, so that another task may use it. */
+  def waits: Boolean = !asked && process.isAlive
+
+  /** The answer to a batch. */
+  def answer(batch: Array[Byte]): Array[Byte] = {
+    if (!loaded) exchange(Load, code.function)
+    loaded = true
+    exchange(Batch, batch)
+  }
+
+  def end(): Unit = process.destroyForcibly()
+
+  private def exchange(kind: Int, content: Array[Byte]): Array[Byte] = {
+    number += 1
+    asked = true
+    val watch = Watches.begin(process, code.timeoutMs)
+    val (answered, made) =
+      try {
+        to.writeLong(number)
+        to.writeByte(kind)
+        to.writeInt(content.length)
+        to.write(content)
+        to.flush()
+        received()
+      } catch {
+        case _: IOException => throw failed(watch)
+      } finally Watches.end(watch)
+    asked = false
+    if (answered == Failed) throw new RuntimeException(new String(made, "US-ASCII"))
+    made
+  }
+
+  private def received(): (Int, Array[Byte]) = {
+    val (answers, kind, length) = (from.readLong(), from.readByte().toInt, from.readInt())
+    if (answers != number) {
+      end()
+      throw new IllegalStateException(s"a Python worker answered frame $answers, not $number")
+    }
+    val content = new Array[Byte](length)
+    from.readFully(content)
+    (kind, content)
+  }
+
+  private def failed(watch: Watch): RuntimeException = {
+    end()
+    process.waitFor(10, TimeUnit.SECONDS)
+    if (watch.hung) new RuntimeException(code.hung) else new WorkerDied(process.exitValue())
+  }
+
+  private def started(): Process = {
+    val builder = new ProcessBuilder(code.python, "-m", code.module)
+    builder.environment().put("PYTHONPATH", code.path)
+    // The order of sets must be the same in a batch that is computed again.
+    builder.environment().put("PYTHONHASHSEED", "0")
+    builder.redirectError(ProcessBuilder.Redirect.INHERIT).start()
+  }
+}
+
+object PythonWorker {
+  private val BufferBytes = 1 << 20
+  private val Load = 0
+  private val Batch = 1
+  private val Failed = 3
+  private val IdleMs = 60000L
+  private case class Idle(worker: PythonWorker, since: Long)
+  private val idle = new ConcurrentLinkedDeque[Idle]()
+
+  /** A worker for `code`: one that waits, else a new one. */
+  def take(code: PythonCode): PythonWorker =
+    idle.asScala.find(each => each.worker.code.digest == code.digest && idle.remove(each)).map(_.worker)
+      .filter(_.waits).getOrElse(new PythonWorker(code))
+
+  /** Keep a worker for later tasks, if it waits for a frame. */
+  def give(worker: PythonWorker): Unit =
+    if (worker.waits) idle.add(Idle(worker, System.currentTimeMillis())) else worker.end()
+
+  /** End the workers that were not used for a minute. */
+  private[rsassets] def tidy(): Unit = {
+    val old = System.currentTimeMillis() - IdleMs
+    idle.asScala.filter(_.since < old).foreach(each => if (idle.remove(each)) each.worker.end())
+  }
+}
+
+/** An answer that is waited for; `hung` if it took too long. */
+class Watch(process: Process, task: TaskContext, until: Long) {
+  @volatile var hung = false
+
+  /** End the worker if its time is over, or if its task was cancelled. */
+  def check(now: Long): Unit =
+    if (now > until) {
+      hung = true
+      process.destroyForcibly()
+    } else if (task != null && task.isInterrupted()) process.destroyForcibly()
+}
+
+/** A read from a pipe cannot be interrupted, so a thread looks after all workers that are asked. */
+object Watches {
+  private val EveryMs = 100L
+  private val open = ConcurrentHashMap.newKeySet[Watch]()
+  private lazy val thread = {
+    val made = new Thread(() => watch(), "rs-assets Python workers")
+    made.setDaemon(true)
+    made.start()
+    made
+  }
+
+  def begin(process: Process, timeoutMs: Long): Watch = {
+    val made = new Watch(process, TaskContext.get(), System.currentTimeMillis() + timeoutMs)
+    open.add(made)
+    require(thread.isAlive)
+    made
+  }
+
+  def end(watch: Watch): Unit = open.remove(watch)
+
+  private def watch(): Unit = while (true) {
+    Thread.sleep(EveryMs)
+    open.forEach(_.check(System.currentTimeMillis()))
+    PythonWorker.tidy()
+  }
+}
