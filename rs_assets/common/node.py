@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from rs_assets.common.names import checked_name
 
-Family = Literal["source", "step", "shuffle", "window", "join", "table", "sink"]
+Family = Literal["source", "step", "shuffle", "window", "join", "table", "processor", "sink"]
 
 
 def positive(value: object) -> bool:

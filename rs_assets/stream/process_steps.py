@@ -36,7 +36,7 @@ class ProcessSteps:
         order_by: Names = (),
         buckets: int = BUCKETS,
         timeout: timedelta = TIMEOUT,
-        name: str = "process",
+        name: str = "processor",
     ) -> Self:
         """Call `function(key, state, rows)` for each key of a batch; it returns the new state and a list of records.
 
@@ -53,7 +53,7 @@ class ProcessSteps:
         - `buckets` (int, default 64): how many parts the keys are spread over. It cannot be changed later.
         - `timeout` (timedelta, default 5 minutes): a worker that does not answer for so long is ended, and so is the
           run. It gets up to 10,000 rows at once, or all rows of a key.
-        - `name` (str, default "process"): the state is stored under it.
+        - `name` (str, default "processor"): the state is stored under it.
 
         >>> from rs_assets import StreamBuilder
         >>> clicks = [{"user": "ann", "page": "/"}, {"user": "bo", "page": "/"}, {"user": "ann", "page": "/cart"}]
@@ -90,7 +90,7 @@ class ProcessSteps:
         order_by: Names = (),
         buckets: int = BUCKETS,
         timeout: timedelta = TIMEOUT,
-        name: str = "process",
+        name: str = "processor",
     ) -> Self:
         """Call `function(state, rows)` with Arrow tables of many keys; it returns two tables, new states and records.
 

@@ -20,6 +20,7 @@ FILLS: Mapping[str, str] = MappingProxyType(
         "window": "#fdf0d5",
         "join": "#fdf0d5",
         "table": "#fdf0d5",
+        "processor": "#fdf0d5",
         "shuffle": "#eee6f7",
         "sink": "#e2f4e5",
     }

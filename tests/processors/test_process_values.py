@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
+from rs_assets import build_definitions
 from rs_assets.compile.process.by_key import ByKey
 from rs_assets.compile.process.touched import Shape
 from rs_assets.errors import SchemaError, StepError, TopologyError, UnknownFieldError
@@ -197,3 +198,9 @@ REFUSED = [
 def test_process_values_refuses_what_cannot_work(make, kind, why):
     with pytest.raises(kind, match=why):
         make().to_print().build()
+
+
+def test_process_values_is_an_asset_in_dagster():
+    pipeline = source(CLICKS).process_values(visits, **VISITS).to_delta("visits").build()
+    (graph,) = build_definitions([pipeline]).assets
+    assert ["test", "process", "processor"] in [key.path for key in graph.keys]

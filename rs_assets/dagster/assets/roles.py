@@ -15,7 +15,14 @@ from rs_assets.topology.topology import Topology
 Role = Literal["checkpoint", "state", "output", "dimension"]
 # What the steps of a family produce; other families have no asset.
 ROLE_OF: Mapping[str, Role] = MappingProxyType(
-    {"source": "checkpoint", "window": "state", "join": "state", "table": "state", "sink": "output"}
+    {
+        "source": "checkpoint",
+        "window": "state",
+        "join": "state",
+        "table": "state",
+        "processor": "state",
+        "sink": "output",
+    }
 )
 
 

@@ -69,6 +69,11 @@ def table_op(topology: Topology, node: Node, refused: Refused = report_nothing) 
     return _wiring_op(topology, node, "Keeps", refused)
 
 
+def processor_op(topology: Topology, node: Node, refused: Refused = report_nothing) -> OpDefinition:
+    """Calls a Python function that keeps a state for each key."""
+    return _wiring_op(topology, node, "Calls", refused)
+
+
 def sink_op(topology: Topology, node: Node, refused: Refused = report_nothing) -> OpDefinition:
     """Binds a writer to the rows that leave the pipeline."""
     return _wiring_op(topology, node, "Writes", refused)
@@ -82,6 +87,7 @@ FACTORIES: Mapping[Family, OpFactory] = MappingProxyType(
         "window": window_op,
         "join": join_op,
         "table": table_op,
+        "processor": processor_op,
         "sink": sink_op,
     }
 )

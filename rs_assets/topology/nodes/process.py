@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
-from rs_assets.common.node import positive
+from rs_assets.common.node import Family, positive
 from rs_assets.errors import TopologyError
 from rs_assets.operators.window.durations import checked_duration
 from rs_assets.topology.nodes.table import UntimedState
@@ -27,6 +27,8 @@ class Process(UntimedState):
     are the unit of work and of rescaling. Rows of a key come by `order_by`, then as they were read. A call that takes
     longer than `timeout` ends the run.
     """
+
+    family: ClassVar[Family] = "processor"
 
     function: PythonFunction
     form: Literal["key", "batch"]

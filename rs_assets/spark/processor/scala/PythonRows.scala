@@ -90,11 +90,9 @@ class PythonKey(input: PythonInput) {
 /** The worker of a task, which gives it back at its end. */
 class PythonTask(code: PythonCode, types: PythonTypes) {
   private val frames = new ArrowFrames(types.sent)
+  TaskContext.get().addTaskCompletionListener[Unit](_ => frames.close())
   private var worker = PythonWorker.take(code)
-  TaskContext.get().addTaskCompletionListener[Unit] { _ =>
-    PythonWorker.give(worker)
-    frames.close()
-  }
+  TaskContext.get().addTaskCompletionListener[Unit](_ => PythonWorker.give(worker))
 
   /** The answer to `sent`, as rows with place and state, and rows of the result. */
   def ask(sent: Iterator[InternalRow])(onState: InternalRow => Unit, onRow: InternalRow => Unit): Unit = {

@@ -117,11 +117,11 @@ object PythonWorker {
 
   /** Keep a worker for later tasks, if it waits for a frame. */
   def give(worker: PythonWorker): Unit =
-    if (worker.waits) idle.add(Idle(worker, System.currentTimeMillis())) else worker.end()
+    if (worker.waits) idle.add(Idle(worker, Watches.now())) else worker.end()
 
   /** End the workers that were not used for a minute. */
   private[rsassets] def tidy(): Unit = {
-    val old = System.currentTimeMillis() - IdleMs
+    val old = Watches.now() - IdleMs
     idle.asScala.filter(_.since < old).foreach(each => if (idle.remove(each)) each.worker.end())
   }
 }
@@ -150,7 +150,7 @@ object Watches {
   }
 
   def begin(process: Process, timeoutMs: Long): Watch = {
-    val made = new Watch(process, TaskContext.get(), System.currentTimeMillis() + timeoutMs)
+    val made = new Watch(process, TaskContext.get(), Watches.now() + timeoutMs)
     open.add(made)
     require(thread.isAlive)
     made
@@ -158,9 +158,12 @@ object Watches {
 
   def end(watch: Watch): Unit = open.remove(watch)
 
+  /** Milliseconds of a clock that only goes forward. */
+  def now(): Long = System.nanoTime() / 1000000
+
   private def watch(): Unit = while (true) {
     Thread.sleep(EveryMs)
-    open.forEach(_.check(System.currentTimeMillis()))
+    open.forEach(_.check(now()))
     PythonWorker.tidy()
   }
 }
