@@ -28,6 +28,7 @@ from benchmarks.memory import memory_figures
 from benchmarks.nexmark import nexmark_figures
 from benchmarks.processors import processor_figures
 from benchmarks.report import Measured
+from benchmarks.rules import rule_figures
 from benchmarks.seen_files import seen_figures
 from benchmarks.small import small_figures
 from benchmarks.tables import table_figures
@@ -57,6 +58,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType
         "joins": join_figures,
         "tables": table_figures,
         "dimension": dimension_figures,
+        "rules": rule_figures,
         "latency": latency_figures,
         "small": small_figures,
         "memory": memory_figures,

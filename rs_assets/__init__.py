@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rs_assets.dagster.sensors.alerts import Alert
     from rs_assets.deploy.deployments import Deployments
     from rs_assets.errors import RsError
+    from rs_assets.expressions.rules.spec import Rules
     from rs_assets.operators.dimension.spec import Dimension
     from rs_assets.operators.join.spec import Interval
     from rs_assets.operators.window.durations import Time
@@ -79,6 +80,7 @@ __all__ = [
     "PipelineComponent",
     "RocketMQCluster",
     "RsError",
+    "Rules",
     "RunOptions",
     "RunReport",
     "RunResource",
@@ -129,6 +131,7 @@ HOMES = {
     "PipelineComponent": "rs_assets.dagster.component",
     "RocketMQCluster": "rs_assets.connectors.rocketmq.client.cluster",
     "RsError": "rs_assets.errors",
+    "Rules": "rs_assets.expressions.rules.spec",
     "RunOptions": "rs_assets.runtime.options",
     "RunReport": "rs_assets.runtime.report",
     "RunResource": "rs_assets.dagster.runs.runtime",

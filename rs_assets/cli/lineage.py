@@ -20,7 +20,7 @@ from rs_assets.dagster.checkpoint_rows import key_of
 from rs_assets.dagster.place import Place
 from rs_assets.errors import ConfigurationError, SinkError
 from rs_assets.stream.pipeline import Pipeline
-from rs_assets.topology.nodes.dim_join import DimJoin
+from rs_assets.topology.nodes.versioned import VersionedTable
 from rs_assets.topology.topology import Topology
 
 # A stateless sink may flush a split so many batches later.
@@ -101,7 +101,7 @@ def lineage_of(pipelines: Sequence[Pipeline], table: str, *, version: int | None
         dimensions={
             node.name: node.dimension.text
             for node in map(topology.__getitem__, plan.nodes)
-            if isinstance(node, DimJoin)
+            if isinstance(node, VersionedTable)
         },
         savepoint=_last(snapshots, "savepoint"),
         state=_last([s for s in snapshots if s["query"] == plan.name], "state"),

@@ -22,6 +22,7 @@ from rs_assets.topology.check.sql import check_sql, read_sql
 from rs_assets.topology.nodes.dim_join import DimJoin
 from rs_assets.topology.nodes.fold import Fold
 from rs_assets.topology.nodes.join import PLACE_FIELDS, StreamJoin
+from rs_assets.topology.nodes.match import MatchRules
 from rs_assets.topology.nodes.process import Process
 from rs_assets.topology.nodes.step import FlatMap, Map, Script, SelectFields, WithFields
 from rs_assets.topology.nodes.table import StreamTableJoin, TableChanges, TableGroup, TableJoin
@@ -277,6 +278,12 @@ def _looked_up(node: DimJoin, above: Columns) -> Columns:
     return above.plus({prefix + name: found(name) for name in names if name not in same})
 
 
+def _judged(node: MatchRules, above: Columns) -> Columns:
+    """Rules of a table may read any field, so that nothing is certain of them."""
+    read = NOTHING.union(*(above.of(name) for name in node.reads or ()))
+    return above.plus({name: read | {(node.name, name)} for name in node.added})
+
+
 def _windowed(node: WindowAggregate, above: Columns) -> Columns:
     at = above.of(node.window.time_field) if node.window.time_field else NOTHING
     return Columns(
@@ -346,6 +353,7 @@ RULES: Mapping[type[Node], Callable[..., Columns]] = MappingProxyType(
         Fold: _folded,
         StreamJoin: _joined,
         DimJoin: _looked_up,
+        MatchRules: _judged,
         TableGroup: _grouped,
         TableJoin: _table_joined,
         StreamTableJoin: _table_joined,

@@ -17,7 +17,7 @@ from rs_assets.deploy.progress import position_of
 from rs_assets.errors import TopologyChangedError
 from rs_assets.runtime.identity import matched, resumed
 from rs_assets.runtime.options import RunOptions
-from rs_assets.topology.nodes.dim_join import DimJoin
+from rs_assets.topology.nodes.versioned import VersionedTable
 from rs_assets.topology.topology import Topology
 
 CHOICES = (
@@ -124,9 +124,9 @@ def moved_ends(before: Topology, now: Topology) -> tuple[str, ...]:
 def _looked_up(topology: Topology) -> Mapping[str, tuple[object, ...]]:
     """The identity of the dimension of each lookup step."""
     return {
-        node.name: (node.dimension.origin, node.dimension.schema, tuple(key for _, key in node.on))
+        node.name: (node.dimension.origin, node.dimension.schema, node.keys)
         for node in topology
-        if isinstance(node, DimJoin)
+        if isinstance(node, VersionedTable)
     }
 
 

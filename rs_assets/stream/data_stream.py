@@ -24,6 +24,7 @@ from rs_assets.stream.join_stream import JoinSteps
 from rs_assets.stream.method_hints import Fluent
 from rs_assets.stream.pipeline import Pipeline
 from rs_assets.stream.process_steps import ProcessSteps
+from rs_assets.stream.rule_steps import RuleSteps
 from rs_assets.stream.sink_steps import SinkSteps
 from rs_assets.stream.table import GroupedTable, Table, stream_table_pairs, table_of
 from rs_assets.stream.window_stream import WindowStream
@@ -68,7 +69,7 @@ PREVIEW = "preview"
 
 
 @dataclass(frozen=True, slots=True)
-class DataStream(JoinSteps, DimJoinSteps, ProcessSteps, SinkSteps, Fluent):
+class DataStream(JoinSteps, DimJoinSteps, ProcessSteps, RuleSteps, SinkSteps, Fluent):
     """The output of one step. Each method adds a step and returns its output; sinks return the same stream.
 
     A Python function gets a copy of the record as a dict; a filter gets a read-only mapping. Functions must be

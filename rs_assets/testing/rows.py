@@ -13,8 +13,8 @@ from rs_assets.runtime.run.rows import computed
 from rs_assets.spark.driver import SparkDriver
 from rs_assets.stream.data_stream import DataStream
 from rs_assets.topology.check.build import check_fields
-from rs_assets.topology.nodes.dim_join import DimJoin
 from rs_assets.topology.nodes.shuffle import ShuffleRead
+from rs_assets.topology.nodes.versioned import VersionedTable
 from rs_assets.topology.topology import Topology
 
 Rows = Iterable[Mapping[str, Any]]
@@ -54,7 +54,7 @@ def run_rows(
 def _check(topology: Topology) -> None:
     """TopologyError for the first step whose rows depend on more than one row of input."""
     for node in topology:
-        if node.stateful or isinstance(node, DimJoin | ShuffleRead):
+        if node.stateful or isinstance(node, VersionedTable | ShuffleRead):
             raise TopologyError(
                 f"step {node.name!r} needs batches: run_rows computes stateless steps only",
                 remedy="use rs_assets.testing.PipelineDriver",

@@ -16,6 +16,7 @@ from rs_assets.records.policy import BadRecords
 from rs_assets.topology.nodes.dim_join import DimJoin
 from rs_assets.topology.nodes.fold import Fold
 from rs_assets.topology.nodes.join import StreamJoin
+from rs_assets.topology.nodes.match import MatchRules
 from rs_assets.topology.nodes.shuffle import Shuffle
 from rs_assets.topology.nodes.step import Filter, ForEach, Map, Select, SelectFields, Split, Union, WithFields
 from rs_assets.topology.nodes.table import UntimedState
@@ -220,6 +221,10 @@ def _beside_columns(node: DimJoin, field: str) -> bool:
     return field.casefold() not in {f"{prefix}{name.casefold()}" for name in names}
 
 
+def _beside_rules(node: MatchRules, field: str) -> bool:
+    return field.casefold() not in {name.casefold() for name in node.added}
+
+
 # Whether a step passes a field on unchanged.
 HANDS_ON: Final[Mapping[type[Node], Callable[[Any, str], bool]]] = {
     Filter: _everything,
@@ -233,6 +238,7 @@ HANDS_ON: Final[Mapping[type[Node], Callable[[Any, str], bool]]] = {
     WithFields: _kept,
     Map: _listed,
     DimJoin: _beside_columns,
+    MatchRules: _beside_rules,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from rs_assets.topology.nodes.dim_join import DimJoin
+from rs_assets.topology.nodes.versioned import VersionedTable
 from rs_assets.topology.topology import Topology
 
 # Mermaid node shapes: sources round, state as a cylinder, sinks as a flag.
@@ -53,7 +53,7 @@ def as_mermaid(topology: Topology) -> str:
         label = f"{node.name}<br/>{node.detail() or node.kind}".replace('"', "'")
         lines.append(f'    {node.name}{left}"{label}"{right}')
         lines.extend(f"    {source} --> {node.name}" for source in node.follows)
-        if isinstance(node, DimJoin):
+        if isinstance(node, VersionedTable):
             text = node.dimension.text.replace('"', "'")
             lines.append(f'    {node.name}_dimension[("{text}")] -.-> {node.name}')
     return "\n".join(lines)

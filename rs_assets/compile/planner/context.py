@@ -22,7 +22,7 @@ from rs_assets.records.admit import ROWS
 from rs_assets.records.columns import ADDRESS, PREFIX, REASON
 from rs_assets.records.policy import BadRecords
 from rs_assets.topology.chain import Link
-from rs_assets.topology.nodes.dim_join import DimJoin
+from rs_assets.topology.nodes.versioned import VersionedTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +103,14 @@ def _nothing_behind(step: str) -> StructType:
 
 @dataclass(frozen=True, slots=True)
 class HeldDimension:
-    """The folder with the versions of a dimension, and the schema that all of them share."""
+    """The folder with the versions of a dimension, and the schema that all of them share.
+
+    `prepare` gets the fields of the stream, with their types, before rows are looked up.
+    """
 
     root: Path
     schema: StructType
+    prepare: Callable[[Mapping[str, str | None]], None] = lambda fields: None  # noqa: ARG005
 
 
 def _nothing_noted(batch_id: int) -> Versions:  # noqa: ARG001  the field's form
@@ -151,7 +155,7 @@ class CompileContext:
     controls: Mapping[str, str] = field(default_factory=dict)
     watermarks: dict[str, str] = field(default_factory=dict)
     late: frozenset[str] = frozenset()
-    dimension: Callable[[DimJoin], HeldDimension] = lambda node: declared_dimension(node)  # noqa: PLW0108  it is defined below
+    dimension: Callable[[VersionedTable], HeldDimension] = lambda node: declared_dimension(node)  # noqa: PLW0108  it is defined below
     noted: Callable[[int], Versions] = _nothing_noted
     versions: Versions | None = None
     streaming: bool = True
@@ -165,7 +169,7 @@ class CompileContext:
         return parse_ddl(self.spark, source.schema, step=source.name) if source.schema else self.pinned(source, infer)
 
 
-def declared_dimension(node: DimJoin) -> HeldDimension:
+def declared_dimension(node: VersionedTable) -> HeldDimension:
     """The schema of a dimension that is not loaded; SchemaError if the first load infers it."""
     if node.dimension.schema is None:
         raise SchemaError(

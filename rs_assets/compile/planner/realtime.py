@@ -9,7 +9,7 @@ from rs_assets.common.node import Node
 from rs_assets.connectors.kafka.nodes import KafkaSink
 from rs_assets.connectors.nodes import Source
 from rs_assets.errors import ConfigurationError, TopologyError
-from rs_assets.topology.nodes.dim_join import DimJoin
+from rs_assets.topology.nodes.versioned import VersionedTable
 from rs_assets.topology.topology import Topology
 from rs_assets.topology.user_code.expression import calls_by_name, calls_python
 
@@ -56,7 +56,7 @@ def _sink(node: Node) -> str:
 
 
 def _step(node: Node) -> str:
-    if isinstance(node, DimJoin):
+    if isinstance(node, VersionedTable):
         return "the version of its dimension is recorded for each batch"
     called = calls_python(node) or calls_by_name(node)
     return "a Python function holds rows back until the end of the batch" if called else ""

@@ -18,6 +18,7 @@ from rs_assets.common.node import Node
 from rs_assets.compile.dim_join import compile_dim_join
 from rs_assets.compile.distinct import compile_distinct, late_for_distinct, probe_distinct
 from rs_assets.compile.join import compile_join, late_for_join, probe_join
+from rs_assets.compile.match import compile_match
 from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.planner.diamond import compile_rejoin
 from rs_assets.compile.planner.self_join import compile_self_join
@@ -54,7 +55,19 @@ from rs_assets.connectors.registry import SINKS, SOURCES
 from rs_assets.errors import RsError, TopologyError, UnknownFieldError
 from rs_assets.records.columns import visible
 from rs_assets.topology import nodes
-from rs_assets.topology.nodes import dim_join, distinct, fold, join, process, shuffle, step, table, window
+from rs_assets.topology.nodes import (
+    dim_join,
+    distinct,
+    fold,
+    join,
+    match,
+    process,
+    shuffle,
+    step,
+    table,
+    versioned,
+    window,
+)
 from rs_assets.topology.nodes.timed import TimedState
 from rs_assets.topology.rejoin import Rejoin
 from rs_assets.topology.topology import Topology
@@ -83,6 +96,7 @@ COMPILE: Mapping[type[Node], CompileFunction] = MappingProxyType(
         distinct.Distinct: compile_distinct,
         join.StreamJoin: compile_join,
         dim_join.DimJoin: compile_dim_join,
+        match.MatchRules: compile_match,
         table.ToTable: compile_to_table,
         table.TableGroup: compile_group,
         table.TableJoin: compile_table_join,
@@ -158,7 +172,7 @@ def _refused(node: Node, inputs: tuple[Flow, ...], error: AnalysisException) -> 
 
 
 # Abstract node types.
-ABSTRACT = frozenset({Node, Source, Sink, TimedState, table.UntimedState, table.TableState})
+ABSTRACT = frozenset({Node, Source, Sink, TimedState, versioned.VersionedTable, table.UntimedState, table.TableState})
 
 
 def _check_complete() -> None:

@@ -12,6 +12,7 @@ from rs_assets.connectors.registry import SINKS, SOURCES
 from rs_assets.topology.nodes.dim_join import DimJoin
 from rs_assets.topology.nodes.distinct import Distinct
 from rs_assets.topology.nodes.join import StreamJoin
+from rs_assets.topology.nodes.match import MatchRules
 from rs_assets.topology.nodes.process import Process
 from rs_assets.topology.nodes.table import StreamTableJoin, TableGroup, TableJoin, ToTable
 from rs_assets.topology.nodes.window import WindowAggregate
@@ -33,6 +34,7 @@ SENTENCES: Mapping[type[Node], Callable[[Any], str]] = MappingProxyType(
         **{kind: source.describe for kind, source in SOURCES.items()},
         **{kind: sink.describe for kind, sink in SINKS.items()},
         DimJoin: lambda node: f"The dimension of `{node.name}`, from {code(node.dimension.text)}",
+        MatchRules: lambda node: f"The rules of `{node.name}`, from {code(node.dimension.text)}",
         WindowAggregate: lambda node: f"Aggregates rows in windows, {node.detail()}",
         Distinct: lambda node: (
             f"Passes on the first row of each {listed(node.fields)}, and remembers it for {node.within}"

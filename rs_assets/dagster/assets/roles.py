@@ -9,7 +9,7 @@ from typing import Literal
 from rs_assets.common.node import Node
 from rs_assets.connectors.delta.nodes import DeltaSource
 from rs_assets.operators.dimension.spec import DeltaOrigin
-from rs_assets.topology.nodes.dim_join import DimJoin
+from rs_assets.topology.nodes.versioned import VersionedTable
 from rs_assets.topology.topology import Topology
 
 Role = Literal["checkpoint", "state", "output", "dimension"]
@@ -44,12 +44,12 @@ def upstream_roles(topology: Topology, node: Node) -> list[tuple[str, Role]]:
 
 def role_of(node: Node) -> Role:
     """What a step with an asset produces; for a dimension join, the dimension itself."""
-    return "dimension" if isinstance(node, DimJoin) else ROLE_OF[node.family]
+    return "dimension" if isinstance(node, VersionedTable) else ROLE_OF[node.family]
 
 
-def looking_up(topology: Topology, node: Node) -> list[DimJoin]:
+def looking_up(topology: Topology, node: Node) -> list[VersionedTable]:
     """The dimension joins between `node` and the nearest assets upstream."""
-    return [each for each in _up_to_assets(topology, node) if isinstance(each, DimJoin)]
+    return [each for each in _up_to_assets(topology, node) if isinstance(each, VersionedTable)]
 
 
 def looked_up(topology: Topology, node: Node) -> frozenset[str]:

@@ -16,7 +16,7 @@ from rs_assets.dagster.assets.translator import StreamStep, StreamTranslator
 from rs_assets.errors import ConfigurationError
 from rs_assets.operators.dimension.spec import DeltaOrigin
 from rs_assets.stream.pipeline import Pipeline
-from rs_assets.topology.nodes.dim_join import DimJoin
+from rs_assets.topology.nodes.versioned import VersionedTable
 from rs_assets.topology.topology import Topology
 
 
@@ -42,7 +42,7 @@ class StreamAssets:
         topology, describe = pipeline.topology, (translator or StreamTranslator()).get_asset_spec
         nodes = [node for node in topology if node.family in ROLE_OF]
         bare = {node.name: _spec(describe(StreamStep(pipeline, node)), node.name) for node in nodes}
-        found = [node for node in topology if isinstance(node, DimJoin)]
+        found = [node for node in topology if isinstance(node, VersionedTable)]
         dimensions = {node.name: _spec(describe(StreamStep(pipeline, node)), node.name) for node in found}
         _check_keys(bare | dimensions)
         above = {node.name: [bare[step].key for step, _ in upstream_roles(topology, node)] for node in nodes}
@@ -55,7 +55,9 @@ class StreamAssets:
         `known` are all tables of pipelines: a dimension among them is not an asset of its own.
         """
         origins = {
-            name: node.dimension.origin for name in self.dimensions if isinstance(node := self.topology[name], DimJoin)
+            name: node.dimension.origin
+            for name in self.dimensions
+            if isinstance(node := self.topology[name], VersionedTable)
         }
         paths = {name: self._path(each.table) for name, each in origins.items() if isinstance(each, DeltaOrigin)}
         read = {name: known[path] for name, path in paths.items() if path in known}

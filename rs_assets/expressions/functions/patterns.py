@@ -40,7 +40,7 @@ def fault_of(pattern: str) -> str | None:
     (None, None, "'z-a' is not a range")
     """
     try:
-        _Reader(_unquoted(pattern)).read()
+        _Reader(unquoted(pattern)).read()
     except _Fault as fault:
         return str(fault)
     return None
@@ -52,12 +52,12 @@ def groups_of(pattern: str) -> int:
     >>> groups_of(r"(a)(?:b)\((?<year>[(]c)")
     2
     """
-    reader = _Reader(_unquoted(pattern))
+    reader = _Reader(unquoted(pattern))
     reader.read()
     return reader.groups
 
 
-def _unquoted(pattern: str) -> str:
+def unquoted(pattern: str) -> str:
     r"""The pattern with the text between \Q and \E escaped by backslashes."""
 
     def plain(found: re.Match[str]) -> str:

@@ -62,7 +62,7 @@ class Lookup:
                 yield pa.ListArray.from_arrays(pa.array(ends.astype("int32")), structs)
 
     def _index(self) -> Index:
-        folder = self.root / (self.version or self._version())
+        folder = self.root / (self.version or version_of_batch(self.step))
         if folder in _open:
             _open.move_to_end(folder)
         else:
@@ -78,16 +78,17 @@ class Lookup:
                 _open.popitem(last=False)
         return _open[folder]
 
-    def _version(self) -> str:
-        """The version recorded for the batch of this task."""
-        from pyspark import TaskContext
 
-        context = TaskContext.get()
-        told = context.getLocalProperty(PROPERTY) if context is not None else None
-        noted: Versions = orjson.loads(told) if told else {}
-        if self.step not in noted:
-            raise EngineError(f"no version of the dimension was recorded for this batch of step {self.step!r}")
-        return noted[self.step]
+def version_of_batch(step: str) -> str:
+    """The version of a step's dimension that was recorded for the batch of this task."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    told = context.getLocalProperty(PROPERTY) if context is not None else None
+    noted: Versions = orjson.loads(told) if told else {}
+    if step not in noted:
+        raise EngineError(f"no version of the dimension was recorded for this batch of step {step!r}")
+    return noted[step]
 
 
 def tell_tasks(spark: SparkSession, versions: Versions) -> None:

@@ -14,10 +14,12 @@ from pyspark.sql.types import StructType
 from rs_assets.common.background import BackgroundFailures
 from rs_assets.compile.planner.context import HeldDimension
 from rs_assets.errors import CheckpointError, SchemaError, SourceReadError
+from rs_assets.expressions.rules.rule_set import forget, stored
 from rs_assets.operators.dimension.index import with_keys
 from rs_assets.operators.dimension.notes import DimensionNotes, Versions, notes_of
 from rs_assets.operators.dimension.versions import Version, VersionStore, shape_of
-from rs_assets.topology.nodes.dim_join import DimJoin
+from rs_assets.topology.nodes.match import MatchRules
+from rs_assets.topology.nodes.versioned import VersionedTable
 
 MAY_BE_EMPTY = "correct it; if it may have no rows, declare that: may_be_empty=True"
 
@@ -29,17 +31,18 @@ class RunDimension:
     `job` is the folder of the job, whose notes list the versions that are still needed.
     """
 
-    node: DimJoin
+    node: VersionedTable
     store: VersionStore
     failures: BackgroundFailures
     job: Path
     schema: StructType | None = None
     _current: Version | None = None
+    _fields: Mapping[str, str | None] | None = None
 
     @property
     def keys(self) -> tuple[str, ...]:
         """The key fields of the dimension."""
-        return tuple(right for _, right in self.node.on)
+        return self.node.keys
 
     @property
     def shape(self) -> str:
@@ -61,7 +64,7 @@ class RunDimension:
     def held(self) -> HeldDimension:
         """The dimension for the compiler."""
         assert self.schema is not None  # noqa: S101  loaded before queries are made
-        return HeldDimension(self.store.root, self.schema)
+        return HeldDimension(self.store.root, self.schema, self.prepare)
 
     def restored(self) -> Version | None:
         """Continue with the version of the previous run, and return it; None if there is no usable one."""
@@ -71,7 +74,29 @@ class RunDimension:
 
     def added(self, table: pa.Table, mark: str | None) -> Version:
         """Store `table` as a version that is not in use yet."""
-        return self.store.add(table, self.keys, origin=self.node.dimension.text, mark=mark)
+        version = self.store.add(table, self.keys, origin=self.node.dimension.text, mark=mark)
+        self._prepare(version)
+        return version
+
+    def prepare(self, fields: Mapping[str, str | None]) -> None:
+        """Prepare the current version for a stream of these fields, and each later one before it is used."""
+        self._fields = fields
+        self._prepare(self.current)
+
+    def _prepare(self, version: Version) -> None:
+        """Compile rules, and report those that are left out."""
+        if self._fields is None or not isinstance(self.node, MatchRules):
+            return
+        faults = stored(self.store.root, version.name, self._fields, step=self.node.name).faults
+        effect = f"rules of step {self.node.name!r} are left out"
+        if not faults:
+            self.failures.succeeded(effect)
+            return
+        first, why = next(iter(faults.items()))
+        more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
+        self.failures.failed(
+            effect, SchemaError(f"rule {first!r}{more}: {why}", remedy=f"correct it in {self.node.dimension.text}")
+        )
 
     def use(self, version: Version, schema: StructType) -> None:
         """Use `version` for new batches."""
@@ -96,6 +121,7 @@ class RunDimension:
     def prune(self) -> None:
         """Remove the versions that are needed neither by the next batch nor by one that may be computed again."""
         self.store.prune({self.current.name}.union(*(notes.named for notes in notes_of(self.job))))
+        forget(self.store.root)
 
 
 @dataclass(slots=True)

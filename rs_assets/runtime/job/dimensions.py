@@ -24,7 +24,7 @@ from rs_assets.operators.dimension.notes import DimensionNotes, notes_of
 from rs_assets.operators.dimension.versions import VersionStore
 from rs_assets.runtime.batch.dimension_load import DimensionLoad
 from rs_assets.runtime.batch.dimensions import BatchVersions, RunDimension
-from rs_assets.topology.nodes.dim_join import DimJoin
+from rs_assets.topology.nodes.versioned import VersionedTable
 from rs_assets.topology.topology import Topology
 
 # How long an end waits for a running load.
@@ -120,10 +120,10 @@ def dimensions_of(
 ) -> Dimensions:
     """The dimensions of a topology, not loaded yet; `pinned` are inferred schemas, JSON by step."""
     job = home.job(topology.namespace, topology.job)
-    nodes = [node for node in topology if isinstance(node, DimJoin)]
+    nodes = [node for node in topology if isinstance(node, VersionedTable)]
     made = Dimensions(home.dimensions(topology.namespace, topology.job), job)
 
-    def held(node: DimJoin) -> RunDimension:
+    def held(node: VersionedTable) -> RunDimension:
         store = VersionStore(home.dimension(topology.namespace, topology.job, node.name))
         return RunDimension(node=node, store=store, failures=failures, job=job, schema=_known(node, nodes, pinned))
 
@@ -148,7 +148,7 @@ def _together(held: Iterable[RunDimension]) -> Iterable[Sequence[RunDimension]]:
     return shared.values()
 
 
-def _known(node: DimJoin, nodes: Iterable[DimJoin], pinned: Mapping[str, str]) -> StructType | None:
+def _known(node: VersionedTable, nodes: Iterable[VersionedTable], pinned: Mapping[str, str]) -> StructType | None:
     """The schema of a dimension, None before it was ever loaded."""
     if node.dimension.schema is not None:
         return ddl_type(node.dimension.schema, step=node.name)
@@ -159,13 +159,13 @@ def _known(node: DimJoin, nodes: Iterable[DimJoin], pinned: Mapping[str, str]) -
 
 def versions_begun(topology: Topology, home: Home, folder: Path) -> Callable[[int], Sequence[Row]]:
     """The catalog rows of the versions first used by a batch of the query in `folder`."""
-    nodes = {node.name: node for node in topology if isinstance(node, DimJoin)}
+    nodes = {node.name: node for node in topology if isinstance(node, VersionedTable)}
 
     def begun(batch_id: int) -> Sequence[Row]:
         found = DimensionNotes.load(folder).begun(batch_id) if nodes else {}
         return [_row(nodes[step], name) for step, name in found.items() if step in nodes]
 
-    def _row(node: DimJoin, name: str) -> Row:
+    def _row(node: VersionedTable, name: str) -> Row:
         version = VersionStore(home.dimension(topology.namespace, topology.job, node.name)).named(name)
         facts = asdict(version) if version is not None else {}
         kept = {column: facts.get(column) for column in ("digest", "rows", "bytes", "loaded_at")}

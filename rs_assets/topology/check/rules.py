@@ -16,7 +16,9 @@ from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.connectors.registry import SINKS, SOURCES
 from rs_assets.errors import TopologyError, UnknownFieldError
 from rs_assets.expressions.condition.bind import condition_sql
+from rs_assets.expressions.rules.spec import check_given
 from rs_assets.expressions.script.bind import bound_script
+from rs_assets.operators.dimension.spec import LoaderOrigin
 from rs_assets.operators.join.spec import OF_BOTH, two_fields, unlike_keys
 from rs_assets.operators.window.messages import no_event_time, no_number
 from rs_assets.operators.window.output import Aggregate
@@ -24,7 +26,7 @@ from rs_assets.records.fields import UNKNOWN, Fields, Types, declared
 from rs_assets.records.types import Type, type_in
 from rs_assets.topology.check.sql import Item, all_of, check_sql
 from rs_assets.topology.check.united import check_kinds
-from rs_assets.topology.nodes import dim_join, distinct, fold, join, process, shuffle, step, table, window
+from rs_assets.topology.nodes import dim_join, distinct, fold, join, match, process, shuffle, step, table, window
 from rs_assets.topology.user_code.expression import ColumnBuilder, ConditionText, Expression, PythonFunction, SqlText
 
 Inputs = tuple[Fields, ...]
@@ -247,6 +249,18 @@ def _looked_up(node: dim_join.DimJoin, inputs: Inputs) -> Fields:
     return Fields({**stream.types, **kept}, stream.whole and found.whole)
 
 
+def _matched(node: match.MatchRules, inputs: Inputs) -> Fields:
+    stream, columns = inputs[0], declared(node.dimension.schema, step=node.name)
+    taken = next((found for name in node.added if (found := stream.find(name)) is not None), None)
+    if taken is not None:
+        raise two_fields(taken, "", step=node.name)
+    if stream.whole and isinstance(node.dimension.origin, LoaderOrigin):
+        check_given(node.dimension.origin.call, field_types(stream), step=node.name)
+    named = {node.into: Type("array", (("element", Type("string")),))}
+    made = {name: columns.type_of(name) for name in node.carried} if node.form == "per_match" else named
+    return stream.plus({**made, node.version_field: Type("bigint")})
+
+
 def _check_names(node: join.StreamJoin | dim_join.DimJoin, left: Fields, beside: Types) -> None:
     """TopologyError for a field of the right side that cannot replace the left one's."""
     for name, kind in beside.items():
@@ -358,6 +372,7 @@ RULES: Mapping[type[Node], Rule] = MappingProxyType(
         distinct.Distinct: _deduplicated,
         join.StreamJoin: _joined,
         dim_join.DimJoin: _looked_up,
+        match.MatchRules: _matched,
         table.ToTable: _tabled,
         table.TableGroup: _grouped,
         table.TableJoin: _table_joined,

@@ -9,19 +9,19 @@ from rs_assets.common.node import Node
 from rs_assets.errors import TopologyError
 from rs_assets.operators.dimension.spec import Dimension
 from rs_assets.records.columns import PREFIX
+from rs_assets.topology.nodes.versioned import VersionedTable
 from rs_assets.topology.user_code.expression import ColumnBuilder, SqlText
 
 DimJoinType = Literal["inner", "left"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DimJoin(Node):
+class DimJoin(VersionedTable):
     """Each row with the rows of a dimension that are equal in the fields `on`; it keeps no state.
 
     `prefix` is put before the names of the dimension's fields, which otherwise replace fields of the stream.
     """
 
-    dimension: Dimension
     on: tuple[tuple[str, str], ...]
     how: DimJoinType = "inner"
     condition: SqlText | ColumnBuilder | None = None
@@ -40,6 +40,11 @@ class DimJoin(Node):
             raise self._refused("has an empty prefix", "leave prefix= out, or write prefix='dim_'")
         if self.prefix is not None and self.prefix.casefold().startswith(PREFIX):
             raise self._refused(f"has the prefix {self.prefix!r}, which hides its fields", "take another one")
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The key fields of the dimension."""
+        return tuple(right for _, right in self.on)
 
     def detail(self) -> str:
         """The kind of join, its keys and the dimension."""

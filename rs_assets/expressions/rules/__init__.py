@@ -1,0 +1,1 @@
+"""Sets of rules: many conditions over one stream, evaluated together for each Arrow batch."""

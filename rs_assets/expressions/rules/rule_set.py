@@ -1,0 +1,143 @@
+"""A version of a table of rules, compiled for a stream of known fields, and stored next to it on disk."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import pickle
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from rs_assets.common.files import write_atomically
+from rs_assets.errors import RsError
+from rs_assets.expressions.rules.atoms import READABLE, formula_of
+from rs_assets.expressions.rules.compiled import Compiled, compiled
+from rs_assets.expressions.rules.normal import Conjunction, TooManyError, conjunctions_of
+from rs_assets.expressions.rules.scan import hyperscan
+from rs_assets.expressions.syntax.typed import WHOLE
+from rs_assets.operators.dimension.index import Index
+
+RULE, CONDITION, ENABLED, PRIORITY = "rule", "condition", "enabled", "priority"
+KEYS = (RULE,)
+# Changed when the form of compiled rules changes.
+FORM = 1
+FOLDER = ".compiled"
+# Sets that a worker keeps: both versions of a change, for a few steps.
+KEPT = 4
+
+Types = Mapping[str, str | None]
+_open: OrderedDict[Path, RuleSet] = OrderedDict()
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """The rules of a version that can be evaluated, by priority and name.
+
+    `rows` are their rows in the table, `faults` say by name why others were left out.
+    """
+
+    compiled: Compiled
+    rows: pa.Array
+    faults: Mapping[str, str]
+
+    def __len__(self) -> int:
+        """How many rules are evaluated."""
+        return len(self.rows)
+
+
+def rule_set_of(table: pa.Table, fields: Types, *, step: str) -> RuleSet:
+    """The rules of a table with at least the columns `rule` and `condition`, over `fields` with their Spark types.
+
+    A rule that cannot be evaluated is left out, and said in `faults`; so is one without a name that is its own.
+
+    >>> table = pa.table({"rule": ["slow", "typo"], "condition": ["(ms,>,100)", "(mss,>,1)"]})
+    >>> made = rule_set_of(table, {"ms": "bigint"}, step="judge")
+    >>> len(made), made.faults["typo"].splitlines()[0]
+    (1, "step 'judge' names the field 'mss', which does not exist [step=judge]")
+    """
+    faults: dict[str, str] = {}
+    kept: dict[str, tuple[int, tuple[Conjunction, ...]]] = {}
+    listed = table.select([name for name in (RULE, CONDITION, ENABLED, PRIORITY) if name in table.schema.names])
+    order = []
+    for row, each in enumerate(listed.to_pylist()):
+        name = each[RULE]
+        if name in kept or name in faults:
+            faults[name] = "several rules have this name"
+            kept.pop(name, None)
+        elif each.get(ENABLED) is not False:
+            found = _conjunctions(each[CONDITION] or "", tuple(fields.items()), step)
+            if isinstance(found, str):
+                faults[name] = found
+            else:
+                kept[name] = row, found
+                order.append(((each.get(PRIORITY) is None, each.get(PRIORITY) or 0, name), name))
+    names = [name for _, name in sorted(order) if name in kept]
+    wholes = (name for name, kind in fields.items() if kind in WHOLE)
+    made = compiled([kept[name][1] for name in names], wholes)
+    return RuleSet(made, pa.array([kept[name][0] for name in names], pa.int64()), faults)
+
+
+@functools.lru_cache(maxsize=50_000)
+def _conjunctions(text: str, fields: tuple[tuple[str, str | None], ...], step: str) -> tuple[Conjunction, ...] | str:
+    """Those of a condition, or what is wrong with it. Versions share most of their rules."""
+    try:
+        return conjunctions_of(formula_of(text, dict(fields), step=step))
+    except (RsError, TooManyError) as error:
+        return str(error)
+
+
+def readable(fields: Types) -> Types:
+    """The fields that rules can read."""
+    return {name: kind for name, kind in fields.items() if kind in READABLE}
+
+
+def stored(root: Path, version: str, fields: Types, *, step: str) -> RuleSet:
+    """The rules of `version` in the folder `root`, compiled at most once on this disk; OSError if it is gone."""
+    place = root / FOLDER / f"{version}-{_digest(fields, step)}"
+    if place in _open:
+        _open.move_to_end(place)
+        return _open[place]
+    made = _read(place)
+    if made is None:
+        made = rule_set_of(rows_of(root / version), fields, step=step)
+        place.parent.mkdir(mode=0o750, exist_ok=True)
+        write_atomically(place, pickle.dumps(made))
+    _open[place] = made
+    while len(_open) > KEPT:
+        _open.popitem(last=False)
+    return made
+
+
+def rows_of(folder: Path) -> pa.Table:
+    """All rows of a version, as they were loaded; OSError if it is gone."""
+    index = Index.open(folder, KEYS)
+    every = np.arange(index.rows.num_rows)
+    return pa.table({name: index.values(name, every) for name in index.rows.schema.names})
+
+
+def forget(root: Path) -> None:
+    """Remove what was compiled of versions that are gone."""
+    for place in (root / FOLDER).glob("v*-*"):
+        if not (root / place.name.rpartition("-")[0]).exists():
+            place.unlink(missing_ok=True)
+
+
+def _read(place: Path) -> RuleSet | None:
+    try:
+        made: Any = pickle.loads(place.read_bytes())  # noqa: S301  this library's own file
+    except (OSError, pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError):
+        return None
+    return made if isinstance(made, RuleSet) else None
+
+
+def _digest(fields: Types, step: str) -> str:
+    scanner = hyperscan()
+    known = [FORM, sorted(fields.items()), step, getattr(scanner, "__version__", None)]
+    return hashlib.sha256(orjson.dumps(known)).hexdigest()[:12]

@@ -1,0 +1,77 @@
+"""Rules over a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
+
+from rs_assets.errors import TopologyError
+from rs_assets.expressions.rules.spec import Rules
+from rs_assets.topology.nodes.match import MatchForm, MatchRules
+
+if TYPE_CHECKING:
+    from rs_assets.common.node import Node
+    from rs_assets.stream.draft import Draft
+
+
+class RuleSteps:
+    """The rules of a stream; part of `DataStream`."""
+
+    __slots__ = ()
+
+    draft: Draft
+    step: str
+
+    def match(
+        self,
+        rules: Rules,
+        *,
+        into: str = "rules",
+        form: MatchForm = "matched",
+        carry: Sequence[str] = (),
+        name: str | None = None,
+    ) -> Self:
+        r"""Name the rules that hold for each row. All are evaluated in one pass, as they are when the batch begins.
+
+        Typical uses: detections that analysts change while the stream runs, routing, tagging. See docs/rules.md.
+
+        - `rules` (Rules): conditions, of the program or of a table.
+        - `into` (str, default "rules"): the field for the names of the rules that hold, an array by priority and name.
+        - `form` (str, default "matched"): "matched" keeps the rows for which a rule holds, "all" keeps every row,
+          "per_match" gives a row for each row and rule, with the fields `rule` and `carry` instead of the array.
+        - `carry` (sequence of str, default none): the columns of the rules that rows per match get.
+        - `name` (str, default `match_1`, ...): the versions of the rules are stored under it.
+
+        Each row has the version of the rules that has judged it, in `rules_version` (named after `into`), or
+        `rule_version` in rows per match. A batch that is computed again is judged by the same version. A rule of a
+        table that cannot be evaluated is left out and reported; a rule of the program is refused: TopologyError.
+
+        >>> from rs_assets import Rules, StreamBuilder
+        >>> rules = Rules.of({"slow": "(ms,>,100)", "shell": r"(page,regex,'\.sh$')"})
+        >>> hits = StreamBuilder.data_stream("docs", "judged").from_array([{"page": "/a.sh", "ms": 120}])
+        >>> print(hits.match(rules).to_print().build().describe())
+        docs.judged  fingerprint ...
+          array  array_source  [1 rows]
+          match_1  match_rules <- array  [matched by rules[2]()]
+          print  print_sink <- match_1
+        """
+        step = self.draft.auto_name("match", name, after=self.step)
+        if not isinstance(rules, Rules):
+            raise TopologyError(
+                f"step {step!r} matches with a {type(rules).__name__}, which is not a set of rules",
+                remedy="write Rules.of({'slow': '(ms,>,100)'}), Rules.from_delta(...) or Rules.from_file(...)",
+                step=step,
+            )
+        node = MatchRules(
+            name=step,
+            inputs=(self.step,),
+            dimension=rules.dimension,
+            into=into,
+            form=form,
+            carry=(carry,) if isinstance(carry, str) else tuple(carry),
+            reads=rules.reads,
+        )
+        return self._then(node)
+
+    def _then(self, node: Node) -> Self:
+        raise NotImplementedError

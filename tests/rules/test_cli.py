@@ -1,0 +1,73 @@
+"""`rs-assets rules`, and the example of detections in command lines, which it shows."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from deltalake import DeltaTable
+
+from pipelines.security import detections
+from pipelines.security_data import write
+from rs_assets.cli.main import main
+
+MODULE = """
+from rs_assets import Rules, StreamBuilder
+
+lines = StreamBuilder.data_stream("test", "judged").from_file("in.jsonl", schema="k string, ms bigint")
+rules = Rules.of({"slow": "(ms,>,100)&!(k,in,'a,b')", "shell": r"(k,regex,'\\.sh$')", "never": "(ms,<,0)"})
+pipeline = lines.match(rules, name="judge").to_print().build()
+"""
+
+
+@pytest.fixture
+def command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "judged_rules.py").write_text(MODULE)
+    (tmp_path / "rows.jsonl").write_text('{"k": "x.sh", "ms": 200}\n{"k": "a", "ms": 200}\n')
+
+    def run(*arguments):
+        return CliRunner().invoke(main, ["rules", "judged", "-m", "judged_rules", *arguments])
+
+    return run
+
+
+def test_rules_are_listed_tested_and_explained(command):
+    assert command().output.startswith("3 rules, 1 patterns, ")
+    told = json.loads(command("--test", "rows.jsonl", "--json").output)
+    assert told == {"rows": [["shell", "slow"], []], "never": ["never"], "left_out": {}}
+    shown = command("--test", "rows.jsonl", "--explain", "slow").output.splitlines()
+    assert shown[1:4] == ["  alternative 1 holds", "    yes  ms is from 101", "    yes  k is not one of 'a', 'b'"]
+    assert shown[5:] == [
+        "  alternative 1 does not hold",
+        "    yes  ms is from 101",
+        "    no   k is not one of 'a', 'b'",
+    ]
+
+
+@pytest.mark.long
+def test_detections_in_command_lines_end_as_hits_and_alerts(options, tmp_path):
+    write(tmp_path, rows=2_000, count=300)
+    detections(tmp_path, tail=False).run(options)
+    hits, alerts = (
+        DeltaTable(options.home.table("security", name)).to_pyarrow_table().to_pylist() for name in ("hits", "alerts")
+    )
+    assert {row["rule"] for row in hits} > {"script from tmp", "known threat", "download"}
+    assert all(row["user"] == "root" for row in hits if row["rule"] == "script from tmp")
+    assert {(row["rule"], row["severity"]) for row in alerts} > {("script from tmp", "high"), ("download", "low")}
+    assert all(row["hits"] >= 3 for row in alerts)
+    assert {row["rule_version"] for row in hits} == {1}
+
+
+def test_remedies_of_the_command_are_taken(command, tmp_path):
+    """A step that is not there, rows that are missing, an unknown rule, a file that no run has loaded."""
+    assert "--step, one of: judge" in command("--step", "other").output
+    assert command("--step", "judge").exit_code == 0
+    assert "give a file of rows: --test rows.jsonl" in command("--explain", "slow").output
+    assert "list them: --json" in command("--test", "rows.jsonl", "--explain", "nothing").output
+    assert "slow" in json.loads(command("--json").output)["rules"]
+    loaded = MODULE.replace("Rules.of({", 'Rules.from_file("rules.jsonl"); _ = ({')
+    (tmp_path / "filed_rules.py").write_text(loaded)
+    assert "run it once: rs-assets run judged" in CliRunner().invoke(
+        main, ["rules", "judged", "-m", "filed_rules"]
+    ).output  # fmt: skip

@@ -1,0 +1,120 @@
+"""Rules over a stream in Spark: forms of rows, versions that come while it runs, and replays after a kill."""
+
+import json
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from rs_assets import Rules, StreamBuilder
+from rs_assets.errors import RsError, TopologyError
+from rs_assets.testing import PipelineDriver
+
+SCHEMA = "k string, ms bigint"
+RULES = [
+    {"rule": "slow", "condition": "(ms,>,100)", "priority": 2, "severity": "low"},
+    {"rule": "shell", "condition": r"(k,regex,'\.sh$')", "priority": 1, "severity": "high"},
+    {"rule": "off", "condition": "(ms,>=,0)", "enabled": False, "severity": "low"},
+]
+ROWS = [{"k": "a.sh", "ms": 500}, {"k": "b", "ms": 1}, {"k": "c", "ms": 101}, {"k": None, "ms": None}]
+
+
+def logs(job="rules"):
+    return StreamBuilder.data_stream("test", job).from_file("in.jsonl", schema=SCHEMA)
+
+
+def ran(driver, stream, *batches):
+    with PipelineDriver(stream.to_print().build(), spark=driver) as running:
+        for rows in batches:
+            running.push(rows)
+            running.step()
+        return [{**row} for row in running.take()]
+
+
+def test_rows_in_rows_with_the_rules_that_hold_out(driver):
+    assert ran(driver, logs().match(Rules.of(RULES)), ROWS[:2], ROWS[2:]) == [
+        {"k": "a.sh", "ms": 500, "rules": ["shell", "slow"], "rules_version": 1},
+        {"k": "c", "ms": 101, "rules": ["slow"], "rules_version": 1},
+    ]
+
+
+def test_forms_of_rows(driver):
+    every = logs().match(Rules.of(RULES), form="all", into="hit", name="all")
+    one = every.match(Rules.of(RULES), form="per_match", carry=["severity"], name="each")
+    made = ran(driver, one, ROWS)
+    assert [(row["k"], row["hit"], row["rule"], row["severity"]) for row in made] == [
+        ("a.sh", ["shell", "slow"], "shell", "high"),
+        ("a.sh", ["shell", "slow"], "slow", "low"),
+        ("c", ["slow"], "slow", "low"),
+    ]
+
+
+def table_of(*rows):
+    return pa.table({"rule": [name for name, _ in rows], "condition": [text for _, text in rows]})
+
+
+def test_a_changed_table_is_taken_up_between_batches_and_bad_rules_stop_nothing(driver, tmp_path):
+    path = str(tmp_path / "rules")
+    write_deltalake(path, table_of(("slow", "(ms,>,100)")))
+    with PipelineDriver(logs().match(Rules.from_delta(path), name="judge").to_print().build(), spark=driver) as running:
+        running.push([{"k": "a", "ms": 200}])
+        running.step()
+        bad = [("typo", "(mss,>,1)"), ("text", "(ms,>"), ("same", "(ms,>,1)"), ("same", "(ms,>,2)")]
+        write_deltalake(path, table_of(("fast", "(ms,<,300)"), *bad), mode="overwrite")
+        running.reload("judge")
+        running.push([{"k": "a", "ms": 200}])
+        running.step()
+        (trouble,) = running.report().warnings
+        write_deltalake(path, table_of(), mode="overwrite")
+        running.reload("judge")
+        running.push([{"k": "a", "ms": 200}])
+        running.step()
+        made = [(row["rules"], row["rules_version"]) for row in running.take()]
+        assert not running.report().warnings
+    assert made == [(["slow"], 1), (["fast"], 2)]
+    assert "'judge' are left out" in str(trouble)
+    assert "and 2 more" in str(trouble)
+
+
+def test_a_file_of_rules(driver, tmp_path):
+    path = tmp_path / "rules.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in RULES))
+    rules = Rules.from_file(path, columns="enabled boolean, priority int")
+    assert [row["rules"] for row in ran(driver, logs().match(rules), ROWS)] == [["shell", "slow"], ["slow"]]
+
+
+def test_a_stream_that_rules_cannot_read_is_refused_until_it_has_a_text(driver, tmp_path):
+    path = tmp_path / "rules.jsonl"
+    path.write_text(json.dumps({"rule": "a", "condition": "(k,isNotNull)"}) + "\n")
+    times = StreamBuilder.data_stream("test", "times").from_file("in.jsonl", schema="at timestamp")
+    with pytest.raises(RsError, match="(?s)no field that rules can read.*give the rules texts"):
+        ran(driver, times.match(Rules.from_file(path)), [{"at": None}])
+    text = times.with_fields(k="coalesce(cast(at as string), 'none')").match(Rules.from_file(path))
+    assert [row["rules"] for row in ran(driver, text, [{"at": None}])] == [["a"]]
+
+
+@pytest.mark.parametrize(
+    ("rules", "settings", "why"),
+    [
+        ({"a": "(kk,=,1)"}, {}, "names the field 'kk'"),
+        ({"a": "(ms,=,x)"}, {}, "not a number"),
+        ({"a": "(length(k),>,1)"}, {}, "not calls"),
+        ({"a": r"(k,regex,'[a&&b]')"}, {}, "class inside"),
+        ({"a": "(ms,>,1)"}, {"into": "k"}, "'k'"),
+        ({"a": "(ms,>,1)"}, {"form": "some"}, "one of: matched, all, per_match"),
+        ({"a": "(ms,>,1)"}, {"carry": ["x"]}, "per_match"),
+        ({"a": "(ms,>,1)"}, {"carry": ["x"], "form": "per_match"}, "they have: rule, condition"),
+    ],
+    ids=str,
+)
+def test_refusals(rules, settings, why):
+    with pytest.raises(RsError, match=why):
+        logs().match(Rules.of(rules), **settings).to_print().build()
+
+
+def test_rules_that_are_none():
+    for wrong in ([{"rule": "a"}], ["a"], [RULES[0], RULES[0]], {"": "(ms,>,1)"}):
+        with pytest.raises(TopologyError):
+            Rules.of(wrong)
+    with pytest.raises(TopologyError, match="Rules.of"):
+        logs().match({"a": "(ms,>,1)"})
