@@ -153,6 +153,10 @@ class SinkError(RsError):
     """A sink could not commit a batch."""
 
 
+class StoreBehindError(RsError):
+    """A store did not reach the batch that a query waited for."""
+
+
 class CheckpointHeldError(SinkError):
     """A sink refused a checkpoint, or has not flushed all rows before it; the batch is repeated."""
 

@@ -14,6 +14,7 @@ from rs_assets.cli.base import AS_JSON, MODULES, NAME_OR_NONE, chosen, guarded, 
 from rs_assets.cli.dead_letters import dead_letters
 from rs_assets.cli.deploy import deploy, deployments
 from rs_assets.cli.project import PROJECT_COMMANDS
+from rs_assets.cli.queries import COMMANDS as QUERIES
 from rs_assets.cli.rules import rules
 from rs_assets.cli.sql import sql
 from rs_assets.cli.tables import show
@@ -160,7 +161,7 @@ def _targets(modules: tuple[str, ...]) -> tuple[list[str], list[str]]:
     return [part for module in (*own, *ours) for part in ("-m", module)], alone
 
 
-for command in (*COMMANDS, *PROJECT_COMMANDS, dead_letters, deploy, deployments, rules, show, sql):
+for command in (*COMMANDS, *PROJECT_COMMANDS, *QUERIES, dead_letters, deploy, deployments, rules, show, sql):
     main.add_command(command)
 
 

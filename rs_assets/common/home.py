@@ -88,6 +88,10 @@ class Home:
         """Copies of state for lookups in milliseconds."""
         return self.root / "served"
 
+    def store(self, namespace: str, store: str) -> Path:
+        """The file of a store, which answers queries."""
+        return self.root / "stores" / namespace / f"{store}.db"
+
     def dimensions(self, namespace: str, job: str) -> Path:
         """The folder of the dimensions of a job, with one folder a step."""
         return self.root / "dimensions" / namespace / job

@@ -17,6 +17,7 @@ from rs_assets.connectors.own.connector import CONNECTOR as OWN
 from rs_assets.connectors.postgres.connector import CONNECTOR as POSTGRES
 from rs_assets.connectors.rocketmq.connector import CONNECTOR as ROCKETMQ
 from rs_assets.connectors.sqlite.connector import CONNECTOR as SQLITE
+from rs_assets.connectors.store.connector import CONNECTOR as STORE
 
 CONNECTORS: Final[tuple[Connector, ...]] = (
     CONSOLE,
@@ -27,6 +28,7 @@ CONNECTORS: Final[tuple[Connector, ...]] = (
     KAFKA,
     ROCKETMQ,
     SQLITE,
+    STORE,
     MEMORY,
     OWN,
 )

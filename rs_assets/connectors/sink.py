@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from pyspark.sql import DataFrame
@@ -62,7 +63,7 @@ class BatchMark:
     """The identity of a batch. A sink stores it in the same transaction as the rows, and refuses it a second time.
 
     `token` is the fencing token of the driver's lease. A sink that has a greater token refuses the batch, and so does
-    one that has a claim that the driver's `claim` does not know.
+    one that has a claim that the driver's `claim` does not know. `watermark` is that of the batch, None without one.
     """
 
     pipeline_id: str
@@ -71,6 +72,7 @@ class BatchMark:
     batch_id: int
     token: int = 0
     claim: Claim | None = None
+    watermark: datetime | None = None
 
     @property
     def writer(self) -> str:

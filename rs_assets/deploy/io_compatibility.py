@@ -14,6 +14,7 @@ from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.files.nodes import FileSink
 from rs_assets.connectors.memory.nodes import MemorySink
 from rs_assets.connectors.own.nodes import WriterSink
+from rs_assets.connectors.store.nodes import StoreSink
 from rs_assets.runtime.io_compatibility import beside, read_again
 from rs_assets.topology.targets import target_of
 from rs_assets.topology.topology import Topology
@@ -80,6 +81,6 @@ def _read_by(before: Topology, now: Topology, source: Node, plan: QueryPlan, kno
 
 def _target(sink: Node) -> object:
     """Where an output writes, None for an output without a location."""
-    if isinstance(sink, DeltaSink | FileSink):
+    if isinstance(sink, DeltaSink | FileSink | StoreSink):
         return target_of(sink)
     return None if isinstance(sink, PrintSink | MemorySink | WriterSink) else place_of(sink)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from rs_assets.errors import TopologyError
+from rs_assets.connectors.store.nodes import stores_of
+from rs_assets.errors import ConfigurationError, TopologyError
 from rs_assets.topology.describe import as_mermaid, as_text, in_short
 from rs_assets.topology.draw import as_svg
 from rs_assets.topology.topology import Topology
@@ -15,6 +16,7 @@ from rs_assets.topology.topology import Topology
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from rs_assets.connectors.store.reader import Store
     from rs_assets.recovery.savepoints import Savepoint
     from rs_assets.runtime.job.preflight import Verified
     from rs_assets.runtime.options import RunOptions
@@ -324,6 +326,36 @@ class Pipeline:
         from rs_assets.runtime.job.preflight import verify
 
         return verify(self.topology, options)
+
+    def query(self, store: str, options: RunOptions | None = None) -> Store:
+        """The store that `serve(store)` holds, for lookups by key; the pipeline may run, in another process too.
+
+        Each answer is of one batch. It has its `rows`, `batch`, `watermark` and `age`. See docs/queries.md.
+        ConfigurationError for another name.
+
+        - `store` (str): the name given to `serve`.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from rs_assets import Home, RunOptions, StreamBuilder
+        >>> users = StreamBuilder.data_stream("docs", "asked").from_array([{"id": 1, "tier": "free"}]).to_table("id")
+        >>> pipeline = users.serve("tiers").build()
+        >>> with TemporaryDirectory() as folder:
+        ...     options = RunOptions(home=Home.at(folder))
+        ...     _ = pipeline.run(options)
+        ...     pipeline.query("tiers", options).get(1).row
+        {'id': 1, 'tier': 'free'}
+        """
+        from rs_assets.common.home import Home
+        from rs_assets.connectors.store.reader import Store
+
+        known = stores_of(self.topology.sinks)
+        if store not in known:
+            raise ConfigurationError(
+                f"{self.name} serves no store {store!r}",
+                remedy=f"use one of: {', '.join(known)}" if known else "hold rows in one: .serve('totals')",
+            )
+        home = options.home if options is not None else Home.default()
+        return Store(store, home.store(self.topology.namespace, store))
 
     def state(self, step: str, options: RunOptions | None = None, *, rows: int | None = None) -> pa.Table:
         """The state of `step` after the last committed batch.

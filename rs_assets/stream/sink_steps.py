@@ -18,6 +18,7 @@ from rs_assets.connectors.own.nodes import WriterSink
 from rs_assets.connectors.rocketmq.client.cluster import RocketMQCluster
 from rs_assets.connectors.rocketmq.nodes import RocketmqSink
 from rs_assets.connectors.sqlite.nodes import SqliteSink
+from rs_assets.connectors.store.nodes import StoreSink
 from rs_assets.stream.draft import Draft, name_from
 from rs_assets.topology.record_time import times_of
 
@@ -311,6 +312,41 @@ class SinkSteps:
             where=place_of(url, table, step=step),
             table=table,
             mode=mode,
+            keys=(keys,) if isinstance(keys, str) else tuple(keys),
+            deletes=deletes,
+        )
+        return self._sink(node)
+
+    def serve(
+        self, store: str, keys: str | Sequence[str], *, deletes: str | None = None, name: str | None = None
+    ) -> Self:
+        """Hold the newest row of each key in a store for queries, exactly once.
+
+        Typical uses: windows that update, looked up by an application while the stream runs. See docs/queries.md.
+
+        - `store` (str): its name; `pipeline.query(store)` reads it.
+        - `keys` (str or sequence of str): plain values. Rows are in their order; null sorts first.
+        - `deletes` (str, default None): a boolean field without a column. Where it is true the keys have no row:
+          `deletes="retracted"` after steps that retract rows.
+        - `name` (str, default: the store's name and `_store`).
+
+        Of the rows of a batch with equal keys the one that was read last is held. The changes of a batch pass through
+        the driver. SinkError if the store has the rows of another sink, or other keys.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from rs_assets import Home, RunOptions, StreamBuilder
+        >>> totals = StreamBuilder.data_stream("docs", "served").from_array([{"page": "/a", "n": 1}])
+        >>> pipeline = totals.serve("totals", "page").build()
+        >>> with TemporaryDirectory() as folder:
+        ...     options = RunOptions(home=Home.at(folder))
+        ...     _ = pipeline.run(options)
+        ...     pipeline.query("totals", options).get("/a").row
+        {'page': '/a', 'n': 1}
+        """
+        node = StoreSink(
+            name=name or name_from(store, suffix="store"),
+            inputs=(self.step,),
+            store=store,
             keys=(keys,) if isinstance(keys, str) else tuple(keys),
             deletes=deletes,
         )

@@ -11,6 +11,7 @@ from rs_assets.common.secrets import Secret
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.nodes import Delivery, KafkaSink
+from rs_assets.connectors.store.nodes import StoreSink
 from rs_assets.errors import TopologyError
 from rs_assets.stream.draft import Draft, name_from
 
@@ -130,6 +131,35 @@ class TableSinks:
         """
         self.to_stream().to_database(url, table, mode="upsert", keys=list(self.keys), deletes="retracted", name=name)
         return self
+
+    def serve(self, store: str, *, name: str | None = None) -> Self:
+        """Hold the current rows in a store for queries, exactly once, in the order of the table's keys.
+
+        Typical uses: lookups by an application or by HTTP while the stream runs. See docs/queries.md.
+
+        - `store` (str): its name; `pipeline.query(store)` reads it.
+        - `name` (str, default: the store's name and `_store`).
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from rs_assets import Home, RunOptions, StreamBuilder
+        >>> rows = [{"id": 1, "tier": "free"}, {"id": 2, "tier": "free"}, {"id": 1, "tier": "paid"}]
+        >>> users = StreamBuilder.data_stream("docs", "tiers").from_array(rows).to_table("id")
+        >>> pipeline = users.serve("tiers").build()
+        >>> with TemporaryDirectory() as folder:
+        ...     options = RunOptions(home=Home.at(folder))
+        ...     _ = pipeline.run(options)
+        ...     answer = pipeline.query("tiers", options).range(1, 2)
+        >>> answer.rows, answer.batch
+        ([{'id': 1, 'tier': 'paid'}, {'id': 2, 'tier': 'free'}], 0)
+        """
+        node = StoreSink(
+            name=name or name_from(store, suffix="store"),
+            inputs=(self.step,),
+            store=store,
+            keys=self.keys,
+            changes=True,
+        )
+        return self._sink(node)
 
     def _sink(self, node: Node) -> Self:
         """This table, with a sink."""

@@ -8,6 +8,7 @@ from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.files.nodes import FileSink
 from rs_assets.connectors.location import real_place, written_place
 from rs_assets.connectors.nodes import Sink
+from rs_assets.connectors.store.nodes import StoreSink
 from rs_assets.errors import TopologyError
 
 
@@ -36,6 +37,8 @@ def target_of(sink: Sink) -> str | None:
         return written_place(sink.path)
     if isinstance(sink, DeltaSink):
         return written_place(sink.table)
+    if isinstance(sink, StoreSink):
+        return f"store:{sink.store}"
     return None
 
 

@@ -14,6 +14,7 @@ from rs_assets.compile.provenance import RULES
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.connectors.own.nodes import CustomSource, WriterSink
 from rs_assets.connectors.registry import SINKS, SOURCES
+from rs_assets.connectors.store.nodes import StoreSink
 from rs_assets.topology.nodes import dim_join, distinct, join, shuffle, step, window
 
 ROOT = Path(__file__).parents[2]
@@ -70,6 +71,7 @@ def method_of(kind: type[Node]) -> str:
         join.StreamJoin: "join",
         CustomSource: "from_source",
         WriterSink: "to",
+        StoreSink: "serve",
         shuffle.ShuffleWrite: "shuffle",
         shuffle.ShuffleRead: "shuffle",
     }

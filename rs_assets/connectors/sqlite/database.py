@@ -47,6 +47,13 @@ def connected(
         ) from error
 
 
+def connect_to_read(path: str) -> sqlite3.Connection:
+    """A connection that threads may share, in autocommit, to an existing database; sqlite3.Error without one."""
+    uri = f"{Path(path).absolute().as_uri()}?mode=ro"
+    seconds = PATIENCE.total_seconds()
+    return sqlite3.connect(uri, uri=True, timeout=seconds, isolation_level=None, check_same_thread=False)
+
+
 def _connect(uri: str, patience: timedelta) -> sqlite3.Connection:
     return sqlite3.connect(uri, uri=True, timeout=patience.total_seconds(), isolation_level=None)
 

@@ -24,26 +24,15 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from rs_assets.connectors.generations import Lineage, Point
 from rs_assets.connectors.kept_rows import KeptRows
 from rs_assets.connectors.progress_guard import ProgressGuard
 from rs_assets.connectors.sink import BatchMark, LastWriter, Staged
+from rs_assets.connectors.sqlite import ledger
 from rs_assets.connectors.sqlite.database import columns_of, connected, quoted
 from rs_assets.errors import SinkError
 from rs_assets.records.poison import EXACT
 from rs_assets.records.schema import quoted as quoted_in_spark
 
-# The last batch of each writer and generation, and the token with which it was written.
-MARKS = """CREATE TABLE IF NOT EXISTS _rs_marks (
-    pipeline_id TEXT NOT NULL, sink TEXT NOT NULL, generation INTEGER NOT NULL, batch INTEGER NOT NULL,
-    token INTEGER NOT NULL, PRIMARY KEY (pipeline_id, sink, generation)) WITHOUT ROWID"""
-# The last start under a pipeline's name.
-CLAIMS = """CREATE TABLE IF NOT EXISTS _rs_claims (
-    name TEXT PRIMARY KEY, claim INTEGER NOT NULL, pipeline_id TEXT NOT NULL, home TEXT NOT NULL) WITHOUT ROWID"""
-# The batch and generation after which a later generation began.
-RETURNS = """CREATE TABLE IF NOT EXISTS _rs_returns (
-    pipeline_id TEXT NOT NULL, sink TEXT NOT NULL, begun INTEGER NOT NULL, generation INTEGER NOT NULL,
-    batch INTEGER NOT NULL, PRIMARY KEY (pipeline_id, sink, begun)) WITHOUT ROWID"""
 NESTED = (ArrayType, MapType, StructType)
 Row = tuple[object, ...]
 
@@ -77,19 +66,19 @@ class SqliteWriter:
     def last_writer(self, mark: BatchMark) -> LastWriter:
         """Token and claim in the database."""
         with self._looking() as database:
-            return _last_writer(database, mark)
+            return ledger.last_writer(database, mark)
 
     def raise_fence(self, mark: BatchMark) -> None:
         """Write the token, without a batch."""
         with connected(self.path, SinkError, write=True) as database:
-            _begin(database)
-            _note(database, mark, batch=-1)
+            ledger.begin(database)
+            ledger.note(database, mark, batch=-1)
             database.execute("COMMIT")
 
     def check_begin(self, begun: BatchMark) -> str:
         """SinkError if the table has rows and earlier generations of this sink wrote some: they would come twice."""
         with self._looking() as database:
-            points = _points(database, begun)
+            points = ledger.points(database, begun)
             earlier = any(point.generation < begun.generation and point.batch >= 0 for point in points)
             if earlier and columns_of(database, self.table) and _has_rows(database, self.table):
                 raise self._rows.refuse_begin()
@@ -98,16 +87,16 @@ class SqliteWriter:
     def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
         """SinkError if rows were written after `kept`: the rows of single batches cannot be distinguished."""
         with self._looking() as database:
-            begun.check(_last_writer(database, begun), where=self.location())
-            self._rows.check_return(_newest(database, kept), kept, had)
+            begun.check(ledger.last_writer(database, begun), where=self.location())
+            self._rows.check_return(ledger.newest(database, kept), kept, had)
 
     def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:
         """Only records the later generation: nothing was written since."""
         with connected(self.path, SinkError, write=True) as database:
-            _begin(database)
-            begun.check(_last_writer(database, begun), where=self.location())
-            self._rows.check_return(_newest(database, kept), kept, had)
-            _note(database, begun, batch=begun.batch_id)
+            ledger.begin(database)
+            begun.check(ledger.last_writer(database, begun), where=self.location())
+            self._rows.check_return(ledger.newest(database, kept), kept, had)
+            ledger.note(database, begun, batch=begun.batch_id)
             database.execute(
                 "INSERT OR REPLACE INTO _rs_returns (pipeline_id, sink, begun, generation, batch)"
                 " VALUES (?, ?, ?, ?, ?)",
@@ -131,10 +120,10 @@ class SqliteWriter:
 
     def _commit(self, fields: Sequence[StructField], rows: Sequence[Row], mark: BatchMark) -> int:
         with connected(self.path, SinkError, write=True) as database:
-            _begin(database)
+            ledger.begin(database)
             # The transaction excludes other writers: what is read here is valid until its end.
-            mark.check(_last_writer(database, mark), where=self.location())
-            if self._hold(mark, _last_batch(database, mark)) >= mark.batch_id:
+            mark.check(ledger.last_writer(database, mark), where=self.location())
+            if self._hold(mark, ledger.last_batch(database, mark)) >= mark.batch_id:
                 database.execute("ROLLBACK")
                 return 0
             names = ", ".join(quoted(f.name) for f in fields)
@@ -142,7 +131,7 @@ class SqliteWriter:
             places = ", ".join("?" * len(fields))
             database.execute(f"CREATE TABLE IF NOT EXISTS {quoted(self.table)} ({kinds})")
             database.executemany(f"INSERT INTO {quoted(self.table)} ({names}) VALUES ({places})", rows)  # noqa: S608
-            _note(database, mark, batch=mark.batch_id)
+            ledger.note(database, mark, batch=mark.batch_id)
             database.execute("COMMIT")
         self._hold(mark, mark.batch_id)
         return len(rows)
@@ -171,83 +160,14 @@ class SqliteWriter:
 
     def _last(self, mark: BatchMark) -> int:
         with self._looking() as database:
-            return self._hold(mark, _last_batch(database, mark))
+            return self._hold(mark, ledger.last_batch(database, mark))
 
     def _hold(self, mark: BatchMark, batch: int) -> int:
         return self.progress.advance(mark, batch, step=self.name, place=self.location())
 
 
-def _begin(database: sqlite3.Connection) -> None:
-    """Begin a write transaction, with the tables of markers."""
-    database.execute("BEGIN IMMEDIATE")
-    database.execute(MARKS)
-    database.execute(CLAIMS)
-    database.execute(RETURNS)
-
-
-def _last_batch(database: sqlite3.Connection, mark: BatchMark) -> int:
-    if not columns_of(database, "_rs_marks"):
-        return -1
-    found = database.execute(
-        "SELECT batch FROM _rs_marks WHERE pipeline_id = ? AND sink = ? AND generation = ?",
-        [mark.pipeline_id, mark.sink, mark.generation],
-    ).fetchone()
-    return int(found[0]) if found else -1
-
-
-def _points(database: sqlite3.Connection, mark: BatchMark) -> list[Point]:
-    """The last batch of each generation of the mark's sink, the newest generation first; -1 is none."""
-    if not columns_of(database, "_rs_marks"):
-        return []
-    found = database.execute(
-        "SELECT generation, batch FROM _rs_marks WHERE pipeline_id = ? AND sink = ? ORDER BY generation DESC",
-        [mark.pipeline_id, mark.sink],
-    ).fetchall()
-    return [Point(*row) for row in found]
-
-
-def _newest(database: sqlite3.Connection, mark: BatchMark) -> list[Point]:
-    """The points with the table's rows: the last batch, and those from which its generation began without new rows."""
-    written = [point for point in _points(database, mark) if point.batch >= 0]
-    found = []
-    if columns_of(database, "_rs_returns"):
-        found = database.execute(
-            "SELECT begun, generation, batch FROM _rs_returns WHERE pipeline_id = ? AND sink = ?",
-            [mark.pipeline_id, mark.sink],
-        ).fetchall()
-    lineage = Lineage({begun: Point(generation, batch) for begun, generation, batch in found})
-    return lineage.unchanged(written[0]) if written else []
-
-
 def _has_rows(database: sqlite3.Connection, table: str) -> bool:
     return database.execute(f"SELECT 1 FROM {quoted(table)} LIMIT 1").fetchone() is not None  # noqa: S608
-
-
-def _last_writer(database: sqlite3.Connection, mark: BatchMark) -> LastWriter:
-    if not columns_of(database, "_rs_marks"):
-        return LastWriter()
-    (token,) = database.execute(
-        "SELECT max(token) FROM _rs_marks WHERE pipeline_id = ? AND sink = ?", [mark.pipeline_id, mark.sink]
-    ).fetchone()
-    claimed = database.execute(
-        "SELECT claim, pipeline_id, home FROM _rs_claims WHERE name = ?", [mark.claimed]
-    ).fetchone()
-    claim, pipeline_id, home = claimed or (0, "", "")
-    return LastWriter(token=token or 0, claim=claim, pipeline_id=pipeline_id, home=home)
-
-
-def _note(database: sqlite3.Connection, mark: BatchMark, *, batch: int) -> None:
-    """Write the marker of a batch, or of none (-1), the token and the claim."""
-    database.execute(
-        "INSERT INTO _rs_marks (pipeline_id, sink, generation, batch, token) VALUES (?, ?, ?, ?, ?)"
-        " ON CONFLICT DO UPDATE SET batch = max(batch, excluded.batch), token = max(token, excluded.token)",
-        [mark.pipeline_id, mark.sink, mark.generation, batch, mark.token],
-    )
-    if mark.claim is not None:
-        database.execute(
-            "INSERT OR REPLACE INTO _rs_claims (name, claim, pipeline_id, home) VALUES (?, ?, ?, ?)",
-            [mark.claimed, mark.claim.number, mark.pipeline_id, mark.claim.home],
-        )
 
 
 def _encoded(column: StructField) -> Column:

@@ -294,7 +294,8 @@ class BatchWork:
         stored = self.aliases.get(name, name)
         # The dead-letter table is in the home itself.
         claim = None if letters else self.claim
-        return BatchMark(self.pipeline_id, self.generation, stored, batch_id, self.lease.token, claim)
+        watermark = None if letters else self._watermark(batch_id)
+        return BatchMark(self.pipeline_id, self.generation, stored, batch_id, self.lease.token, claim, watermark)
 
     def _watermark(self, batch_id: int) -> datetime | None:
         """The watermark of a batch; None before any event time, when Spark has the epoch."""

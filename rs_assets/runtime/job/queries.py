@@ -21,6 +21,7 @@ from rs_assets.connectors.dead_letters import DeadLetters
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.nodes import Source
 from rs_assets.connectors.source import Pruning, Watch
+from rs_assets.connectors.store.nodes import StoreSink
 from rs_assets.records.policy import BadRecords
 from rs_assets.runtime.batch.per_batch import before_python
 from rs_assets.runtime.batch.query import QueryRun
@@ -150,7 +151,9 @@ def _context(session: JobSession, spark: SparkSession, plan: QueryPlan, folder: 
         late=frozenset(step for name in plan.late for step in session.topology[name].inputs),
         by_split=by_split is not None or by_place,
         by_record=by_place or (by_split is not None and by_split.by_record),
-        ordered=any(isinstance(s, DeltaSink) and s.read_order for s in map(session.topology.__getitem__, plan.sinks)),
+        ordered=any(
+            isinstance(s, DeltaSink | StoreSink) and s.read_order for s in map(session.topology.__getitem__, plan.sinks)
+        ),
         poisons=poisons_of(session, plan),
         max_line_bytes=session.options.max_line_bytes,
         home=session.options.home,

@@ -1,0 +1,59 @@
+"""What the project knows of stores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rs_assets.common.home import Home
+from rs_assets.connectors.connector import Connector, SinkConnector, code, listed
+from rs_assets.connectors.messages import no_condition
+from rs_assets.connectors.store.nodes import StoreSink
+from rs_assets.errors import TopologyError
+from rs_assets.records.fields import Fields
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from rs_assets.connectors.sink import SinkWriter
+
+
+def _writer(node: StoreSink, home: Home, namespace: str) -> SinkWriter:
+    from rs_assets.connectors.store.writer import StoreWriter
+
+    path = home.store(namespace, node.store)
+    return StoreWriter(name=node.name, store=node.store, path=path, keys=node.keys, deletes=node.flag)
+
+
+def _check(node: StoreSink, fields: Fields) -> None:
+    fields.check(node.named, step=node.name)
+    gone = fields.type_of(node.deletes) if node.deletes is not None else None
+    if gone is not None and gone.name != "boolean":
+        raise no_condition(str(node.deletes), gone.text, step=node.name)
+    for name in node.keys:
+        kind = fields.type_of(name)
+        if kind is not None and kind.nested:
+            raise TopologyError(
+                f"step {node.name!r}: the key {name!r} is {kind.text}, which has no order",
+                remedy="name fields of plain values: text, numbers, times",
+                step=node.name,
+            )
+
+
+def _check_rows(node: StoreSink, rows: DataFrame) -> None:
+    from rs_assets.records.columns import check_fields
+
+    check_fields(rows, node.named, step=node.name)
+
+
+CONNECTOR = Connector(
+    name="store",
+    sinks=(
+        SinkConnector(
+            node=StoreSink,
+            writer=_writer,
+            describe=lambda node: f"Serves the current row of each {listed(node.keys)} as the store {code(node.store)}",
+            check=_check,
+            check_rows=_check_rows,
+        ),
+    ),
+)
