@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from rs_assets.common.secrets import Secret
 from rs_assets.connectors.database.nodes import DatabaseSource
-from rs_assets.connectors.database.place import hidden, place_of
 from rs_assets.connectors.nodes import Source
 from rs_assets.connectors.postgres.nodes import OnAdded, OnTruncate, PostgresSource
 from rs_assets.records.policy import BadRecords
@@ -78,20 +77,16 @@ class DatabaseSources:
         DataLossError before a batch is planned if the slot is gone, was advanced by another program, or lost its log.
 
         >>> from rs_assets import StreamBuilder
-        >>> from rs_assets.testing import run_rows
         >>> shop = StreamBuilder.data_stream("docs", "orders")
         >>> orders = shop.from_postgres("postgresql://me:secret@db/shop", "orders", schema="id bigint, ms bigint")
-        >>> run_rows(
-        ...     orders.filter("op = 'delete'").select_fields("id"),
-        ...     [{"id": 1, "op": "insert"}, {"id": 1, "op": "delete"}],
-        ... )
-        [{'id': 1}]
         >>> print(orders.to_table("id", deletes="op = 'delete'").to_delta("orders").build().describe())
         docs.orders  fingerprint ...
           postgres      postgres_source  [changes of postgresql://db/shop orders]
         * table         to_table <- postgres  [by id]
           orders_table  delta_sink <- table  [upsert orders]
         """
+        from rs_assets.connectors.database.place import hidden, place_of
+
         made = _slot_name(self.draft.namespace, self.draft.job, name)
         return self._begin(
             PostgresSource(
@@ -154,6 +149,8 @@ class DatabaseSources:
           database  database_source  [sqlite:///shop.db events by id]
           print     print_sink <- database
         """
+        from rs_assets.connectors.database.place import hidden, place_of
+
         return self._begin(
             DatabaseSource(
                 name=name,

@@ -7,6 +7,7 @@ from rs_assets.compile.planner.table import COMPILE
 from rs_assets.dagster.assets.descriptions import SENTENCES, describe_step
 from rs_assets.dagster.assets.roles import ROLE_OF
 from rs_assets.topology.nodes.dim_join import DimJoin
+from rs_assets.topology.nodes.match import MatchRules
 
 CLICKS = "page string, gone boolean, ts timestamp"
 
@@ -21,7 +22,7 @@ def end(made):
 
 
 def test_every_kind_of_step_that_is_an_asset_has_a_sentence():
-    assert set(SENTENCES) == {kind for kind in COMPILE if kind.family in ROLE_OF} | {DimJoin}
+    assert set(SENTENCES) == {kind for kind in COMPILE if kind.family in ROLE_OF} | {DimJoin, MatchRules}
 
 
 @pytest.mark.parametrize(
