@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 Keys = str | Sequence[str] | Mapping[str, str]
 # Functions whose result differs from call to call: a row that goes would not equal the one that came.
 UNSTEADY = re.compile(
-    r"(rand|randn|random|uuid|shuffle|now|current_timestamp|current_date|localtimestamp|monotonically_increasing_id)"
-    r"\s*\(|current_timestamp|current_date|localtimestamp",
+    r"(?<![\w.])(?:(rand|randn|random|uuid|shuffle|now|monotonically_increasing_id)\s*\("
+    r"|(current_timestamp|current_date|localtimestamp)\b)",
     re.IGNORECASE,
 )
 # Parts of SQL that are not calls: texts, and names in backticks.
@@ -45,11 +45,11 @@ QUOTED = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`",
 def unsteady(sql: str) -> str | None:
     """The function of an expression whose result differs from call to call; None without one.
 
-    >>> unsteady("price * rand ()"), unsteady("uuid = 'now()' AND `rand` > 1")
-    ('rand', None)
+    >>> unsteady("price * rand (7)"), unsteady("current_date - day"), unsteady("uuid = 'now()' AND `rand` > 1")
+    ('rand', 'current_date', None)
     """
-    found = re.search(rf"(?<![\w.])(?:{UNSTEADY.pattern})(?!\w)", QUOTED.sub("''", sql), re.IGNORECASE)
-    return found[0].rstrip("( ") if found is not None else None
+    found = UNSTEADY.search(QUOTED.sub("''", sql))
+    return (found[1] or found[2]) if found is not None else None
 
 
 @dataclass(frozen=True, slots=True)

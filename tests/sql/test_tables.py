@@ -192,6 +192,12 @@ def test_a_group_of_null_is_a_row_of_its_delta_table(options, tmp_path):
     assert sorted(((row["buyer"], row["n"]) for row in table), key=str) == [("bo", 1), (None, 2)]
 
 
+def test_a_key_may_have_the_name_of_the_counted_rows():
+    query = "SELECT DISTINCT row_count, tier FROM (SELECT UPPER(name) AS row_count, tier FROM users) AS u"
+    made = pipeline_from_sql(TABLES.format(columns="a STRING, b STRING") + f"INSERT INTO shown {query}")
+    assert "[row_count_2 by row_count, tier" in made.describe()
+
+
 def test_a_name_or_a_text_is_no_call():
     query = "SELECT name, 1 FROM users WHERE tier <> 'now()' GROUP BY name"
     assert (

@@ -105,6 +105,8 @@ REFUSED = [
     (lambda: source("id array<int>").to_table("id"), "not a plain value"),
     (lambda: source().to_table("id", deletes="ms"), "not a boolean"),
     (lambda: source().to_table("id").filter("rand() > 0.5"), "would differ"),
+    (lambda: source().to_table("id").filter("rand(7) > 0.5"), "would differ"),
+    (lambda: source().to_table("id").with_fields(any="shuffle(array(ms, 1))"), "would differ"),
     (lambda: source().to_table("id").with_fields(id="1"), "would change the key"),
     (
         lambda: source().to_table("id").to_stream().window(TumblingWindow.of(Time.minutes(1))).count().to_data_stream(),

@@ -13,7 +13,7 @@ from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.group import Group, renamed
 from rs_assets.sql.plan.outputs import check_steady
 from rs_assets.sql.plan.planner import added
-from rs_assets.sql.plan.relation import Relation
+from rs_assets.sql.plan.relation import Relation, free_name
 from rs_assets.sql.plan.stateful import shuffled
 
 ROWS: Final = "row_count"
@@ -54,7 +54,7 @@ def _aggregates(group: Group) -> Iterator[tuple[str, Aggregated]]:
     if group.made:
         yield from group.made.items()
     else:
-        yield ROWS, Aggregated("COUNT", "count(1)", None, "count")
+        yield free_name(ROWS, group.keys), Aggregated("COUNT", "count(1)", None, "count")
 
 
 @dataclass(frozen=True, slots=True)
