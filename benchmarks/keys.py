@@ -7,7 +7,7 @@ With fewer rows than two million there are as many fewer keys, and figures name 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -92,10 +92,15 @@ def _made(name: str, source: Path, *, files: int | None = None) -> Pipeline:
 def _rate(bench: Bench, name: str, keys: int) -> Figure:
     bench.say(f"{NAME}: {keys:,}, {name}")
     source = _source(bench, keys, rows=bench.rows)
-    runs = [timed(lambda: bench.ours(_made(name, source)))[0] for _ in range(1 + min(bench.pairs, MOST_PAIRS))]
-    seconds = statistics.median(taken.seconds for taken in runs[1:])
-    cpu = statistics.median(taken.cpu_s for taken in runs[1:]) / bench.rows * MICROSECONDS
+    seconds, cpu = costs(bench, lambda: _made(name, source))
     return row_cost(NAME, name, keys=keys, rows=bench.rows, seconds=seconds, more=f"; processor time {cpu:.1f} µs")
+
+
+def costs(bench: Bench, make: Callable[[], Pipeline]) -> tuple[float, float]:
+    """The seconds of a run over all rows, and microseconds of processor time for a row: medians behind a first run."""
+    runs = [timed(lambda: bench.ours(make()))[0] for _ in range(1 + min(bench.pairs, MOST_PAIRS))]
+    cpu = statistics.median(taken.cpu_s for taken in runs[1:]) / bench.rows * MICROSECONDS
+    return statistics.median(taken.seconds for taken in runs[1:]), cpu
 
 
 def row_cost(benchmark: str, name: str, *, keys: int, rows: int, seconds: float, more: str = "") -> Figure:
@@ -128,10 +133,10 @@ def _small(bench: Bench) -> Iterator[Figure]:
     """Batches of few rows while a window of many keys is open."""
     with bench.place() as folder:
         write_small(folder, keys=scaled(KEYS[-1], bench.rows))
-        native = _batches(bench, window_pipeline(folder, files=1))
+        native = batches_of(bench, window_pipeline(folder, files=1))
         for name in (*WAYS, REDUCED):
             bench.say(f"{NAME}: a small batch, {name}")
-            own = _batches(bench, _made(name, folder, files=1))
+            own = batches_of(bench, _made(name, folder, files=1))
             yield Figure(
                 benchmark=NAME,
                 what=f"a batch of {SMALL_ROWS} rows beside {native.state_rows:,} rows of state: {name}, against once",
@@ -150,7 +155,8 @@ def write_small(folder: Path, *, keys: int) -> None:
         made.rmdir()
 
 
-def _batches(bench: Bench, pipeline: Pipeline) -> Batches:
+def batches_of(bench: Bench, pipeline: Pipeline) -> Batches:
+    """The batches of a run in a place of its own."""
     batches = Batches()
     with bench.place() as place:
         pipeline.run(RunOptions(home=Home(place), driver=bench.driver, on_progress=batches.take))

@@ -5,24 +5,20 @@ The changes go to a sink that takes none of them, so the figures are those of th
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.batches import Batches
 from benchmarks.bench import Bench
 from benchmarks.data import SCHEMA, generate
-from benchmarks.keys import SMALL_ROWS, scaled, write_small
-from benchmarks.measure import MICROSECONDS, Figure, timed
-from rs_assets import Pipeline, RunOptions, StreamBuilder
-from rs_assets.common.home import Home
+from benchmarks.keys import SMALL_ROWS, batches_of, costs, scaled, write_small
+from benchmarks.measure import MICROSECONDS, Figure
+from rs_assets import Pipeline, StreamBuilder
 from rs_assets.stream.table import Table
 
 NAME = "tables"
 KEYS, USERS_OF_A_GROUP = 200_000, 10
 # Updates of a second, and the milliseconds of a small batch.
 LEAST_UPDATES, LEAST_GROUPED, MOST_SMALL_MS = 100_000, 60_000, 400
-RUNS = 3
 
 
 def table_figures(bench: Bench) -> Iterator[Figure]:
@@ -58,9 +54,7 @@ def _ended(table: Table) -> Pipeline:
 
 def _rate(bench: Bench, name: str, keys: int, source: Path, least: int | None) -> Figure:
     bench.say(f"{NAME}: {keys:,}, {name}")
-    runs = [timed(lambda: bench.ours(_tables(name, source, keys)))[0] for _ in range(1 + min(bench.pairs, RUNS))]
-    seconds = statistics.median(taken.seconds for taken in runs[1:])
-    cpu = statistics.median(taken.cpu_s for taken in runs[1:]) / bench.rows * MICROSECONDS
+    seconds, cpu = costs(bench, lambda: _tables(name, source, keys))
     return Figure(
         benchmark=NAME, what=f"{keys:,} keys: {name}, an update", value=seconds / bench.rows * MICROSECONDS,
         unit="µs", target=MICROSECONDS / least if least is not None else None,
@@ -71,11 +65,9 @@ def _rate(bench: Bench, name: str, keys: int, source: Path, least: int | None) -
 def _small(bench: Bench, keys: int) -> Figure:
     """Batches of few updates on a table of many keys."""
     bench.say(f"{NAME}: a small batch")
-    batches = Batches()
-    with bench.place() as folder, bench.place() as place:
+    with bench.place() as folder:
         write_small(folder, keys=keys)
-        pipeline = _tables("to_table, group_by", folder, keys, files=1)
-        pipeline.run(RunOptions(home=Home(place), driver=bench.driver, on_progress=batches.take))
+        batches = batches_of(bench, _tables("to_table, group_by", folder, keys, files=1))
     return Figure(
         benchmark=NAME, what=f"a batch of {SMALL_ROWS} updates beside {batches.state_rows:,} rows of state",
         value=batches.small_ms, unit="ms", target=MOST_SMALL_MS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rs_assets.errors import TopologyError
+from rs_assets.records.fields import Fields
 
 
 def no_condition(field: str, kind: str, *, step: str) -> TopologyError:
@@ -12,6 +13,13 @@ def no_condition(field: str, kind: str, *, step: str) -> TopologyError:
         remedy=f"convert it first: .with_fields({field}='{field} = 1')",
         step=step,
     )
+
+
+def check_flag(field: str | None, fields: Fields, *, step: str) -> None:
+    """TopologyError for a field that should mark deletions and is known to be no boolean; None marks none."""
+    kind = fields.type_of(field) if field is not None else None
+    if kind is not None and kind.name != "boolean":
+        raise no_condition(str(field), kind.text, step=step)
 
 
 def no_record_time(field: str, kind: str, *, step: str) -> TopologyError:

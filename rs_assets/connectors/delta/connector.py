@@ -11,7 +11,7 @@ from rs_assets.connectors.connector import Connector, SinkConnector, SourceConne
 from rs_assets.connectors.delta.nodes import DeltaSink, DeltaSource
 from rs_assets.connectors.files.nodes import FileSource
 from rs_assets.connectors.location import REMOTE
-from rs_assets.connectors.messages import no_condition
+from rs_assets.connectors.messages import check_flag
 from rs_assets.errors import TopologyError
 from rs_assets.records.fields import Fields
 
@@ -76,9 +76,7 @@ def _check(node: DeltaSink, fields: Fields) -> None:
             step=node.name,
         )
     fields.check(node.named, step=node.name)
-    gone = fields.type_of(node.deletes) if node.deletes is not None else None
-    if gone is not None and gone.name != "boolean":
-        raise no_condition(str(node.deletes), gone.text, step=node.name)
+    check_flag(node.deletes, fields, step=node.name)
     for name in (*node.keys, *node.order_by):
         kind = fields.type_of(name)
         if kind is not None and kind.nested:
@@ -118,8 +116,9 @@ def _write_table(table: SinkTable) -> DataStream:
         )
     where = table.options.take("path") or table.options.need("table", "totals")
     partitions = [word.text for word in table.options.table.partitioned_by]
-    if table.changes is not None:
-        made = table.changes.to_delta(where, partition_by=partitions, name=table.name)
+    changes = table.changes
+    if changes is not None:
+        made = changes.to_delta(where, partition_by=partitions, name=table.name)
         return replace(table.rows, step=made.step)
     return table.stream.to_delta(
         where,

@@ -102,7 +102,7 @@ def _keyed(table: SourceTable, stream: DataStream) -> Table:
     form = _key_format(table.options, table.keys)
     table.options.choice("value.fields-include", {"ALL": "", "EXCEPT_KEY": ""}, "ALL")
     kinds = {column.name.text: column.type.text for column in table.options.table.declared if column.type is not None}
-    found = {name: KEYS[form](name, kinds) for name in table.keys}
+    found = {name: KEYS[form](name, kinds[name]) for name in table.keys}
     columns = [
         f"coalesce({quoted(name)}, {found[name]}) AS {quoted(name)}" if name in found else quoted(name)
         for name in kinds
@@ -124,14 +124,14 @@ def _key_format(options: Options, keys: Sequence[str]) -> str:
     return form
 
 
-def _of_json(name: str, kinds: Mapping[str, str]) -> str:
-    schema = f"{quoted(name)} {kinds[name]}".replace("'", "\\'")
+def _of_json(name: str, kind: str) -> str:
+    schema = f"{quoted(name)} {kind}".replace("'", "\\'")
     return f"from_json(kafka_key, '{schema}').{quoted(name)}"
 
 
-# The SQL of a column of the key by the format of a record's key.
-KEYS: Final[Mapping[str, Callable[[str, Mapping[str, str]], str]]] = {
-    "raw": lambda name, kinds: f"try_cast(kafka_key AS {kinds[name]})",
+# The SQL of a column of the key with its type, by the format of a record's key.
+KEYS: Final[Mapping[str, Callable[[str, str], str]]] = {
+    "raw": lambda _, kind: f"try_cast(kafka_key AS {kind})",
     "json": _of_json,
 }
 
@@ -152,20 +152,17 @@ def _write(table: SinkTable) -> DataStream:
         )  # fmt: skip
     if table.replace and named is None and len(found) != 1:
         raise options.error("the query replaces rows by several columns", remedy="'connector' = 'upsert-kafka'")
-    if table.deletes is not None or (named is None and table.changes is not None):
-        raise options.error("the query retracts rows, and each row is a record of the topic", remedy=_kept(table))
-    return _sent(table, found if named is not None else ())
+    changes = table.changes
+    if table.deletes is not None or (named is None and changes is not None):
+        remedy = "filter before the ranking" if changes is None else "'connector' = 'upsert-kafka'"
+        raise options.error("the query retracts rows, and each row is a record of the topic", remedy=remedy)
+    as_json = named is not None and _key_format(options, found) == "json"
+    return _sent(table, changes, found, as_json=as_json)
 
 
-def _kept(table: SinkTable) -> str:
-    return "'connector' = 'upsert-kafka'" if table.changes is not None else "filter before the ranking"
-
-
-def _sent(table: SinkTable, keys: tuple[str, ...]) -> DataStream:
-    """The sink; `keys` are those of 'upsert-kafka'."""
+def _sent(table: SinkTable, changes: Table | None, keys: tuple[str, ...], *, as_json: bool) -> DataStream:
+    """The sink of rows, or of the `changes` of a table; the key of a record is a JSON object or the text of one."""
     options = table.options
-    as_json = bool(keys) and _key_format(options, keys) == "json"
-    found = keys or table.keys()
     how: dict[str, Any] = {
         "bootstrap_servers": options.need("properties.bootstrap.servers", "localhost:9092"),
         "topic": options.need("topic", "totals"),
@@ -173,12 +170,12 @@ def _sent(table: SinkTable, keys: tuple[str, ...]) -> DataStream:
         "options": {name: each for name in SETTINGS if (each := options.take(f"{PROPERTIES}{name}")) is not None},
         "name": table.name,
     }
-    if table.changes is not None:
-        made = table.changes.to_kafka(**how, key_format="json" if as_json else "text")
+    if changes is not None:
+        made = changes.to_kafka(**how, key_format="json" if as_json else "text")
         return replace(table.rows, step=made.step)
     if as_json:
         return table.stream.to_kafka(**how, keys=keys)
-    return table.stream.to_kafka(**how, key=options.take("key.fields") or (found[0] if len(found) == 1 else None))
+    return table.stream.to_kafka(**how, key=options.take("key.fields") or (keys[0] if len(keys) == 1 else None))
 
 
 METADATA: Final = {name: kind for name, kind in KAFKA_METADATA.items() if name != "tombstone"}

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
-from pathlib import Path
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -26,9 +24,10 @@ from pyspark.sql.types import (
 
 from rs_assets.connectors.kept_rows import KeptRows
 from rs_assets.connectors.progress_guard import ProgressGuard
-from rs_assets.connectors.sink import BatchMark, LastWriter, Staged
+from rs_assets.connectors.sink import BatchMark, Staged
 from rs_assets.connectors.sqlite import ledger
 from rs_assets.connectors.sqlite.database import columns_of, connected, quoted
+from rs_assets.connectors.sqlite.marked import MarkedWriter
 from rs_assets.errors import SinkError
 from rs_assets.records.poison import EXACT
 from rs_assets.records.schema import quoted as quoted_in_spark
@@ -38,7 +37,7 @@ Row = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class SqliteWriter:
+class SqliteWriter(MarkedWriter):
     """Exactly once: a batch and its marker are one transaction, fenced by the token.
 
     A batch passes through the driver, so limit its rows. Written rows cannot be removed again: the pipeline can go back
@@ -53,20 +52,6 @@ class SqliteWriter:
     def location(self) -> str:
         """The database and the table."""
         return f"{self.path}:{self.table}"
-
-    def committed(self, mark: BatchMark) -> bool:
-        """Whether the batch is in the table; LeaseLostError if another driver has written since."""
-        mark.check(self.last_writer(mark), where=self.location())
-        return self._last(mark) >= mark.batch_id
-
-    def last_committed(self, mark: BatchMark) -> int | None:
-        """The batch of the marker, -1 for none."""
-        return self._last(mark)
-
-    def last_writer(self, mark: BatchMark) -> LastWriter:
-        """Token and claim in the database."""
-        with self._looking() as database:
-            return ledger.last_writer(database, mark)
 
     def raise_fence(self, mark: BatchMark) -> None:
         """Write the token, without a batch."""
@@ -147,23 +132,6 @@ class SqliteWriter:
                 step=self.name,
                 database=self.path,
             )
-
-    @contextmanager
-    def _looking(self) -> Iterator[sqlite3.Connection]:
-        """The existing database, or an empty one if it does not exist: only a commit creates it."""
-        if Path(self.path).exists():
-            with connected(self.path, SinkError) as database:
-                yield database
-        else:
-            with closing(sqlite3.connect(":memory:")) as empty:
-                yield empty
-
-    def _last(self, mark: BatchMark) -> int:
-        with self._looking() as database:
-            return self._hold(mark, ledger.last_batch(database, mark))
-
-    def _hold(self, mark: BatchMark, batch: int) -> int:
-        return self.progress.advance(mark, batch, step=self.name, place=self.location())
 
 
 def _has_rows(database: sqlite3.Connection, table: str) -> bool:

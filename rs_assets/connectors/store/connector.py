@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rs_assets.common.home import Home
 from rs_assets.connectors.connector import Connector, SinkConnector, code, listed
-from rs_assets.connectors.messages import no_condition
+from rs_assets.connectors.messages import check_flag
 from rs_assets.connectors.store.nodes import StoreSink
 from rs_assets.errors import TopologyError
 from rs_assets.records.fields import Fields
@@ -26,9 +26,7 @@ def _writer(node: StoreSink, home: Home, namespace: str) -> SinkWriter:
 
 def _check(node: StoreSink, fields: Fields) -> None:
     fields.check(node.named, step=node.name)
-    gone = fields.type_of(node.deletes) if node.deletes is not None else None
-    if gone is not None and gone.name != "boolean":
-        raise no_condition(str(node.deletes), gone.text, step=node.name)
+    check_flag(node.deletes, fields, step=node.name)
     for name in node.keys:
         kind = fields.type_of(name)
         if kind is not None and kind.nested:

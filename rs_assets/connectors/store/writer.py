@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,9 +16,10 @@ from pyspark.sql import DataFrame
 from rs_assets.connectors.delta.merge import winners
 from rs_assets.connectors.generations import Point
 from rs_assets.connectors.progress_guard import ProgressGuard
-from rs_assets.connectors.sink import BatchMark, LastWriter, Staged
+from rs_assets.connectors.sink import BatchMark, Staged
 from rs_assets.connectors.sqlite import ledger
 from rs_assets.connectors.sqlite.database import connected
+from rs_assets.connectors.sqlite.marked import MarkedWriter
 from rs_assets.connectors.store import file
 from rs_assets.connectors.store.file import Head
 from rs_assets.connectors.store.keys import encoded, ordered
@@ -31,7 +32,7 @@ Changes = list[tuple[bytes, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreWriter:
+class StoreWriter(MarkedWriter):
     """Exactly once: rows and mark of a batch are one transaction, fenced by the token.
 
     The changes of a batch pass through the driver. The last `file.KEPT_BATCHES` batches can be undone; a new generation
@@ -48,20 +49,6 @@ class StoreWriter:
     def location(self) -> str:
         """The file of the store."""
         return str(self.path)
-
-    def committed(self, mark: BatchMark) -> bool:
-        """Whether the batch is in the store; LeaseLostError if another driver has written since."""
-        mark.check(self.last_writer(mark), where=self.location())
-        return self._last(mark) >= mark.batch_id
-
-    def last_committed(self, mark: BatchMark) -> int | None:
-        """The batch of the marker, -1 for none."""
-        return self._last(mark)
-
-    def last_writer(self, mark: BatchMark) -> LastWriter:
-        """Token and claim in the store."""
-        with self._looking() as database:
-            return ledger.last_writer(database, mark)
 
     def raise_fence(self, mark: BatchMark) -> None:
         """Write the token, without a batch."""
@@ -187,16 +174,6 @@ class StoreWriter:
             )
 
     @contextmanager
-    def _looking(self) -> Iterator[sqlite3.Connection]:
-        """The existing store, or an empty one if it does not exist: only a commit creates it."""
-        if self.path.exists():
-            with connected(str(self.path), SinkError) as database:
-                yield database
-        else:
-            with closing(sqlite3.connect(":memory:")) as empty:
-                yield empty
-
-    @contextmanager
     def _writing(self, mark: BatchMark) -> Iterator[sqlite3.Connection]:
         """A transaction that ends with the block; LeaseLostError if another driver has won."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
@@ -209,13 +186,6 @@ class StoreWriter:
             mark.check(ledger.last_writer(database, mark), where=self.location())
             yield database
             database.execute("COMMIT")
-
-    def _last(self, mark: BatchMark) -> int:
-        with self._looking() as database:
-            return self._hold(mark, ledger.last_batch(database, mark))
-
-    def _hold(self, mark: BatchMark, batch: int) -> int:
-        return self.progress.advance(mark, batch, step=self.name, place=self.location())
 
 
 def _changes(rows: pa.Table, layout: Layout, deletes: str | None) -> Changes:

@@ -24,10 +24,10 @@ from rs_assets.sql.read.source import nearest
 from rs_assets.sql.read.statements import Column as Declared
 from rs_assets.sql.read.statements import CreateTable
 from rs_assets.stream.data_stream import DataStream
+from rs_assets.stream.table import Table
 
 if TYPE_CHECKING:
     from rs_assets.stream.builder import DataStreamSource
-    from rs_assets.stream.table import Table
 
 # Rows, or a channel of rows, that the program passes for a table.
 Bound = MemoryChannel | Iterable[Mapping[str, Any]]
@@ -92,14 +92,14 @@ def source_of(planner: Planner, table: CreateTable, context: QueryContext) -> Re
     _check_metadata(planner, table, source)
     made = source.read(SourceTable(planner.begin, options, _schema(table, options), name, bound))
     options.check_all_read()
-    keys = tuple(word.text for word in table.key) or None
+    keys = made.keys if isinstance(made, Table) else None
     if keys is not None and table.watermark is not None:
         raise options.error(
             f"the table {table.name.text!r} has a PRIMARY KEY, and rows that change have no event time",
             at=table.watermark.column.start,
             remedy="remove the WATERMARK, or the PRIMARY KEY to read each record as a row",
         )  # fmt: skip
-    stream = made if isinstance(made, DataStream) else DataStream(made.draft, made.step)
+    stream = DataStream(made.draft, made.step)
     if table.partitioned_by and table.name.text not in planner.bound:
         raise options.error(
             "columns are read from records, not from folder names", at=table.partitioned_by[0].start,

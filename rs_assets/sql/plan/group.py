@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from rs_assets.operators.window.spec import Window
 from rs_assets.sql.expressions.aggregates import Aggregated
 from rs_assets.sql.expressions.values import Role, Value
 from rs_assets.sql.plan.planner import Planner, QueryContext
 from rs_assets.sql.plan.relation import Relation
+
+# The number of rows, for a group without aggregates.
+ROWS: Final = "row_count"
 
 
 @dataclass(slots=True)

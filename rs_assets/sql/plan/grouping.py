@@ -12,7 +12,7 @@ from rs_assets.operators.window.output import EmitStrategy
 from rs_assets.operators.window.spec import Window
 from rs_assets.sql.expressions.aggregates import aggregated, aggregates_in, calls_in, is_aggregate
 from rs_assets.sql.expressions.values import Role, Value
-from rs_assets.sql.plan.group import Group, renamed
+from rs_assets.sql.plan.group import ROWS, Group, renamed
 from rs_assets.sql.plan.outputs import check_steady
 from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts, name_of
 from rs_assets.sql.plan.relation import Relation, Scope, free_name
@@ -36,7 +36,6 @@ from rs_assets.sql.read.source import start_of
 RESERVED: Final = ("start_time", "end_time", "fire_time", "final", "retracted", "rank")
 SUFFIXES: Final[Mapping[str, Role]] = {"_START": "start", "_END": "end", "_ROWTIME": "last"}
 BY_WINDOW: Final = "GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)"
-ROWS: Final = "row_count"
 # Several groupings in one query.
 SEVERAL: Final = {"cube": "CUBE", "rollup": "ROLLUP", "groupingsets": "GROUPING SETS"}
 

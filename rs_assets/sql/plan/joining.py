@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rs_assets.errors import TopologyError
-from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.operators.join.spec import OF_BOTH, Bound, Interval, JoinType
 from rs_assets.operators.window.spec import HoppingWindow, TumblingWindow
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.join_conditions import Join, later, same_window, take
+from rs_assets.sql.plan.join_fields import prefix_of, prefixed
 from rs_assets.sql.plan.lateral import expanded, is_lateral
 from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts
 from rs_assets.sql.plan.relation import NONE, Column, Relation, Scope
@@ -159,9 +159,9 @@ def _written(join: Join, within: Bound, times: tuple[str, str] | None) -> Relati
         )
         sides.append((_narrowed(planner, made, list(fields.values()), inside, at), fields))
     (left, here), (right, there) = sides
-    prefix = _prefix(left, right) if join.how in OF_BOTH else None
+    prefix = prefix_of(left, right) if join.how in OF_BOTH else None
     beside = right.fields if join.how in OF_BOTH else ()
-    columns = (*left.columns, *(_prefixed(column, prefix) for column in right.columns if beside))
+    columns = (*left.columns, *(prefixed(column, prefix) for column in right.columns if beside))
     stream = left.stream.join(
         right.stream,
         on={here[key]: there[key] for key in keys},
@@ -201,23 +201,6 @@ def _narrowed(planner: Planner, side: Relation, keys: Sequence[str], context: Qu
         return side
     stream = side.stream.select_fields(*needed, name=planner.name(context, "fields", at))
     return replace(side, stream=stream, fields=needed)
-
-
-def _prefix(left: Relation, right: Relation) -> str | None:
-    """The prefix that distinguishes fields of the right side; None if no name is on both sides."""
-    taken = {name.casefold() for name in left.fields}
-    prefix = ""
-    base = f"{min(right.tables, default='right').lower()}_"
-    while any(f"{prefix}{name}".casefold() in taken for name in right.fields):
-        prefix += base
-    return prefix or None
-
-
-def _prefixed(column: Column, prefix: str | None) -> Column:
-    field_name = column.value.field
-    if prefix is None or field_name is None:
-        return column
-    return replace(column, value=replace(column.value, text=quote_name(f"{prefix}{field_name}")))
 
 
 def _condition(join: Join, left: Relation, right: Relation) -> str | None:

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.operators.window.output import Aggregate
 from rs_assets.sql.expressions.aggregates import Aggregated
 from rs_assets.sql.expressions.values import Value
-from rs_assets.sql.plan.group import Group, renamed
+from rs_assets.sql.plan.group import ROWS, Group, renamed
 from rs_assets.sql.plan.outputs import check_steady
 from rs_assets.sql.plan.planner import added
 from rs_assets.sql.plan.relation import Relation, free_name
 from rs_assets.sql.plan.stateful import shuffled
-
-ROWS: Final = "row_count"
 
 
 def table_group(group: Group) -> Relation:
     """The group as a table, whose rows change with those of its input."""
     planner, context, relation = group.planner, group.context, group.relation
     appends = not relation.changes
-    _check(group)
+    if not group.keys:
+        raise planner.error(
+            "an aggregate over all rows of a table has no key", group.tree,
+            remedy="group by a constant column: SELECT one, COUNT(*) FROM (SELECT 1 AS one FROM t) AS s GROUP BY one",
+        )  # fmt: skip
     if appends and (relation.apart or relation.stateful):
         relation = shuffled(planner, relation, context, group.tree)
     parts = {name: _parts(name, made, appends=appends) for name, made in _aggregates(group)}
@@ -34,20 +35,6 @@ def table_group(group: Group) -> Relation:
     relation, fields = planner.with_fields(relation, before, context, "keys", group.tree)
     keys = tuple(fields[name] for name in group.keys)
     return _added(group, relation, keys, parts, fields, appends=appends)
-
-
-def _check(group: Group) -> None:
-    """SqlError for groups that no table has."""
-    own = next((made.kind for made in group.made.values() if made.own is not None), None)
-    if own is not None:
-        raise group.planner.error(
-            f"{own} over a table would have to forget rows", group.tree, remedy="use SUM, COUNT, AVG, MIN or MAX"
-        )
-    if not group.keys:
-        raise group.planner.error(
-            "an aggregate over all rows of a table has no key", group.tree,
-            remedy="group by a constant column: SELECT one, COUNT(*) FROM (SELECT 1 AS one FROM t) AS s GROUP BY one",
-        )  # fmt: skip
 
 
 def _aggregates(group: Group) -> Iterator[tuple[str, Aggregated]]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from rs_assets.errors import SqlError
-from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.join_conditions import Join
+from rs_assets.sql.plan.join_fields import prefix_of, prefixed
 from rs_assets.sql.plan.outputs import check_steady, filtered
-from rs_assets.sql.plan.planner import QueryContext
 from rs_assets.sql.plan.relation import Column, Relation
 
 # The joins of a table with one that has a row, or none, for each of its rows.
@@ -38,7 +37,7 @@ def table_join(join: Join) -> Relation:
     wanted = {f"key_{n}": value for n, value in enumerate(sides.on.values(), 1)}
     check_steady(planner, wanted.values(), at)
     one, fields = planner.with_fields(sides.one, wanted, join.context, "keys", at)
-    prefix = _prefix(one, sides.other)
+    prefix = prefix_of(one, sides.other, always=True)
     made = one.table.join(
         sides.other.table,
         on=dict(zip(fields.values(), sides.on, strict=True)),
@@ -55,7 +54,7 @@ def table_join(join: Join) -> Relation:
         keys=made.keys,
         changes=True,
     )
-    return _filtered(join, relation, join.context)
+    return _filtered(join, relation)
 
 
 def _sides(join: Join) -> _Sides:
@@ -96,38 +95,20 @@ def _refused(join: Join) -> SqlError:
     )  # fmt: skip
 
 
-def _prefix(one: Relation, other: Relation) -> str:
-    """The prefix of the other table's fields: with it, its key is a field of the result, too."""
-    taken = {name.casefold() for name in one.fields}
-    base = f"{min(other.tables, default='other').lower()}_"
-    prefix = base
-    while any(f"{prefix}{name}".casefold() in taken for name in other.fields):
-        prefix += base
-    return prefix
-
-
-def _columns(join: Join, sides: _Sides, prefix: str) -> tuple[Column, ...]:
+def _columns(join: Join, sides: _Sides, prefix: str | None) -> tuple[Column, ...]:
     """The columns of both tables, in the order of the query."""
     return tuple(
-        _prefixed(column, prefix) if side is sides.other else column
+        prefixed(column, prefix) if side is sides.other else column
         for side in (join.left, join.right)
         for column in side.columns
     )
 
 
-def _prefixed(column: Column, prefix: str) -> Column:
-    field_name = column.value.field
-    if field_name is None:
-        return column
-    return replace(column, value=replace(column.value, text=quote_name(f"{prefix}{field_name}")))
-
-
-def _filtered(join: Join, relation: Relation, context: QueryContext) -> Relation:
+def _filtered(join: Join, relation: Relation) -> Relation:
     """The rows that fulfil the other conditions, which only an inner join can have."""
-    rest: list[Any] = join.rest
-    if rest and join.how != "inner":
+    if join.rest and join.how != "inner":
         raise join.planner.error(
-            f"a {_name(join)} of tables has equal columns only", rest[0],
+            f"a {_name(join)} of tables has equal columns only", join.rest[0],
             remedy="filter in a sub-query, before the join",
         )  # fmt: skip
-    return filtered(join.planner, relation, rest, context, "on")
+    return filtered(join.planner, relation, join.rest, join.context, "on")
