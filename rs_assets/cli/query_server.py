@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import os
 import secrets
+from collections import Counter
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -70,12 +73,17 @@ class _Handler(BaseHTTPRequestHandler):
             return
         url = urlsplit(self.path)
         try:
-            pairs = parse_qsl(url.query, keep_blank_values=True)
-            self._answer([unquote(part) for part in url.path.strip("/").split("/")], dict(pairs))
+            options = _once(parse_qsl(url.query, keep_blank_values=True))
+            self._answer([unquote(part) for part in url.path.strip("/").split("/")], options)
         except StoreBehindError as error:
             self._send(409, _error(error.what, error.remedy))
         except RsError as error:
             self._send(400, _error(error.what, error.remedy))
+
+    def handle(self) -> None:
+        """Answer the requests of a connection until the client is gone."""
+        with contextlib.suppress(ConnectionError):
+            super().handle()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  the library's name
         """Nothing: requests are not logged."""
@@ -147,21 +155,47 @@ def _error(what: str, remedy: str | None) -> Body:
 
 
 def _question(what: str, options: dict[str, str]) -> Question:
-    keys = {name: text for name, text in options.items() if name not in OPTIONS}
+    known = {*WAITS, *OPTIONS.get(what, ())}
+    keys = {name: text for name, text in options.items() if name not in known}
+    options = {name: text for name, text in options.items() if name in known}
     wait = _number(options, "timeout_ms", 5_000) / 1000
     return Question(
         what=what,
         keys=keys,
         begin=options.get("from", options.get("begins")),
         end=options.get("to"),
-        reverse=options.get("reverse") == "true",
+        reverse=_whether(options, "reverse"),
         limit=_number(options, "limit", DEFAULT_ROWS),
         at_least=_number(options, "at_least", -1) if "at_least" in options else None,
         timeout=min(wait, LONGEST_WAIT),
     )
 
 
-OPTIONS = frozenset({"from", "to", "begins", "reverse", "limit", "at_least", "timeout_ms"})
+# The options of all questions, and of each kind. Other names are keys.
+WAITS = ("at_least", "timeout_ms")
+OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "range": ("from", "to", "reverse", "limit"),
+        "prefix": ("begins", "limit"),
+        "windows": ("from", "to", "limit"),
+        "all": ("limit",),
+    }
+)
+
+
+def _once(pairs: list[tuple[str, str]]) -> dict[str, str]:
+    """The options by name; ConfigurationError for one that is given twice."""
+    twice = next((name for name, times in Counter(name for name, _ in pairs).items() if times > 1), None)
+    if twice is not None:
+        raise ConfigurationError(f"{twice!r} is given twice", remedy="give it once")
+    return dict(pairs)
+
+
+def _whether(options: Mapping[str, str], name: str) -> bool:
+    text = options.get(name, "false")
+    if text not in ("true", "false"):
+        raise ConfigurationError(f"{name} must be true or false, not {text!r}", remedy=f"{name}=true")
+    return text == "true"
 
 
 def _number(options: Mapping[str, str], name: str, default: int) -> int:

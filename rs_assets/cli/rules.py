@@ -78,6 +78,7 @@ def _table(pipeline: Pipeline, node: MatchRules) -> pa.Table:
     from deltalake import DeltaTable
 
     from rs_assets.common.home import Home
+    from rs_assets.connectors.delta.rows import small_table
     from rs_assets.expressions.rules.rule_set import rows_of
     from rs_assets.expressions.rules.spec import GivenRules
     from rs_assets.operators.dimension.spec import DeltaOrigin, LoaderOrigin
@@ -91,7 +92,7 @@ def _table(pipeline: Pipeline, node: MatchRules) -> pa.Table:
         case LoaderOrigin(GivenRules(rows)):
             return pa.Table.from_pylist([dict(row) for row in rows], schema)
         case DeltaOrigin(table):
-            return DeltaTable(home.table(space, table)).to_pyarrow_table(columns=schema.names)
+            return small_table(DeltaTable(home.table(space, table)), schema.names)
     store = VersionStore(home.dimension(space, pipeline.topology.job, node.name))
     version = store.newest(shape_of(schema, node.keys), node.dimension.text)
     if version is None:

@@ -2,14 +2,18 @@
 
 import http.client
 import json
+import socket
+import struct
 import threading
+from datetime import date
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
 from rs_assets.cli.main import main
-from rs_assets.cli.query_server import server_of, token_of
+from rs_assets.cli.query_server import _question, server_of, token_of
 from rs_assets.errors import ConfigurationError
 from tests.queries.writing import Written
 
@@ -66,6 +70,11 @@ def test_answers_are_json_with_their_batch(ask):
         ("/v1/stores/totals/windows?user=ann", 400, "windows are found by a time"),
         ("/v1/stores/totals/all?limit=-1", 400, "limit must be a whole number"),
         ("/v1/stores/totals/drop", 400, "there is no question 'drop'"),
+        ("/v1/stores/totals/all?limit=9223372036854775807", 400, "limit= must be a positive whole number"),
+        ("/v1/stores/totals/all?user=ann", 400, "'all' is not asked with 'user'"),
+        ("/v1/stores/totals/range?user=ann&from=a", 400, "'range' is not asked with 'user'"),
+        ("/v1/stores/totals/range?reverse=TRUE", 400, "reverse must be true or false"),
+        ("/v1/stores/totals/prefix?user=ann&user=bo", 400, "'user' is given twice"),
         ("/v1/stores/totals/all?at_least=9&timeout_ms=1", 409, "batch 9 did not come"),
         ("/v1/stores/none/all", 404, "there is no store 'none'"),
         ("/etc/passwd", 404, "there is no such page"),
@@ -82,10 +91,33 @@ def test_what_an_error_advises_is_answered(ask):
         ("key?user=ann", "give all keys: user, day", "key?user=ann&day=2026-01-01"),
         ("prefix?day=2026-01-01", "begin with 'user'", "prefix?user=ann&day=2026-01-01"),
         ("all?limit=x", "limit=100", "all?limit=100"),
+        ("all?user=ann", "ask with 'key' or 'prefix'", "prefix?user=ann"),
+        ("range?reverse=yes", "reverse=true", "range?reverse=true"),
+        ("prefix?user=a&user=b", "give it once", "prefix?user=a"),
     ):
         status, body, _ = ask(f"/v1/stores/totals/{wrong}")
         assert (status, body["remedy"]) == (400, advice)
         assert ask(f"/v1/stores/totals/{right}")[0] == 200
+
+
+def test_keys_may_have_the_names_of_options(tmp_path):
+    made = Written(tmp_path, {"from": pa.string(), "n": pa.int64()}, ("from",))
+    made.write(0, come=[{"from": "a", "n": 1}])
+    assert _question("key", {"from": "a"}).answer(made.store).row == {"from": "a", "n": 1}
+
+
+def test_a_client_that_goes_away_prints_nothing(written, capfd):
+    written.write(1, come=[{"user": "x" * 9_000_000, "day": date(2026, 1, 1), "n": Decimal(1)}])
+    server = server_of({"totals": written.store}, "secret")
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    with socket.create_connection(server.server_address) as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.sendall(b"GET /v1/stores/totals/all HTTP/1.1\r\nAuthorization: Bearer secret\r\n\r\n")
+        client.recv(10)
+    server.shutdown()
+    server.daemon_threads = False
+    server.server_close()
+    assert "Traceback" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("token", [None, "", "wrong", "secret2", "sécret"])

@@ -42,6 +42,14 @@ def test_rows_come_change_and_go(totals):
     assert store.count() == 2
 
 
+def test_numbers_that_are_equal_are_one_key(tmp_path):
+    made = Written(tmp_path, {"k": pa.float64(), "n": pa.int64()}, ("k",))
+    nans = [float("nan"), -float("nan")]
+    made.write(0, come=[{"k": k, "n": n} for n, k in enumerate([0.0, -0.0, *nans, 1.5])])
+    assert [made.store.get(k).row["n"] for k in (0.0, -0.0, float("nan"), 1.5)] == [1, 1, 3, 4]
+    assert made.store.count() == 3
+
+
 NAIVE = datetime(2026, 1, 1)  # noqa: DTZ001  a time without a zone
 MICRO = st.datetimes()
 # Per type: values, and how they sort.

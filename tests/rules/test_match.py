@@ -76,6 +76,32 @@ def test_a_changed_table_is_taken_up_between_batches_and_bad_rules_stop_nothing(
     assert "and 2 more" in str(trouble)
 
 
+def test_rules_without_a_name_are_reported(driver, tmp_path):
+    path = str(tmp_path / "rules")
+    write_deltalake(path, table_of((None, "(ms,>,1)"), ("", "(ms,>,1)"), ("slow", "(ms,>,100)")))
+    with PipelineDriver(logs().match(Rules.from_delta(path), name="judge").to_print().build(), spark=driver) as running:
+        running.push([{"k": "a", "ms": 200}])
+        running.step()
+        assert [row["rules"] for row in running.take()] == [["slow"]]
+        (trouble,) = running.report().warnings
+        assert "2 rules have no name" in str(trouble)
+        write_deltalake(path, table_of(("slow", "(ms,>,100)")), mode="overwrite")
+        running.reload("judge")
+        assert not running.report().warnings
+
+
+def test_rules_that_spark_has_deleted_with_deletion_vectors(driver, tmp_path):
+    path = str(tmp_path / "rules")
+    write_deltalake(path, table_of(("slow", "(ms,>,100)"), ("fast", "(ms,<,300)")))
+    for change in (
+        f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
+        f"DELETE FROM delta.`{path}` WHERE rule = 'slow'",
+    ):
+        driver.call(lambda spark, change=change: spark.sql(change).collect())
+    assert [row["rules"] for row in ran(driver, logs().match(Rules.from_delta(path)), ROWS[:1])] == []
+    assert [row["rules"] for row in ran(driver, logs("two").match(Rules.from_delta(path)), ROWS[1:2])] == [["fast"]]
+
+
 def test_a_file_of_rules(driver, tmp_path):
     path = tmp_path / "rules.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in RULES))

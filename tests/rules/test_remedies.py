@@ -44,6 +44,7 @@ FOLLOWED = {
         "filter_by_expression",
         lambda: logs().filter_by_expression("(k,regex,'[a&&b]')").to_print().build(),
     ),
+    "doubling": (lambda: held("(k,regex,'(a+)+$')"), "(a+)+ is a+", lambda: held("(k,regex,'a+$')")),
     "network": (lambda: held("(k,ipContains,x)"), "10.0.0.0/8", lambda: held("(k,ipContains,10.0.0.0/8)")),
     "alternatives": (lambda: held(PAIRS), "several rules", lambda: held("((k,=,a)|(k,=,b))&(ms,>,1)")),
     "no rule": (lambda: Rules.of(["a"]), "Rules.of", lambda: Rules.of({"slow": "(ms,>,100)"})),

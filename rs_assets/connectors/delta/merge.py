@@ -41,10 +41,18 @@ def winners(rows: pa.Table, *, keys: Sequence[str], order_by: Sequence[str], del
     rows = rows.drop_columns([name for name in ORDER if name in rows.column_names])
     names = [str(n) for n in range(len(keys))]
     places = pa.table(
-        [*(rows[key] for key in keys), pa.array(range(rows.num_rows), pa.int64())], names=[*names, "place"]
+        [*(_as_key(rows[key]) for key in keys), pa.array(range(rows.num_rows), pa.int64())], names=[*names, "place"]
     )
     last = places.group_by(names, use_threads=False).aggregate([("place", "max")])
     return rows.take(last["place_max"].sort())
+
+
+def _as_key(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Values that are grouped as Spark groups them: Arrow takes -0.0 and 0.0 for two, and NaN by its bits."""
+    if not pa.types.is_floating(column.type):
+        return column
+    nan = pa.scalar(float("nan"), column.type)
+    return pc.if_else(pc.is_nan(column), nan, pc.add(column, pa.scalar(0.0, column.type)))
 
 
 def kept(rows: pa.Table, deletes: str | None) -> pa.Table:

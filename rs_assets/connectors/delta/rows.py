@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pyarrow as pa
 import pyarrow.dataset as ds
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import DeltaProtocolError
 from pyarrow import fs
 
 
@@ -16,3 +20,12 @@ def dataset_of(table: DeltaTable, path: str) -> ds.Dataset:
     if "://" in path:
         return table.to_pyarrow_dataset()
     return table.to_pyarrow_dataset(filesystem=fs.SubTreeFileSystem(path, fs.LocalFileSystem()))
+
+
+def small_table(table: DeltaTable, columns: Sequence[str] | None = None) -> pa.Table:
+    """All rows of a small table, or some of its `columns`; one with deletion vectors too, which Arrow cannot read."""
+    try:
+        return table.to_pyarrow_table(columns=None if columns is None else list(columns))
+    except DeltaProtocolError:
+        found = pa.table(QueryBuilder().register("rows", table).execute("SELECT * FROM rows").read_all())
+        return found if columns is None else found.select(list(columns))

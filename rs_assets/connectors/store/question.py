@@ -15,6 +15,8 @@ from rs_assets.connectors.store.reader import Answer, Store
 from rs_assets.connectors.store.rows import Layout
 from rs_assets.errors import ConfigurationError
 
+# Questions about all keys.
+KEYLESS = frozenset({"range", "all"})
 # The text of null.
 NULL = "\\N"
 
@@ -42,6 +44,10 @@ class Question:
                 f"there is no question {self.what!r} to a store", remedy=f"use one of: {', '.join(KINDS)}"
             )
         waits: dict[str, Any] = {"at_least": self.at_least, "timeout": self.timeout}
+        if self.keys and self.what in KEYLESS:
+            raise ConfigurationError(
+                f"{self.what!r} is not asked with {next(iter(self.keys))!r}", remedy="ask with 'key' or 'prefix'"
+            )
         if self.at_least is not None:
             # The layout may come with the first batch.
             store.all(limit=1, **waits)

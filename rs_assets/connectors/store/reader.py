@@ -26,6 +26,8 @@ from rs_assets.records.rows import MISFITS, MisfitError, to_arrays
 
 # How often a question with `at_least` looks for a new batch.
 POLL = 0.005
+# What a limit is below: SQLite counts rows in 64 bits.
+MOST_ROWS = 2**63 - 1
 Values = Sequence[Any]
 
 
@@ -203,8 +205,8 @@ class Store:
     ) -> Answer:
         if at_least is not None:
             self._wait(at_least, timeout)
-        if limit is not None and limit < 1:
-            raise ConfigurationError(f"limit= must be a positive number, not {limit}", remedy="limit=100")
+        if limit is not None and not (isinstance(limit, int) and 0 < limit < MOST_ROWS):
+            raise ConfigurationError(f"limit= must be a positive whole number, not {limit}", remedy="limit=100")
         order = "DESC" if reverse else "ASC"
         with self._reading() as (database, head):
             layout = layout_of(head.layout)

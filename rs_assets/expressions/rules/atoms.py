@@ -14,6 +14,7 @@ from rs_assets.expressions.condition.bind import number_of
 from rs_assets.expressions.condition.networks import NoNetworkError, network_of
 from rs_assets.expressions.condition.operators import COMPARISONS, TYPES
 from rs_assets.expressions.condition.parse import Atom, Condition, parse_condition
+from rs_assets.expressions.rules.backtracking import is_exponential
 from rs_assets.expressions.rules.portable import NotPortableError, Portable, like, literal, portable
 from rs_assets.expressions.syntax.bind import Scope
 from rs_assets.expressions.syntax.tree import Both, Not, Word
@@ -203,11 +204,16 @@ MOST_ITEMS = 10_000
 def _regex(caseless: bool) -> Callable[[Atom, str, Scope], Test]:  # noqa: FBT001
     def made(atom: Atom, name: str, scope: Scope) -> Test:
         try:
-            return Matches(View(name), portable(atom.value or "", caseless=caseless))
+            found = portable(atom.value or "", caseless=caseless)
         except NotPortableError as error:
             remedy = "write it without that, or use filter_by_expression, which has all of Java's patterns"
             raise scope.error(f"the pattern {atom.value!r} cannot be in a rule: {error}", atom.value_at,
                               remedy=remedy) from None  # fmt: skip
+        if not found.certain and is_exponential(found.compiled()):
+            remedy = "write each loop so that it reads a text in one way: (a+)+ is a+, (a|ab)* is (ab?)*"
+            raise scope.error(f"the pattern {atom.value!r} may take time that doubles with each character of a text",
+                              atom.value_at, remedy=remedy)  # fmt: skip
+        return Matches(View(name), found)
 
     return made
 

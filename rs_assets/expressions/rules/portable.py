@@ -14,6 +14,8 @@ from rs_assets.expressions.functions.patterns import fault_of, unquoted
 
 # What ends a line for Java: `.` does not match it, and `$` matches before the last one.
 TERMINATORS = r"\n\r\u0085\u2028\u2029"
+# The end of a text after a character other than `\r`, for Hyperscan: what may follow is read too.
+SCANNED_END = r"(?:\r\n|[\n\r\x{85}\x{2028}\x{2029}])?\z"
 END = rf"(?!(?<=\r)\n)(?=(?:\r\n|[{TERMINATORS}])?\Z)"
 NOTHING = "(?:)"
 # Positions and groups of characters by the sign of their escape: for Python, for Hyperscan, and whether both agree.
@@ -21,7 +23,8 @@ ESCAPES = MappingProxyType(
     {
         **{letter: (f"\\{letter}", f"\\{letter}", True) for letter in "dDwWsS"},
         "b": (r"(?u:\b)", NOTHING, False),
-        "B": (r"(?u:\B)", NOTHING, False),
+        # Java's is found in an empty text, Python's is not.
+        "B": (r"(?:(?u:\B)|\A\Z)", NOTHING, False),
         "A": (r"\A", "^", True),
         "z": (r"\Z", NOTHING, False),
         "Z": (END, NOTHING, False),
@@ -128,6 +131,8 @@ class _Reader:
         self.scan: list[str] = []
         # For each open group whether Hyperscan leaves it out.
         self.hidden: list[bool] = []
+        # Whether the pattern has no alternatives outside of groups, and its last part is a character other than \r.
+        self.one, self.plain = True, False
 
     def read(self) -> None:
         """Read the whole pattern."""
@@ -138,9 +143,15 @@ class _Reader:
                 self.certain &= repeat[2] != "+"
                 self._emit(repeat[0], repeat[1])
                 self.at = repeat.end()
+                self.plain = False
                 continue
             sign = self.pattern[self.at]
-            self.SIGNS.get(sign, _Reader._sign)(self)
+            plain, self.plain = self.plain, False
+            if sign == "$" and plain and self.at == len(self.pattern) - 1 and self.one and not self.hidden:
+                self.at += 1
+                self._emit(END, SCANNED_END)
+            else:
+                self.SIGNS.get(sign, _Reader._sign)(self)
 
     def _emit(self, python: str, scan: str) -> None:
         self.python.append(python)
@@ -150,6 +161,10 @@ class _Reader:
     def _sign(self) -> None:
         sign = self.pattern[self.at]
         self.at += 1
+        self._one_sign(sign)
+
+    def _one_sign(self, sign: str) -> None:
+        self.plain = sign != "\r"
         self._emit(re.escape(sign), _scanned(sign))
 
     def _dot(self) -> None:
@@ -168,6 +183,7 @@ class _Reader:
 
     def _either(self) -> None:
         self.at += 1
+        self.one &= bool(self.hidden)
         self._emit("|", "|")
 
     def _close(self) -> None:
@@ -205,8 +221,7 @@ class _Reader:
         elif letter == "p":
             self._emit(*(f"[{self._posix()}]",) * 2)
         else:
-            sign = self._character()
-            self._emit(re.escape(sign), _scanned(sign))
+            self._one_sign(self._character())
 
     def _again(self, digit: str) -> None:
         """A reference to a group; Hyperscan reads on at any place."""

@@ -26,8 +26,10 @@ from rs_assets.operators.dimension.index import Index
 
 RULE, CONDITION, ENABLED, PRIORITY = "rule", "condition", "enabled", "priority"
 KEYS = (RULE,)
+# What a rule without a name is reported as.
+NAMELESS = "(no name)"
 # Changed when the form of compiled rules changes.
-FORM = 1
+FORM = 2
 FOLDER = ".compiled"
 # Sets that a worker keeps: both versions of a change, for a few steps.
 KEPT = 4
@@ -68,7 +70,9 @@ def rule_set_of(table: pa.Table, fields: Types, *, step: str) -> RuleSet:
     order = []
     for row, each in enumerate(listed.to_pylist()):
         name = each[RULE]
-        if name in kept or name in faults:
+        if not name:
+            faults[NAMELESS] = "a rule has no name"
+        elif name in kept or name in faults:
             faults[name] = "several rules have this name"
             kept.pop(name, None)
         elif each.get(ENABLED) is not False:

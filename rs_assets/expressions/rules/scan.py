@@ -43,8 +43,12 @@ def database_of(patterns: Sequence[Portable]) -> Database:
     found = hyperscan()
     if found is None or not patterns:
         return Database(None, tuple(range(len(patterns))))
-    slow = tuple(_refused(found, patterns, range(len(patterns))))
-    taken = [number for number in range(len(patterns)) if number not in set(slow)]
+    every = range(len(patterns))
+    try:
+        return Database(found.dumpb(_compiled(found, patterns, every)), ())
+    except found.HyperscanError:
+        slow = tuple(_refused(found, patterns, every))
+    taken = sorted({*every} - {*slow})
     return Database(found.dumpb(_compiled(found, patterns, taken)) if taken else None, slow)
 
 
@@ -83,6 +87,8 @@ class Scan:
     _scan: Callable[..., Any] | None = None
     _scratch: Any = None
     _known: dict[str, tuple[int, ...]] | None = field(default_factory=dict)
+    _certain: list[bool] | None = None
+    _python: dict[int, Any] = field(default_factory=dict)
 
     def __getstate__(self) -> tuple[View, tuple[Portable, ...], Database]:
         return self.view, self.patterns, self.database
@@ -90,7 +96,7 @@ class Scan:
     def __setstate__(self, state: tuple[View, tuple[Portable, ...], Database]) -> None:
         self.view, self.patterns, self.database = state
         self._scan = self._scratch = None
-        self._known = {}
+        self._known, self._certain, self._python = {}, None, {}
 
     def hits(self, distinct: pa.Array) -> tuple[Ints, Ints]:
         """Pairs of a text's number and a pattern that may be in it."""
@@ -149,13 +155,13 @@ class Scan:
 
     def holds(self, number: int, text: str) -> bool:
         """Whether a pattern that may be in a text is."""
-        return self.patterns[number].certain or self.pattern(number).search(text) is not None
+        if self._certain is None:
+            self._certain = [each.certain for each in self.patterns]
+        return self._certain[number] or self.pattern(number).search(text) is not None
 
     def pattern(self, number: int) -> Any:
         """The pattern for Python."""
-        return _python(self.patterns[number])
-
-
-@functools.lru_cache(maxsize=20_000)
-def _python(pattern: Portable) -> Any:
-    return pattern.compiled()
+        found = self._python.get(number)
+        if found is None:
+            found = self._python[number] = self.patterns[number].compiled()
+        return found

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
+from rs_assets.connectors.delta.rows import small_table
 from rs_assets.connectors.files.header import Columns, check_header, columns_of
 from rs_assets.connectors.files.lines.offsets import LineRange
 from rs_assets.connectors.files.whole.spark_files import as_glob
@@ -135,7 +136,7 @@ class DeltaLoader:
         """The rows of the version that is the newest now."""
         table = DeltaTable(self.path)
         there = [field.name for field in table.schema().fields]
-        return table.to_pyarrow_table(columns=[name for name in schema.names if name in there] if schema else None)
+        return small_table(table, [name for name in schema.names if name in there] if schema else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,8 @@ class RunDimension:
         """Store `table` as a version that is not in use yet."""
         version = self.store.add(table, self.keys, origin=self.node.dimension.text, mark=mark)
         self._prepare(version)
+        if isinstance(self.node, MatchRules):
+            self._report_nameless(table.num_rows - with_keys(table, self.keys).num_rows)
         return version
 
     def prepare(self, fields: Mapping[str, str | None]) -> None:
@@ -97,6 +99,15 @@ class RunDimension:
         self.failures.failed(
             effect, SchemaError(f"rule {first!r}{more}: {why}", remedy=f"correct it in {self.node.dimension.text}")
         )
+
+    def _report_nameless(self, rules: int) -> None:
+        """A version has no row without a key."""
+        effect = f"rules without a name of step {self.node.name!r} are left out"
+        if not rules:
+            self.failures.succeeded(effect)
+            return
+        remedy = f"give each a name in {self.node.dimension.text}"
+        self.failures.failed(effect, SchemaError(f"{rules} rules have no name", remedy=remedy))
 
     def use(self, version: Version, schema: StructType) -> None:
         """Use `version` for new batches."""
