@@ -28,15 +28,26 @@ if TYPE_CHECKING:
 @click.option("--test", "rows", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="Rows, as lines of JSON with the fields of the step's input: show the rules that hold.")  # fmt: skip
 @click.option("--explain", metavar="RULE", help="With --test: each test of this rule, for each row.")
+@click.option("--versions", is_flag=True, help="Which version of the rules has judged from which batch on.")
 @MODULES
 @AS_JSON
 @guarded
 def rules(
-    name: str, step: str | None, rows: Path | None, explain: str | None, modules: tuple[str, ...], as_json: bool
+    name: str,
+    step: str | None,
+    rows: Path | None,
+    explain: str | None,
+    *,
+    versions: bool,
+    modules: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Show the rules of a pipeline, and test them with rows."""
     pipeline = chosen(modules, name)
     node = _node(pipeline, step)
+    if versions:
+        _used(pipeline, node, as_json=as_json)
+        return
     fields = _fields(pipeline, node)
     table = _table(pipeline, node)
     if explain is not None and rows is None:
@@ -121,6 +132,25 @@ def _listed(table: pa.Table, fields: Mapping[str, str | None], node: MatchRules,
     for name, why in made.faults.items():
         click.secho(f"left out: {name}", fg="red")
         click.echo(f"  {why}")
+
+
+def _used(pipeline: Pipeline, node: MatchRules, *, as_json: bool) -> None:
+    """The audit: batches that began with another version, newest last."""
+    from rs_assets.catalog.catalog import Catalog
+    from rs_assets.common.home import Home
+
+    columns = ("generation", "query", "batch_id", "version", "rows", "loaded_at", "digest")
+    found = Catalog(Home.default().catalog).rows("dimensions", pipeline=pipeline.name, step=node.name)
+    told = [{name: row[name] for name in columns} for row in found]
+    if as_json:
+        click.echo(json.dumps(told))
+        return
+    for row in told:
+        number = int(row["version"][1:].partition("-")[0])
+        where = f"generation {row['generation']}, batch {row['batch_id']} of {row['query']}"
+        click.echo(f"version {number} from {where}: {row['rows']} rules, loaded {row['loaded_at']}")
+    if not told:
+        click.echo("no batch has been judged yet")
 
 
 def _batch(rows: Path, fields: Mapping[str, str | None]) -> tuple[list[dict[str, Any]], Batch]:

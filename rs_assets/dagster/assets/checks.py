@@ -23,6 +23,7 @@ from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.dagster.assets.output_checks import OUTPUT_CHECKS, checked_outputs
+from rs_assets.dagster.assets.rule_checks import checked_rules
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.checkpoint_rows import checkpoints_of
 from rs_assets.dagster.place import Place, place_of
@@ -55,11 +56,12 @@ Judge = Callable[[Topology, str, Place], AssetCheckResult]
 
 
 def judges_of(topology: Topology) -> Iterator[tuple[str, str, Judge]]:
-    """The checks of each step's asset, with their names: sources, stateful steps, Delta outputs."""
+    """The checks of each step's asset, with their names: sources, stateful steps, Delta outputs, rules."""
     steps: tuple[tuple[str, Mapping[str, Judge]], ...] = (
         *((source.name, SOURCE_CHECKS) for source in topology.origins),
         *((node.name, STATE_CHECKS) for node in topology if node.stateful),
         *((sink, OUTPUT_CHECKS) for sink in checked_outputs(topology)),
+        *checked_rules(topology),
     )
     return ((step, name, judge) for step, judges in steps for name, judge in judges.items())
 

@@ -65,8 +65,8 @@ class Ranges:
 class Members:
     """The sets of a text. `values` are all their members; `inside` and `outside` are pairs of conjunction and member.
 
-    A pair is one number, and they are sorted. `asked` says which conjunctions ask for a member; `found` lists those
-    that are found by each member.
+    A pair is one number, and they are sorted. `asked` says which conjunctions must have a member and are not found by
+    it, `barred` which must not have some; `found` lists those that are found by each member.
     """
 
     view: View
@@ -74,6 +74,7 @@ class Members:
     inside: Ints
     outside: Ints
     asked: Any
+    barred: Any
     found: Lists
 
     @property
@@ -194,11 +195,14 @@ def _members(view: View, conjunctions: Sequence[Conjunction], access: Sequence[T
     values = sorted({value for _, members, _ in mine for value in members})
     code = {value: number for number, value in enumerate(values)}
     width = len(values) + 1
-    asked = np.zeros(len(conjunctions), np.bool_)
+    asked, barred = np.zeros(len(conjunctions), np.bool_), np.zeros(len(conjunctions), np.bool_)
     asked[[n for n, _, holds in mine if holds]] = True
+    barred[[n for n, _, holds in mine if not holds]] = True
     found: list[list[int]] = [[] for _ in values]
     for n, test in enumerate(access):
         if isinstance(test, Member) and test.view == view:
+            # What is found by its member has one.
+            asked[n] = False
             for value in test.values:
                 found[code[value]].append(n)
 
@@ -206,7 +210,7 @@ def _members(view: View, conjunctions: Sequence[Conjunction], access: Sequence[T
         made = {n * width + code[value] for n, members, holds in mine if holds == wanted for value in members}
         return np.sort(np.fromiter(made, np.int64, len(made)))
 
-    return Members(view, pa.array(values, pa.string()), pairs(True), pairs(False), asked, Lists.of(found))  # noqa: FBT003
+    return Members(view, pa.array(values, pa.string()), pairs(True), pairs(False), asked, barred, Lists.of(found))  # noqa: FBT003
 
 
 def _patterns(view: View, conjunctions: Sequence[Conjunction], access: Sequence[Test | None]) -> Patterns:

@@ -69,10 +69,13 @@ def _in_ranges(ranges: Ranges, batch: Batch, rows: Ints, conjunctions: Ints) -> 
 
 
 def _in_members(members: Members, codes: Ints, rows: Ints, conjunctions: Ints) -> Bools:
-    code = codes[rows]
-    pairs = np.where(code < 0, -1, conjunctions * np.int64(members.width) + code)
-    made: Bools = (~members.asked[conjunctions] | _has(members.inside, pairs)) & ~_has(members.outside, pairs)
-    return made
+    fits = np.ones(len(rows), np.bool_)
+    for asks, pairs, wanted in ((members.asked, members.inside, True), (members.barred, members.outside, False)):
+        some = np.flatnonzero(asks[conjunctions])
+        code = codes[rows[some]]
+        mine = np.where(code < 0, -1, conjunctions[some] * np.int64(members.width) + code)
+        fits[some[_has(pairs, mine) != wanted]] = False
+    return fits
 
 
 def _has(ordered: Ints, wanted: Ints) -> Bools:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import pickle
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import orjson
@@ -35,6 +34,9 @@ FOLDER = ".compiled"
 KEPT = 4
 
 Types = Mapping[str, str | None]
+# What conditions say over known fields, by their text: conjunctions, or what is wrong.
+Read = dict[str, tuple[Conjunction, ...] | str]
+Made = TypeVar("Made")
 _open: OrderedDict[Path, RuleSet] = OrderedDict()
 
 
@@ -54,16 +56,18 @@ class RuleSet:
         return len(self.rows)
 
 
-def rule_set_of(table: pa.Table, fields: Types, *, step: str) -> RuleSet:
+def rule_set_of(table: pa.Table, fields: Types, *, step: str, known: Read | None = None) -> RuleSet:
     """The rules of a table with at least the columns `rule` and `condition`, over `fields` with their Spark types.
 
-    A rule that cannot be evaluated is left out, and said in `faults`; so is one without a name that is its own.
+    A rule that cannot be evaluated is left out, and said in `faults`; so is one without a name that is its own. What is
+    `known` of these fields is not parsed, and what is parsed becomes known.
 
     >>> table = pa.table({"rule": ["slow", "typo"], "condition": ["(ms,>,100)", "(mss,>,1)"]})
     >>> made = rule_set_of(table, {"ms": "bigint"}, step="judge")
     >>> len(made), made.faults["typo"].splitlines()[0]
     (1, "step 'judge' names the field 'mss', which does not exist [step=judge]")
     """
+    known = {} if known is None else known
     faults: dict[str, str] = {}
     kept: dict[str, tuple[int, tuple[Conjunction, ...]]] = {}
     listed = table.select([name for name in (RULE, CONDITION, ENABLED, PRIORITY) if name in table.schema.names])
@@ -76,7 +80,7 @@ def rule_set_of(table: pa.Table, fields: Types, *, step: str) -> RuleSet:
             faults[name] = "several rules have this name"
             kept.pop(name, None)
         elif each.get(ENABLED) is not False:
-            found = _conjunctions(each[CONDITION] or "", tuple(fields.items()), step)
+            found = _read_condition(each[CONDITION] or "", fields, step, known)
             if isinstance(found, str):
                 faults[name] = found
             else:
@@ -88,13 +92,14 @@ def rule_set_of(table: pa.Table, fields: Types, *, step: str) -> RuleSet:
     return RuleSet(made, pa.array([kept[name][0] for name in names], pa.int64()), faults)
 
 
-@functools.lru_cache(maxsize=50_000)
-def _conjunctions(text: str, fields: tuple[tuple[str, str | None], ...], step: str) -> tuple[Conjunction, ...] | str:
-    """Those of a condition, or what is wrong with it. Versions share most of their rules."""
-    try:
-        return conjunctions_of(formula_of(text, dict(fields), step=step))
-    except (RsError, TooManyError) as error:
-        return str(error)
+def _read_condition(text: str, fields: Types, step: str, known: Read) -> tuple[Conjunction, ...] | str:
+    """The conjunctions of a condition, or what is wrong with it. Versions share most of their rules."""
+    if text not in known:
+        try:
+            known[text] = conjunctions_of(formula_of(text, fields, step=step))
+        except (RsError, TooManyError) as error:
+            known[text] = str(error)
+    return known[text]
 
 
 def readable(fields: Types) -> Types:
@@ -104,19 +109,31 @@ def readable(fields: Types) -> Types:
 
 def stored(root: Path, version: str, fields: Types, *, step: str) -> RuleSet:
     """The rules of `version` in the folder `root`, compiled at most once on this disk; OSError if it is gone."""
-    place = root / FOLDER / f"{version}-{_digest(fields, step)}"
+    digest = _digest(fields, step)
+    place = root / FOLDER / f"{version}-{digest}"
     if place in _open:
         _open.move_to_end(place)
         return _open[place]
-    made = _read(place)
+    made = _unpickled(place, RuleSet)
     if made is None:
-        made = rule_set_of(rows_of(root / version), fields, step=step)
+        table = rows_of(root / version)
+        parsed = root / FOLDER / f"parsed-{digest}"
+        known = _unpickled(parsed, dict) or {}
+        made = rule_set_of(table, fields, step=step, known=known)
         place.parent.mkdir(mode=0o750, exist_ok=True)
+        texts = {text or "" for text in table[CONDITION].to_pylist()}
+        write_atomically(parsed, pickle.dumps({text: each for text, each in known.items() if text in texts}))
         write_atomically(place, pickle.dumps(made))
     _open[place] = made
     while len(_open) > KEPT:
         _open.popitem(last=False)
     return made
+
+
+def compiled_of(root: Path, version: str) -> RuleSet | None:
+    """The rules of a version as a run has compiled them last; None if none has."""
+    places = sorted((root / FOLDER).glob(f"{version}-*"), key=lambda place: place.stat().st_mtime)
+    return _unpickled(places[-1], RuleSet) if places else None
 
 
 def rows_of(folder: Path) -> pa.Table:
@@ -133,12 +150,12 @@ def forget(root: Path) -> None:
             place.unlink(missing_ok=True)
 
 
-def _read(place: Path) -> RuleSet | None:
+def _unpickled(place: Path, kind: type[Made]) -> Made | None:
     try:
         made: Any = pickle.loads(place.read_bytes())  # noqa: S301  this library's own file
     except (OSError, pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError):
         return None
-    return made if isinstance(made, RuleSet) else None
+    return made if isinstance(made, kind) else None
 
 
 def _digest(fields: Types, step: str) -> str:
