@@ -48,3 +48,12 @@ def flag_taken(*, step: str) -> TopologyError:
         remedy="rename the field of the table: .map_values('retracted AS old', ...)",
         step=step,
     )
+
+
+def history_taken(field: str, *, step: str) -> TopologyError:
+    """The error for rows with a field of the name of a column that a history adds."""
+    return TopologyError(
+        f"step {step!r}: the rows have a field {field!r}, which is the name of a column of a history",
+        remedy=f"rename it before the sink: .select('*', '{field} AS {field}_given'), then select_fields without it",
+        step=step,
+    )

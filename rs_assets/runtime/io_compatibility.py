@@ -146,4 +146,5 @@ def _rule(topology: Topology, name: str) -> tuple[str, ...]:
     keys = f" by {', '.join(sorted(sink.keys))}" if sink.keys else ""
     newest = f", the newest by {', '.join(sink.order_by)}" if sink.order_by else ""
     gone = f", without those that are {sink.deletes}" if sink.deletes else ""
-    return str(target_of(sink)), f"{'take late rows' if sink.late else sink.mode}{keys}{newest}{gone}"
+    since = f", valid from {sink.time_field}" if sink.time_field else ""
+    return str(target_of(sink)), f"{'take late rows' if sink.late else sink.mode}{keys}{newest}{gone}{since}"

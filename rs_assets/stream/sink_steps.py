@@ -80,6 +80,7 @@ class SinkSteps:
         connector: DeltaConnector = "native",
         order_by: Sequence[str] = (),
         deletes: str | None = None,
+        time_field: str | None = None,
         partition_by: Sequence[str] = (),
         name: str | None = None,
     ) -> Self:
@@ -89,14 +90,17 @@ class SinkSteps:
         docs/sinks.md.
 
         - `table` (str or Path): a name in RS_HOME, or a path.
-        - `mode` (default "append"): "append" adds rows. "upsert" replaces the row of the same `keys`. "complete" (after
-          a tumbling or hopping window) holds the current rows of all windows.
-        - `keys` (sequence of str): the key of an upsert.
+        - `mode` (default "append"): "append" adds rows. "upsert" replaces the row of the same `keys`. "history"
+          keeps each version of it, with the columns `valid_from`, `valid_to` (null: still valid) and `current`.
+          "complete" (after a tumbling or hopping window) holds the current rows of all windows.
+        - `keys` (sequence of str): the key of an upsert or a history.
         - `connector` ("native" or "jvm", default "native"): the writer.
         - `order_by` (sequence of str, default: the order of reading, newer files and later lines last): of rows with
           equal keys the one that is greatest by these fields stays, whenever it comes.
         - `deletes` (str, default None): a boolean field. Where it is true the row of these keys is deleted. The table
           does not remember deleted rows: an older row that comes later is inserted.
+        - `time_field` (str, default None): the time from which a version of a history is valid; rows may come late. Of
+          rows with equal keys and times one stays, see `order_by`. None: the time at which the batch is written.
         - `partition_by` (sequence of str, default none): the partitions of a new table.
         - `name` (str, default: the table's name and `_table`).
 
@@ -120,6 +124,7 @@ class SinkSteps:
             connector=connector,
             order_by=(order_by,) if isinstance(order_by, str) else tuple(order_by),
             deletes=deletes,
+            time_field=time_field,
             partition_by=(partition_by,) if isinstance(partition_by, str) else tuple(partition_by),
         )
         return self._sink(node)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rs_assets.common.node import Node
     from rs_assets.stream.data_stream import DataStream
 
+TableMode = Literal["upsert", "history"]
 KeyFormat = Literal["text", "json"]
 
 
@@ -37,11 +38,18 @@ class TableSinks:
             """As in `Table`."""
 
     def to_delta(
-        self, table: str | PathLike[str], *, partition_by: Sequence[str] = (), name: str | None = None
+        self,
+        table: str | PathLike[str],
+        *,
+        mode: TableMode = "upsert",
+        partition_by: Sequence[str] = (),
+        name: str | None = None,
     ) -> Self:
-        """Hold the current rows in a Delta table, exactly once.
+        """Hold the current rows in a Delta table, or their history, exactly once.
 
         - `table` (str or Path): a name in RS_HOME, or a path.
+        - `mode` (default "upsert"): the current rows; or "history": each row that a batch left, with the columns
+          `valid_from` and `valid_to` (when batches were written; null: still valid) and `current`.
         - `partition_by` (sequence of str, default none): the partitions of a new table.
         - `name` (str, default: the table's name and `_table`).
 
@@ -56,7 +64,7 @@ class TableSinks:
             name=name or name_from(where, suffix="table"),
             inputs=(self.step,),
             table=where,
-            mode="upsert",
+            mode=mode,
             keys=self.keys,
             changes=True,
             partition_by=(partition_by,) if isinstance(partition_by, str) else tuple(partition_by),

@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 
 from rs_assets.common.node import Node
 from rs_assets.connectors.database.nodes import DatabaseSink
-from rs_assets.connectors.delta.nodes import DeltaSink
+from rs_assets.connectors.delta.nodes import KEYED, DeltaSink
 from rs_assets.connectors.store.nodes import StoreSink
 from rs_assets.errors import TopologyError
 from rs_assets.operators.join.spec import OF_BOTH
@@ -62,7 +62,7 @@ def _check(window: WindowAggregate, node: Node, *, between: Iterable[Node]) -> N
             step=node.name,
         )
     # A step between them that computes other columns may make keys of any kind.
-    if isinstance(node, UPSERTS) and node.mode == "upsert":
+    if isinstance(node, UPSERTS) and node.mode in KEYED:
         if all(isinstance(step, PASSING) for step in between):
             _check_keys(window, node)
         _check_retractions(window, node)
@@ -78,7 +78,7 @@ def _check_changes(changes: TableChanges, node: Node) -> None:
             remedy="use the methods of the table, or .to_table(..., deletes='retracted') after .to_stream()",
             step=node.name,
         )
-    if isinstance(node, UPSERTS) and node.mode == "upsert" and node.deletes is None:
+    if isinstance(node, UPSERTS) and node.mode in KEYED and node.deletes is None:
         raise TopologyError(
             f"step {node.name!r} would keep rows that the table of {changes.name!r} retracts",
             remedy="write the table itself, .to_delta(...) without .to_stream(), or name deletes='retracted'",
@@ -94,13 +94,13 @@ def _check_early(join: StreamJoin, node: Node) -> None:
             remedy="leave early= out, or let only a sink follow that join",
             step=node.name,
         )
-    if isinstance(node, UPSERTS) and node.mode == "upsert" and node.deletes is None:
+    if isinstance(node, UPSERTS) and node.mode in KEYED and node.deletes is None:
         raise TopologyError(
             f"step {node.name!r} would keep rows that the join {join.name!r} retracts",
             remedy="deletes='retracted', a field that the steps between them must pass on",
             step=node.name,
         )
-    if isinstance(node, UPSERTS) and node.mode == "upsert":
+    if isinstance(node, UPSERTS) and node.mode in KEYED:
         _check_early_upsert(join, node)
 
 

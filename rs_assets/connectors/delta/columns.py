@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import ArrayType, BooleanType, MapType, StructType
+from pyspark.sql.types import ArrayType, BooleanType, MapType, StructType, TimestampNTZType, TimestampType
 
-from rs_assets.connectors.delta.nodes import DeltaSink
+from rs_assets.connectors.delta.nodes import KEYED, VALIDITY, DeltaSink
 from rs_assets.connectors.delta.partitions import may_partition
-from rs_assets.connectors.messages import no_condition
+from rs_assets.connectors.messages import history_taken, no_condition, no_record_time
 from rs_assets.errors import TopologyError
 from rs_assets.records.columns import check_fields, visible
 
 # Types whose values are compared by their parts, or not at all.
 NESTED = (ArrayType, MapType, StructType)
+TIMES = (TimestampType, TimestampNTZType)
 
 
 def check_columns(df: DataFrame, node: DeltaSink) -> None:
@@ -21,6 +22,8 @@ def check_columns(df: DataFrame, node: DeltaSink) -> None:
     kinds = {field.name: field.dataType for field in df.schema.fields}
     if node.deletes is not None and not isinstance(kinds[node.deletes], BooleanType):
         raise no_condition(node.deletes, kinds[node.deletes].simpleString(), step=node.name)
+    if node.time_field is not None and not isinstance(kinds[node.time_field], TIMES):
+        raise no_record_time(node.time_field, kinds[node.time_field].simpleString(), step=node.name)
     wrong = [
         *(f"the key {n!r} is {kinds[n].simpleString()}" for n in node.keys if isinstance(kinds[n], NESTED)),
         *(f"{n!r} of order_by is {kinds[n].simpleString()}" for n in node.order_by if isinstance(kinds[n], NESTED)),
@@ -36,6 +39,9 @@ def check_columns(df: DataFrame, node: DeltaSink) -> None:
             remedy="name fields of texts, whole numbers or times",
             step=node.name,
         )
+    taken = [name for name in kinds if name.lower() in VALIDITY] if node.mode == "history" else []
+    if taken:
+        raise history_taken(taken[0], step=node.name)
     void = [name for name, kind in kinds.items() if "void" in kind.simpleString()]
     if void:
         raise TopologyError(
@@ -44,7 +50,7 @@ def check_columns(df: DataFrame, node: DeltaSink) -> None:
             step=node.name,
         )
     quote = [name for name in kinds if "`" in name]
-    if quote and node.mode == "upsert" and node.connector == "native":
+    if quote and node.mode in KEYED and node.connector == "native":
         raise TopologyError(
             f"step {node.name!r}: delta-rs cannot merge a field with a backtick in its name, {quote[0]!r}",
             remedy="rename it before the sink, or use connector='jvm'",

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from rs_assets.common.home import Home
 from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, SqlSink, code, listed
-from rs_assets.connectors.delta.nodes import DeltaSink, DeltaSource
+from rs_assets.connectors.delta.nodes import VALIDITY, DeltaSink, DeltaSource
 from rs_assets.connectors.files.nodes import FileSource
 from rs_assets.connectors.location import REMOTE
-from rs_assets.connectors.messages import check_flag
+from rs_assets.connectors.messages import check_flag, history_taken, no_record_time
 from rs_assets.errors import TopologyError
 from rs_assets.records.fields import Fields
 
@@ -27,8 +27,12 @@ if TYPE_CHECKING:
 MODES: Final = {
     "append": "Appends rows to the Delta table {table}",
     "upsert": "Keeps one row for each {keys} in the Delta table {table}",
+    "history": "Keeps each version of the rows by {keys} in the Delta table {table}",
     "complete": "Holds the current rows of all windows in the Delta table {table}",
 }
+
+# Those that an SQL table with a PRIMARY KEY may name.
+SQL_MODES: Final = {"upsert": "upsert", "history": "history"}
 
 
 def _reader(node: DeltaSource, home: Home) -> SourceReader:
@@ -50,6 +54,7 @@ def _writer(node: DeltaSink, home: Home, namespace: str) -> SinkWriter:
         order_by=node.order_by,
         deletes=node.flag,
         partition_by=node.partition_by,
+        time_field=node.time_field,
     )
 
 
@@ -77,6 +82,12 @@ def _check(node: DeltaSink, fields: Fields) -> None:
         )
     fields.check(node.named, step=node.name)
     check_flag(node.deletes, fields, step=node.name)
+    since = fields.type_of(node.time_field) if node.time_field is not None else None
+    if since is not None and since.name not in ("timestamp", "timestamp_ntz"):
+        raise no_record_time(str(node.time_field), since.text, step=node.name)
+    taken = [name for name in fields.types if name.lower() in VALIDITY] if node.mode == "history" else []
+    if taken:
+        raise history_taken(taken[0], step=node.name)
     for name in (*node.keys, *node.order_by):
         kind = fields.type_of(name)
         if kind is not None and kind.nested:
@@ -116,16 +127,18 @@ def _write_table(table: SinkTable) -> DataStream:
         )
     where = table.options.take("path") or table.options.need("table", "totals")
     partitions = [word.text for word in table.options.table.partitioned_by]
+    mode = table.options.choice("mode", SQL_MODES, "upsert") if found else "append"
     changes = table.changes
     if changes is not None:
-        made = changes.to_delta(where, partition_by=partitions, name=table.name)
+        made = changes.to_delta(where, mode=mode, partition_by=partitions, name=table.name)
         return replace(table.rows, step=made.step)
     return table.stream.to_delta(
         where,
-        mode="upsert" if found else "append",
+        mode=mode,
         keys=found,
         order_by=table.order_by(),
-        deletes=table.deletes,
+        deletes=table.deletes or (table.options.take("deletes") if found else None),
+        time_field=table.options.take("time-field") if mode == "history" else None,
         partition_by=partitions,
         name=table.name,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -87,6 +88,31 @@ def merge(
     unseen = hidden(rows.column_names)
     merger.when_matched_update_all(predicate=both(newer, stays("s.", deletes)), except_cols=unseen)
     merger.when_not_matched_insert_all(predicate=stays("s.", deletes), except_cols=unseen).execute()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upsert:
+    """Rows that replace those of the same `keys`: the newest by `order_by`; where `deletes` is true, none is left."""
+
+    keys: tuple[str, ...]
+    order_by: tuple[str, ...] = ()
+    deletes: str | None = None
+
+    def schema(self, rows: pa.Schema) -> pa.Schema:
+        """The columns of the table of `rows`."""
+        return rows
+
+    def net(self, rows: pa.Table) -> pa.Table:
+        """One row for each key of a batch."""
+        return winners(rows, keys=self.keys, order_by=self.order_by, deletes=self.deletes)
+
+    def begun(self, net: pa.Table) -> pa.Table:
+        """The rows of a new table."""
+        return kept(net, self.deletes)
+
+    def merge(self, table: DeltaTable, path: str, net: pa.Table, marker: CommitProperties) -> None:  # noqa: ARG002  as in a history
+        """Change the rows in the table by those of a batch."""
+        merge(table, net, keys=self.keys, order_by=self.order_by, deletes=self.deletes, marker=marker)
 
 
 def create(

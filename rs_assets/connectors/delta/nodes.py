@@ -14,8 +14,13 @@ from rs_assets.errors import TopologyError
 from rs_assets.records.columns import RETRACTED
 from rs_assets.records.policy import BadRecords
 
-DeltaMode = Literal["append", "upsert", "complete"]
+DeltaMode = Literal["append", "upsert", "history", "complete"]
 DeltaConnector = Literal["native", "jvm"]
+# Modes by which rows of the same keys belong together.
+KEYED = ("upsert", "history")
+# The columns of a history besides those of its rows.
+FROM, TO, CURRENT = "valid_from", "valid_to", "current"
+VALIDITY = (FROM, TO, CURRENT)
 # The fields that a row of the change feed has besides those of its table.
 CHANGES = "_change_type string, _commit_version bigint, _commit_timestamp timestamp"
 
@@ -82,11 +87,12 @@ class DeltaSink(Sink):
     """A Delta table; `table` is a name below RS_HOME or a path.
 
     `append` adds the rows (of a window that emits updates: each update), `upsert` replaces the rows of the same `keys`,
-    `complete` holds all windows as they are after each batch. `connector` is the writer: `native` (Spark writes
-    Parquet, delta-rs commits) or `jvm`. Of rows of the same keys the greatest by `order_by` wins, whenever it comes;
-    without it the one that was read last. If the field `deletes` of that row is true, the keys have no row in the table
-    any more. With `changes` the rows are those of a table with these keys, and RETRACTED marks those that go.
-    `partition_by` sets the partitions of a new table.
+    `complete` holds all windows as they are after each batch. `history` keeps each version of a row of the same `keys`,
+    valid from its `time_field` (None: from when its batch is written) until the next one, or its deletion. `connector`
+    is the writer: `native` (Spark writes Parquet, delta-rs commits) or `jvm`. Of rows of the same keys the greatest by
+    `order_by` wins, whenever it comes; without it the one that was read last. If the field `deletes` of that row is
+    true, the keys have no row in the table any more. With `changes` the rows are those of a table with these keys, and
+    RETRACTED marks those that go. `partition_by` sets the partitions of a new table.
 
     With `late` it gets, instead of the rows of the step before it, the late rows of that step: as that step got them,
     with the watermark that they came after.
@@ -103,11 +109,12 @@ class DeltaSink(Sink):
     changes: bool = False
     partition_by: tuple[str, ...] = ()
     late: bool = False
+    time_field: str | None = None
 
     @property
     def read_order(self) -> bool:
         """Whether the winning row depends on the positions at which rows were read."""
-        return self.mode == "upsert" and not self.order_by and not self.changes
+        return self.mode in KEYED and not self.order_by and not self.changes
 
     @property
     def flag(self) -> str | None:
@@ -131,23 +138,30 @@ class DeltaSink(Sink):
                 f"the connector of step {self.name!r} must be 'native' or 'jvm', not {self.connector!r}",
                 remedy="connector='native' or connector='jvm'",
             )
-        if (self.mode == "upsert") != bool(self.keys):
+        if (self.mode in KEYED) != bool(self.keys):
             raise TopologyError(
-                f"step {self.name!r}: keys belong to mode='upsert' and it needs them", remedy="keys=['page']"
+                f"step {self.name!r}: keys belong to mode='upsert' and 'history', which need them",
+                remedy="keys=['page']",
             )
-        for option in ("order_by", "deletes"):
-            if getattr(self, option) and self.mode != "upsert":
-                raise TopologyError(f"step {self.name!r}: {option} belongs to mode='upsert'", remedy="leave it out")
+        for option, modes in (("order_by", KEYED), ("deletes", KEYED), ("time_field", ("history",))):
+            if getattr(self, option) and self.mode not in modes:
+                of = " and ".join(f"mode={mode!r}" for mode in modes)
+                raise TopologyError(f"step {self.name!r}: {option} belongs to {of}", remedy="leave it out")
+        if self.mode == "history" and self.connector != "native":
+            raise TopologyError(
+                f"step {self.name!r}: only the native connector writes a history", remedy="leave connector= out"
+            )
         if self.deletes in self.keys:
             raise TopologyError(f"step {self.name!r}: {self.deletes!r} is a key, so it cannot mark deleted rows")
 
     @property
     def named(self) -> tuple[str, ...]:
         """The fields of a row that its settings name."""
-        return (*self.keys, *self.order_by, *self.partition_by, *((self.deletes,) if self.deletes else ()))
+        return (*self.keys, *self.order_by, *self.partition_by, *filter(None, (self.deletes, self.time_field)))
 
     def detail(self) -> str:
         """Mode, table and partitions."""
         parts = f" partitioned by {', '.join(self.partition_by)}" if self.partition_by else ""
         gone = f" but {self.deletes}" if self.deletes else ""
-        return f"{'late rows into' if self.late else self.mode} {self.table}{parts}{gone}"
+        since = f" by {self.time_field}" if self.time_field else ""
+        return f"{'late rows into' if self.late else self.mode} {self.table}{since}{parts}{gone}"

@@ -22,7 +22,8 @@ from pyspark.sql import DataFrame
 from rs_assets.connectors.delta.commit_info import last_writer_of
 from rs_assets.connectors.delta.data_files import StagedFiles, stage_files
 from rs_assets.connectors.delta.jvm_commit import merge_jvm, write_jvm
-from rs_assets.connectors.delta.merge import create, kept, merge, stays, winners, winners_of
+from rs_assets.connectors.delta.merge import Upsert, create, stays, winners_of
+from rs_assets.connectors.delta.nodes import KEYED, DeltaMode
 from rs_assets.connectors.delta.rewind import (
     accept,
     act,
@@ -46,10 +47,10 @@ from rs_assets.connectors.delta.table import (
     sink_errors,
 )
 from rs_assets.connectors.delta.table_rules import Demand, check_files, check_rules, nullable, signature
+from rs_assets.connectors.delta.validity import Validity
 from rs_assets.connectors.sink import BatchMark, LastWriter, SinkChange, Staged
 from rs_assets.errors import SinkError
 
-Mode = Literal["append", "upsert", "complete"]
 # Metadata of the first commit of a table: no earlier version has rows of others.
 NEW = {ALONE: "-1"}
 
@@ -74,12 +75,13 @@ class DeltaWriter:
 
     name: str
     path: str
-    mode: Mode = "append"
+    mode: DeltaMode = "append"
     keys: tuple[str, ...] = ()
     connector: Literal["native", "jvm"] = "native"
     order_by: tuple[str, ...] = ()
     deletes: str | None = None
     partition_by: tuple[str, ...] = ()
+    time_field: str | None = None
     handle: TableHandle = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -162,7 +164,8 @@ class DeltaWriter:
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Write the files, or collect the rows of an upsert; SinkError if the table's rules forbid the rows."""
-        schema = arrow_schema(batch)
+        schema, keyed = arrow_schema(batch), self._keyed
+        schema = schema if keyed is None else keyed.schema(schema)
         table = self.handle.table
         if table is not None:
             self._check(table, schema, mark)
@@ -171,9 +174,9 @@ class DeltaWriter:
             frame = frame.persist()
             rows = frame.count()
             return Staged(lambda: self._commit_jvm(frame, rows, mark))
-        if self.mode == "upsert":
-            merged = winners(batch.toArrow(), **self._by)
-            return Staged(lambda: self._merge(merged, schema, mark))
+        if keyed is not None:
+            net = keyed.net(batch.toArrow())
+            return Staged(lambda: self._merge(keyed, net, schema, mark))
         files = self._staged_files(batch, mark)
         if table is not None:
             check_files(table, self._demand(schema), files)
@@ -183,6 +186,13 @@ class DeltaWriter:
     def _by(self) -> _By:
         """By which of the rows of one key the winner is chosen."""
         return {"keys": self.keys, "order_by": self.order_by, "deletes": self.deletes}
+
+    @property
+    def _keyed(self) -> Upsert | Validity | None:
+        """How rows of the same keys are merged; None in modes without keys."""
+        if self.mode == "history":
+            return Validity(step=self.name, time=self.time_field, **self._by)
+        return Upsert(**self._by) if self.mode in KEYED else None
 
     def _staged_files(self, batch: DataFrame, mark: BatchMark) -> StagedFiles:
         root = Path(self.path)
@@ -244,23 +254,24 @@ class DeltaWriter:
             commit_properties=properties(mark, **self._noted_authors(table, mark)),
         )
 
-    def _merge(self, rows: pa.Table, schema: pa.Schema, mark: BatchMark) -> int:
-        if rows.num_rows:
-            self._commit(mark, partial(self._merge_into, rows=rows, schema=schema, mark=mark))
-        return int(rows.num_rows)
+    def _merge(self, keyed: Upsert | Validity, net: pa.Table, schema: pa.Schema, mark: BatchMark) -> int:
+        if net.num_rows:
+            self._commit(mark, partial(self._merge_into, keyed=keyed, net=net, schema=schema, mark=mark))
+        return int(net.num_rows)
 
-    def _merge_into(self, table: DeltaTable | None, *, rows: pa.Table, schema: pa.Schema, mark: BatchMark) -> None:
+    def _merge_into(
+        self, table: DeltaTable | None, *, keyed: Upsert | Validity, net: pa.Table, schema: pa.Schema, mark: BatchMark
+    ) -> None:
         if table is None:
-            made = kept(rows, self.deletes)
-            create(self.path, made, partition_by=self.partition_by, marker=properties(mark, **NEW), replaces=False)
+            marker = properties(mark, **NEW)
+            create(self.path, keyed.begun(net), partition_by=self.partition_by, marker=marker, replaces=False)
             return
         replaces = self._check(table, schema, mark)
         marker = properties(mark, **self._noted_authors(table, mark))
         if replaces:
-            made = kept(rows, self.deletes)
-            create(table, made, partition_by=self._partitions(table), marker=marker, replaces=True)
+            create(table, keyed.begun(net), partition_by=self._partitions(table), marker=marker, replaces=True)
         else:
-            merge(table, rows, keys=self.keys, order_by=self.order_by, deletes=self.deletes, marker=marker)
+            keyed.merge(table, self.path, net, marker)
 
     def _commit(self, mark: BatchMark, commit: Callable[[DeltaTable | None], None]) -> None:
         """Commit, also on top of other writers' commits, and record that the batch is in the table."""
@@ -303,7 +314,7 @@ class DeltaWriter:
             schema=DeltaSchema.from_arrow(schema),
             partition_by=self.partition_by,
             only_adds=self.mode == "append" and not replaces,
-            by_delta=self.mode == "upsert",
+            by_delta=self.mode in KEYED,
         )
 
     def _check(self, table: DeltaTable, schema: pa.Schema, mark: BatchMark) -> bool:

@@ -28,6 +28,8 @@ from rs_assets.connectors.postgres.table import Table
 from rs_assets.connectors.source import BEGIN_ANEW
 from rs_assets.errors import SourceReadError
 
+# No longer text is a number of 64 bits.
+DIGITS = 20
 Line = tuple[int, bytes]
 Convert = Callable[[str], object]
 
@@ -81,7 +83,7 @@ class Changes:
             return [("insert", message.new)]
         if isinstance(message, Delete):
             return [("delete", message.old)]
-        old, new = message.old, self._filled(message.old, message.new)
+        old, new = message.old, self._filled(message)
         if old is not None and any(old[place] != new[place] for place in self._keys or range(len(new))):
             return [("delete", old), ("insert", new)]
         return [("update", new)]
@@ -92,11 +94,13 @@ class Changes:
         self._seq += 1
         return self._lsn, orjson.dumps(row)
 
-    def _filled(self, old: Values | None, new: Values) -> Values:
-        """The new row, with large values that were not changed from the old one."""
+    def _filled(self, update: Update) -> Values:
+        """The new row, with large values that were not changed from the old one, of which the log may have the key."""
+        old, new = update.old, update.new
         if UNCHANGED not in new:
             return new
-        filled = [o if n is UNCHANGED else n for o, n in zip(old or new, new, strict=True)]
+        had = range(len(new)) if update.whole else self._keys
+        filled = [old[at] if value is UNCHANGED and old and at in had else value for at, value in enumerate(new)]
         lacking = next((name for name, place, _ in self._places if filled[place] is UNCHANGED), None)
         if lacking is not None:
             raise self._refused(
@@ -163,8 +167,9 @@ def _value(text: bytes | None, convert: Convert | None) -> object:
 
 
 def _whole(text: str) -> object:
-    # What is not a number stays a text, which the parser refuses as a bad record.
-    return int(text) if text.lstrip("-").isdigit() else text
+    # What is not a number of 64 bits stays a text, which the parser refuses as a bad record.
+    number = int(text) if len(text) <= DIGITS and text.lstrip("-").isdigit() else None
+    return text if number is None or abs(number) >= 1 << 63 else number
 
 
 def _real(text: str) -> object:

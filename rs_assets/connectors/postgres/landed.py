@@ -12,12 +12,12 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -37,11 +37,16 @@ LOST: Final = (
 
 
 class Owner(NamedTuple):
-    """A slot, the server that has it, and the table (by its number there) whose rows it gives."""
+    """A slot, the server that has it, and the table (by its number there) whose rows it gives.
+
+    `facts` are those of the table and the publication when the rows began to land, see `pinned`; None in a folder of an
+    earlier release.
+    """
 
     slot: str
     system: str
     table: int
+    facts: Mapping[str, Any] | None = None
 
 
 class Part(NamedTuple):

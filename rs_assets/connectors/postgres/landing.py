@@ -12,9 +12,11 @@ from rs_assets.connectors.postgres.changes import Changes, Line, iso
 from rs_assets.connectors.postgres.landed import Landed, LandingPart
 from rs_assets.connectors.postgres.nodes import OnAdded, OnTruncate
 from rs_assets.connectors.postgres.pgoutput import lsn_of, lsn_text, message_of
+from rs_assets.connectors.postgres.pinned import check_pinned
 from rs_assets.connectors.postgres.server import Server, rows_of
 from rs_assets.connectors.postgres.slot import PLUGIN, Slot, check_logical, flushed
 from rs_assets.connectors.postgres.table import Table, table_of
+from rs_assets.errors import SourceReadError
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -61,9 +63,9 @@ class Landing:
     def _begin(self, connection: Connection[Any], table: Table, landed: Landed, split: str) -> None:
         """Make the slot, and land the table as it was at that moment."""
         check_logical(connection, step=self.slot.step)
-        self.slot.publish(connection, table, make=True)
+        publication = self.slot.publish(connection, table, make=True, fields=self.fields)
         confirmed = self.slot.confirmed(connection)
-        owner = self.slot.owner(connection, table)
+        owner = self.slot.owner(connection, table, publication)
         if confirmed is not None and not self.snapshot:
             landed.own(owner)
             landed.note_reached(confirmed)
@@ -80,10 +82,20 @@ class Landing:
             ).fetchone()
             assert made is not None  # noqa: S101  the server's answer
             lsn = lsn_of(made[1])
+            self._check_same(connection, table)
             if self.snapshot:
                 self._copy(connection, table, landed, split, lsn=lsn, snapshot=made[2])
         if landed.reached() is None:
             landed.note_reached(lsn)
+
+    def _check_same(self, connection: Connection[Any], table: Table) -> None:
+        """SourceReadError if the table was altered while the slot was made, which waits for open transactions."""
+        if table_of(connection, self.table, step=self.slot.step) != table:
+            raise SourceReadError(
+                f"the table {table.quoted} was altered while its replication slot was made",
+                remedy="start again",
+                step=self.slot.step,
+            )
 
     def _copy(
         self, connection: Connection[Any], table: Table, landed: Landed, split: str, *, lsn: int, snapshot: str
@@ -104,7 +116,8 @@ class Landing:
     def _go_on(self, connection: Connection[Any], table: Table, landed: Landed, split: str, until: int | None) -> None:
         """Land what was committed after the last landed transaction, then confirm it."""
         confirmed = self.slot.check(connection, landed, table)
-        self.slot.publish(connection, table, make=False)
+        publication = self.slot.publish(connection, table, make=False, fields=self.fields)
+        check_pinned(landed.owner(), table, publication, fields=self.fields, step=self.slot.step)
         reached = landed.reached() or 0
         if confirmed < reached:
             self.slot.advance(connection, reached)

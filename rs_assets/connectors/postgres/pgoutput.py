@@ -48,11 +48,15 @@ class Insert(NamedTuple):
 
 
 class Update(NamedTuple):
-    """A row that was changed; `old` is None if neither its key changed nor the log has whole old rows."""
+    """A row that was changed; `old` is None if neither its key changed nor the log has whole old rows.
+
+    `whole`: `old` has all values of the row; else it has those of its key, and null for the others.
+    """
 
     relation: int
     old: Values | None
     new: Values
+    whole: bool = False
 
 
 class Delete(NamedTuple):
@@ -123,7 +127,7 @@ def _update(data: bytes) -> Update:
     old, at = None, 5
     if data[5:6] in (b"K", b"O"):
         old, at = _values(data, 6)
-    return Update(_INT(data, 1)[0], old, _values(data, at + 1)[0])
+    return Update(_INT(data, 1)[0], old, _values(data, at + 1)[0], data[5:6] == b"O")
 
 
 def _delete(data: bytes) -> Delete:

@@ -23,6 +23,8 @@ FORMS: Final = (
     "SET IntervalStyle = 'iso_8601'",
     "SET bytea_output = 'hex'",
     "SET extra_float_digits = 1",
+    # An error, and not fewer rows, if policies hide rows from this user: the log has the changes of all rows.
+    "SET row_security = off",
     # How long a paused process may keep the next one waiting, and how long that one waits.
     "SET idle_in_transaction_session_timeout = '60s'",
     "SET lock_timeout = '90s'",
@@ -32,7 +34,8 @@ CONNECT_S: Final = 15
 REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "InsufficientPrivilege": "let the user replicate (ALTER ROLE ... REPLICATION), read the table (GRANT SELECT),"
-        " and either own it or make the publication for it: CREATE PUBLICATION ... FOR TABLE ...",
+        " and either own it or make the publication for it: CREATE PUBLICATION ... FOR TABLE ...; if the table has"
+        " row-level security, let the user see all rows (ALTER ROLE ... BYPASSRLS)",
         "ObjectInUse": "another program reads the replication slot: end it, or name another one: slot='...'",
         "ConfigurationLimitExceeded": "raise max_replication_slots, or drop an unused slot:"
         " SELECT pg_drop_replication_slot('...')",

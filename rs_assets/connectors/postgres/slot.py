@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rs_assets.connectors.database.place import quoted_name
 from rs_assets.connectors.postgres.landed import Landed, Owner
 from rs_assets.connectors.postgres.pgoutput import lsn_of, lsn_text
+from rs_assets.connectors.postgres.pinned import facts_of
 from rs_assets.connectors.postgres.table import Table
 from rs_assets.connectors.source import BEGIN_ANEW
 from rs_assets.errors import ConfigurationError, DataLossError, SourceReadError
@@ -19,9 +20,12 @@ if TYPE_CHECKING:
 
 PLUGIN: Final = "pgoutput"
 ANEW: Final = f"{BEGIN_ANEW}, which makes a slot and begins with the table as it is then"
-_PUBLICATION: Final = """SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate, EXISTS (
- SELECT FROM pg_publication_tables t WHERE t.pubname = p.pubname AND t.schemaname = %s AND t.tablename = %s)
- FROM pg_publication p WHERE p.pubname = %s"""
+# Row filters and lists of columns came with Postgres 15, so they are looked for in the row as JSON.
+_PUBLICATION: Final = """SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate, t.tablename IS NOT NULL,
+ to_jsonb(t) ->> 'rowfilter' IS NULL, to_jsonb(t) -> 'attnames', concat_ws('/', p.oid, (
+ SELECT r.oid FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = %s::bigint::oid))
+ FROM pg_publication p LEFT JOIN LATERAL (SELECT * FROM pg_publication_tables t
+ WHERE t.pubname = p.pubname AND t.schemaname = %s AND t.tablename = %s) t ON true WHERE p.pubname = %s"""
 _ANY: Final = """SELECT 1 FROM pg_logical_slot_peek_binary_changes(%s, NULL, NULL, 'proto_version', '1',
  'publication_names', %s) WHERE chr(get_byte(data, 0)) IN ('I', 'U', 'D', 'T') LIMIT 1"""
 _SLOT: Final = """SELECT plugin::text, database::text, confirmed_flush_lsn::text, wal_status FROM pg_replication_slots
@@ -36,10 +40,11 @@ class Slot:
     publication: str
     step: str
 
-    def owner(self, connection: Connection[Any], table: Table) -> Owner:
-        """This slot of this server, for a table."""
+    def owner(self, connection: Connection[Any], table: Table, publication: str | None = None) -> Owner:
+        """This slot of this server, for a table; with the facts of table and publication, if that is given."""
         system = connection.execute("SELECT system_identifier::text FROM pg_control_system()").fetchone()
-        return Owner(self.name, system[0] if system else "", table.id)
+        facts = None if publication is None else facts_of(table, publication)
+        return Owner(self.name, system[0] if system else "", table.id, facts)
 
     def confirmed(self, connection: Connection[Any]) -> int | None:
         """The position up to which the slot was confirmed; None if there is no such slot.
@@ -95,28 +100,43 @@ class Slot:
             "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s", (self.name,)
         )
 
-    def publish(self, connection: Connection[Any], table: Table, *, make: bool) -> None:
-        """See that the publication has all changes of the table; it is made if it does not exist, and `make`."""
-        found = connection.execute(_PUBLICATION, (table.schema, table.name, self.publication)).fetchone()
-        name = quoted_name(self.publication)
+    def publish(self, connection: Connection[Any], table: Table, *, make: bool, fields: Iterable[str] = ()) -> str:
+        """See that the publication has all changes of the `fields`; it is made if it does not exist, and `make`.
+
+        The numbers that the server has given to the publication and to its entry for the table.
+        """
+        values = (table.id, table.schema, table.name, self.publication)
+        found = connection.execute(_PUBLICATION, values).fetchone()
+        if found is None and make:
+            name = quoted_name(self.publication)
+            connection.execute(f"CREATE PUBLICATION {name} FOR TABLE {table.quoted}".encode())
+            found = connection.execute(_PUBLICATION, values).fetchone()
         if found is None:
-            if make:
-                connection.execute(f"CREATE PUBLICATION {name} FOR TABLE {table.quoted}".encode())
-                return
             what = f"the publication {self.publication!r} does not exist any more: what changed meanwhile is lost"
             raise DataLossError(what, remedy=ANEW, step=self.step)
-        whole, has = found
-        if not (whole and has):
-            what = "leaves out some kinds of changes" if has else f"does not have the table {table.quoted}"
-            change = (
-                f"ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate')"
-                if has
-                else f"ALTER PUBLICATION {name} ADD TABLE {table.quoted}"
-            )
+        *kept, columns, entry = found
+        read = {*fields} & {column.name for column in table.columns}
+        problem = self._leaves_out(table, (*kept, columns is None or read <= {*columns}))
+        if problem is not None:
             then = "" if make else f", then {BEGIN_ANEW}: changes of the time without it are lost"
             raise SourceReadError(
-                f"the publication {self.publication!r} {what}", remedy=f"{change}{then}", step=self.step
+                f"the publication {self.publication!r} {problem[0]}", remedy=f"{problem[1]}{then}", step=self.step
             )
+        return str(entry)
+
+    def _leaves_out(self, table: Table, kept: Sequence[bool]) -> tuple[str, str] | None:
+        """What the publication leaves out of a table's changes, and the statement that helps."""
+        kinds, has, rows, columns = kept
+        alter = f"ALTER PUBLICATION {quoted_name(self.publication)}"
+        add, again = f"{alter} ADD TABLE {table.quoted}", f"{alter} DROP TABLE {table.quoted}; "
+        every = f"{alter} SET (publish = 'insert, update, delete, truncate')"
+        problems: tuple[tuple[bool, str, str], ...] = (
+            (not has, f"does not have the table {table.quoted}", add),
+            (not kinds, "leaves out some kinds of changes", every),
+            (not rows, f"leaves out rows of the table {table.quoted}", again + add),
+            (not columns, f"leaves out columns of the table {table.quoted} that are read", again + add),
+        )
+        return next(((what, remedy) for holds, what, remedy in problems if holds), None)
 
     @contextmanager
     def alone(self, connection: Connection[Any]) -> Iterator[None]:
@@ -127,6 +147,8 @@ class Slot:
             yield
         finally:
             if not connection.closed and not connection.broken:
+                # In a transaction that has failed the server would only say so, in place of the cause.
+                connection.rollback()
                 connection.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", lock)
 
     def taken(self) -> ConfigurationError:

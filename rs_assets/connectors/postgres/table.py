@@ -23,23 +23,41 @@ TYPES: Final[Mapping[int, str]] = MappingProxyType(
 NUMERIC: Final = 1700
 # Spark's limit.
 DIGITS: Final = 38
-_FACTS = """SELECT c.oid::bigint, n.nspname::text, c.relname::text, c.relkind::text, c.relreplident::text,
- c.reltoastrelid <> 0 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s)"""
-_COLUMNS = """SELECT attname::text, atttypid::bigint, atttypmod, attstorage <> 'p' FROM pg_attribute
+_FACTS = """SELECT c.oid::bigint, n.nspname::text, c.relname::text,
+ CASE WHEN c.relkind <> 'r' THEN 'kind' WHEN c.relpersistence <> 'p' THEN 'unlogged'
+ WHEN EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid) THEN 'parent' ELSE 'plain' END,
+ c.relreplident::text, c.reltoastrelid <> 0
+ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s)"""
+_COLUMNS = """SELECT attname::text, atttypid::bigint, atttypmod, attstorage <> 'p', attnum::int FROM pg_attribute
  WHERE attrelid = %s::bigint::oid AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum"""
 _KEYS = """SELECT a.attname::text FROM pg_index i
  JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
  WHERE i.indrelid = %s::bigint::oid AND CASE WHEN %s THEN i.indisreplident ELSE i.indisprimary END"""
 
 
+# Why the changes of a table cannot be had, and what helps.
+UNFIT: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {
+        "missing": ("there is no table", "correct its name, or write the schema before it: 'shop.orders'"),
+        "kind": ("this is not a plain table:", "name a table that has rows of its own, such as one partition"),
+        "unlogged": ("changes are not logged of the table", "ALTER TABLE {table} SET LOGGED"),
+        "parent": (
+            "other tables inherit from this one, so it shows rows whose changes are not its own:",
+            "read each table that inherits from it by its name",
+        ),
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column; `large`: its values may be stored outside of the row."""
+    """A column; `large`: its values may be stored outside of the row. Its `number` is never that of another one."""
 
     name: str
     type: int
     modifier: int
     large: bool
+    number: int = 0
 
     @property
     def kind(self) -> str:
@@ -110,15 +128,10 @@ def table_of(connection: Connection[Any], name: str, *, step: str) -> Table:
     schema, table = split_table(name)
     quoted = ".".join(quoted_name(part) for part in (schema, table) if part)
     found = connection.execute(_FACTS, (quoted,)).fetchone()
-    if found is None or found[3] != "r":
-        what = "there is no table" if found is None else "this is not a plain table:"
-        raise SourceReadError(
-            f"{what} {quoted}",
-            remedy="correct its name, or write the schema before it: 'shop.orders'"
-            if found is None
-            else "name a table that has rows of its own, such as one partition",
-            step=step,
-        )
+    kind = "missing" if found is None else found[3]
+    if found is None or kind in UNFIT:
+        what, remedy = UNFIT[kind]
+        raise SourceReadError(f"{what} {quoted}", remedy=remedy.format(table=quoted), step=step)
     oid, schema_name, table_name, _, identity, toasted = found
     columns = tuple(Column(*row) for row in connection.execute(_COLUMNS, (oid,)).fetchall())
     keys = {row[0] for row in connection.execute(_KEYS, (oid, identity == "i")).fetchall()}
