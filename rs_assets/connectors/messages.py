@@ -54,6 +54,6 @@ def history_taken(field: str, *, step: str) -> TopologyError:
     """The error for rows with a field of the name of a column that a history adds."""
     return TopologyError(
         f"step {step!r}: the rows have a field {field!r}, which is the name of a column of a history",
-        remedy=f"rename it before the sink: .select('*', '{field} AS {field}_given'), then select_fields without it",
+        remedy=f"give it another name: .map(..., '{field} AS row_{field}')",
         step=step,
     )

@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Literal, Self
 
 from rs_assets.common.secrets import Secret
-from rs_assets.connectors.delta.nodes import DeltaSink
+from rs_assets.connectors.delta.nodes import DeltaSink, KeyedMode
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.nodes import Delivery, KafkaSink
 from rs_assets.connectors.store.nodes import StoreSink
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rs_assets.common.node import Node
     from rs_assets.stream.data_stream import DataStream
 
-TableMode = Literal["upsert", "history"]
 KeyFormat = Literal["text", "json"]
 
 
@@ -41,7 +40,7 @@ class TableSinks:
         self,
         table: str | PathLike[str],
         *,
-        mode: TableMode = "upsert",
+        mode: KeyedMode = "upsert",
         partition_by: Sequence[str] = (),
         name: str | None = None,
     ) -> Self:

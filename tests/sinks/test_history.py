@@ -17,6 +17,7 @@ from rs_assets.connectors.delta.validity import Validity
 from rs_assets.errors import RsError, TopologyError
 from rs_assets.testing import SinkCase, check_sink
 
+NAMED = ("id", "ts", "seq", "gone", "current AS row_current")
 SCHEMA = "id bigint, tier string, ts timestamp, seq bigint, gone boolean"
 BY = {"mode": "history", "keys": ["id"], "time_field": "ts", "order_by": ["seq"], "deletes": "gone"}
 
@@ -181,12 +182,23 @@ def test_what_cannot_be_a_history_is_refused(options):
     ):
         with pytest.raises(RsError, match=what):
             pipeline(channel, **wrong)
-    stream = StreamBuilder.data_stream("shop", "tiers").from_memory(channel).with_fields(current="seq = 1")
-    with pytest.raises(TopologyError, match="a field 'current'"):
-        stream.to_delta("history", **BY).build()
-    channel.put({"id": 1, "tier": "free"})
-    with pytest.raises(RsError, match="have no 'ts'"):
+    pipeline(channel)
+    stream = StreamBuilder.data_stream("shop", "tiers").from_memory(channel)
+    with pytest.raises(TopologyError, match="a field 'current'") as refused:
+        stream.with_fields(current="seq = 1").to_delta("history", **BY).build()
+    assert "current AS row_current" in refused.value.remedy
+    stream.with_fields(current="seq = 1").map(*NAMED).to_delta("t", **BY).build()
+
+
+def test_a_row_without_a_time_is_refused(options):
+    channel = MemoryChannel(schema=SCHEMA)
+    channel.put({"id": 1, "tier": "free"}, row(2, "free", 0))
+    with pytest.raises(RsError, match="1 rows have no 'ts'") as refused:
         pipeline(channel).run(options)
+    assert ".filter('ts IS NOT NULL')" in str(refused.value)
+    stream = StreamBuilder.data_stream("shop", "tiers").from_memory(channel).filter("ts IS NOT NULL")
+    stream.to_delta("history", name="history", **BY).build().run(options)
+    assert there(options, "id") == [(2,)]
 
 
 HISTORY_SQL = """

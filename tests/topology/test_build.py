@@ -326,7 +326,7 @@ def test_a_build_loads_no_more_than_it_needs():
 @pytest.mark.parametrize(
     ("write", "words"),
     [
-        (lambda: orders().to_delta("t", mode="overwrite"), "append, upsert, complete"),
+        (lambda: orders().to_delta("t", mode="overwrite"), "append, upsert, history, complete"),
         (lambda: StreamBuilder.data_stream("shop", "m").from_file("orders.csv", "CSV"), "json, text, csv, parquet"),
     ],
     ids=["mode", "format"],

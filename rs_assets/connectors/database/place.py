@@ -12,11 +12,15 @@ from sqlalchemy import URL, Connection, Engine, text
 from rs_assets.common.database import engine_of, parsed_url, secrets_of, where, without
 from rs_assets.common.extras import check_extra
 from rs_assets.common.secrets import Deferred, Hidden, Secret
+from rs_assets.connectors.location import real_place
 from rs_assets.errors import RsError
 
 # How long another writer may hold a row, or the database; and how long a paused driver of ours may hold one.
 PATIENCE_S, PAUSED_S = 60, 30
 SHOWN = 300
+# Other names of this machine, and the ports of servers whose URL names none.
+LOOPBACK = ("127.0.0.1", "::1", "/tmp", "/var/run/postgresql")  # noqa: S108  folders of sockets
+PORTS: Mapping[str, str] = MappingProxyType({"postgresql": "5432", "mysql": "3306"})
 # The driver for a URL that names none.
 DRIVERS: Mapping[str, str] = MappingProxyType(
     {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg", "mysql": "mysql+pymysql"}
@@ -53,6 +57,36 @@ def place_of(url: Secret, table: str, *, step: str) -> str:
     parsed = _driver(parsed_url(url, what=f"step {step!r}"))
     host = f"{parsed.host or ''}:{parsed.port}" if parsed.port else parsed.host or ""
     return f"{parsed.get_backend_name()}://{host}/{parsed.database or ''} {table}"
+
+
+def table_at(url: Deferred, table: str) -> tuple[str, ...] | None:
+    """What is equal for one table of one server, however its URL is written; None if the URL is not known here.
+
+    >>> table_at(Hidden("postgresql://me:secret@localhost/shop"), "orders")
+    ('postgresql', 'localhost', '5432', 'shop', 'public', 'orders')
+    """
+    try:
+        parsed = parsed_url(url.get_value(), what="a step")
+    except RsError:
+        return None
+    kind = {"postgres": "postgresql", "mariadb": "mysql"}.get(parsed.get_backend_name(), parsed.get_backend_name())
+    schema, name = split_table(table)
+    if kind == "sqlite":
+        return (
+            kind,
+            real_place(f"./{parsed.database}" if "/" not in str(parsed.database) else str(parsed.database)),
+            name.lower(),
+        )
+    given = {key: value if isinstance(value, str) else value[0] for key, value in parsed.query.items()}
+    host = (parsed.host or given.get("host") or "localhost").lower()
+    return (
+        kind,
+        "localhost" if host in LOOPBACK else host,
+        str(parsed.port or given.get("port") or PORTS.get(kind, "")),
+        parsed.database or given.get("dbname") or parsed.username or "",
+        schema or ("public" if kind == "postgresql" else parsed.database or ""),
+        name,
+    )
 
 
 def split_table(table: str) -> tuple[str | None, str]:

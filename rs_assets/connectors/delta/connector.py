@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from rs_assets.common.home import Home
 from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, SqlSink, code, listed
-from rs_assets.connectors.delta.nodes import VALIDITY, DeltaSink, DeltaSource
+from rs_assets.connectors.delta.nodes import KEYED, VALIDITY, DeltaSink, DeltaSource, KeyedMode
 from rs_assets.connectors.files.nodes import FileSource
 from rs_assets.connectors.location import REMOTE
 from rs_assets.connectors.messages import check_flag, history_taken, no_record_time
@@ -32,7 +32,7 @@ MODES: Final = {
 }
 
 # Those that an SQL table with a PRIMARY KEY may name.
-SQL_MODES: Final = {"upsert": "upsert", "history": "history"}
+SQL_MODES: Final = {mode: mode for mode in KEYED}
 
 
 def _reader(node: DeltaSource, home: Home) -> SourceReader:
@@ -127,14 +127,14 @@ def _write_table(table: SinkTable) -> DataStream:
         )
     where = table.options.take("path") or table.options.need("table", "totals")
     partitions = [word.text for word in table.options.table.partitioned_by]
-    mode = table.options.choice("mode", SQL_MODES, "upsert") if found else "append"
+    mode: KeyedMode = table.options.choice("mode", SQL_MODES, "upsert") if found else "upsert"
     changes = table.changes
     if changes is not None:
         made = changes.to_delta(where, mode=mode, partition_by=partitions, name=table.name)
         return replace(table.rows, step=made.step)
     return table.stream.to_delta(
         where,
-        mode=mode,
+        mode=mode if found else "append",
         keys=found,
         order_by=table.order_by(),
         deletes=table.deletes or (table.options.take("deletes") if found else None),

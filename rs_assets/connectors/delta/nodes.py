@@ -15,9 +15,10 @@ from rs_assets.records.columns import RETRACTED
 from rs_assets.records.policy import BadRecords
 
 DeltaMode = Literal["append", "upsert", "history", "complete"]
+KeyedMode = Literal["upsert", "history"]
 DeltaConnector = Literal["native", "jvm"]
 # Modes by which rows of the same keys belong together.
-KEYED = ("upsert", "history")
+KEYED = get_args(KeyedMode)
 # The columns of a history besides those of its rows.
 FROM, TO, CURRENT = "valid_from", "valid_to", "current"
 VALIDITY = (FROM, TO, CURRENT)

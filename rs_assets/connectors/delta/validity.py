@@ -38,7 +38,7 @@ Numbers = np.ndarray[Any, Any]
 class Validity:
     """What the versions of a row are: by `keys`, valid from the field `time`; None: from when its batch is written.
 
-    Of the rows of a key with one time the last by `order_by` stands, else the one that was read last. Where `deletes`
+    Of the rows of a key with one time the last by `order_by` is kept, else the one that was read last. Where `deletes`
     is true, the row ends at that time.
     """
 
@@ -60,7 +60,7 @@ class Validity:
         if self.time is not None and rows[self.time].null_count:
             raise SinkError(
                 f"{rows[self.time].null_count} rows have no {self.time!r}, from which they would be valid",
-                remedy=f".filter({self.time + ' IS NOT NULL'!r}) before the sink",
+                remedy=f"leave them out: .filter({self.time + ' IS NOT NULL'!r})",
                 step=self.step,
             )
         keys = self.keys if self.time is None else (*self.keys, self.time)
@@ -121,20 +121,20 @@ class Validity:
 def _versions(events: pa.Table, pool: pa.Table, until: Numbers, schema: pa.Schema) -> pa.Table:
     """The versions that differ from those in the table, which end at the times `until`; `pool` has their fields.
 
-    The last event of a key and a time stands. A version ends with the next event of its key.
+    The last event of a key and a time counts. A version ends with the next event of its key.
     """
     code, at, place, gone = (events[name].to_numpy() for name in ("code", "at", "place", "gone"))
     follows = code[1:] == code[:-1]
     last = np.append(~(follows & (at[1:] == at[:-1])), True)
-    stands = np.flatnonzero(last)
-    ends = np.full(len(stands), OPEN)
-    same = code[stands][1:] == code[stands][:-1]
-    ends[:-1][same] = at[stands][1:][same]
-    changes = ~gone[stands] & (place[stands] >= 0) & (ends != until[place[stands]])
+    valid = np.flatnonzero(last)
+    ends = np.full(len(valid), OPEN)
+    same = code[valid][1:] == code[valid][:-1]
+    ends[:-1][same] = at[valid][1:][same]
+    changes = ~gone[valid] & (place[valid] >= 0) & (ends != until[place[valid]])
     # A version in the table at whose very time its row went.
-    stood = stands[np.searchsorted(stands, np.arange(len(at)))]
-    goes = ~last & gone[stood] & (events["rank"].to_numpy() == KNOWN)
-    chosen = np.concatenate([stands[changes], np.flatnonzero(goes)])
+    winner = valid[np.searchsorted(valid, np.arange(len(at)))]
+    goes = ~last & gone[winner] & (events["rank"].to_numpy() == KNOWN)
+    chosen = np.concatenate([valid[changes], np.flatnonzero(goes)])
     ends = np.concatenate([ends[changes], np.full(int(goes.sum()), OPEN)])
     rows = pool.take(pa.array(place[chosen]))
     kind = schema.field(FROM).type

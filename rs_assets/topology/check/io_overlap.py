@@ -20,6 +20,8 @@ from rs_assets.topology.targets import target_of
 from rs_assets.topology.topology import Topology
 
 # A sample file that a sink writes, relative to its folder.
+Database = DatabaseSource | PostgresSource | SqliteSource | DatabaseSink | SqliteSink
+DATABASES = (DatabaseSource, PostgresSource, SqliteSource, DatabaseSink, SqliteSink)
 WRITTEN = {FileSink: "batch=0/part-0.json", DeltaSink: "part-0.parquet"}
 
 
@@ -52,13 +54,27 @@ def _reads(source: Node, sink: Sink) -> bool:
     """Whether `source` reads rows that `sink` writes."""
     if isinstance(source, RocketmqSource):
         return isinstance(sink, RocketmqSink) and _is_topic_of(source, sink)
-    if isinstance(source, SqliteSource) and isinstance(sink, SqliteSink):
-        return (real_place(source.path), source.table.lower()) == (real_place(sink.path), sink.table.lower())
-    if isinstance(source, DatabaseSource | PostgresSource):
-        return isinstance(sink, DatabaseSink) and source.where == sink.where
+    if isinstance(source, DATABASES):
+        return isinstance(sink, DATABASES) and _is_table_of(source, sink)
     if isinstance(source, CustomSource):
         return isinstance(sink, WriterSink) and sink.writer.location() == source.place
     return _reads_files(source, sink)
+
+
+def _is_table_of(source: Database, sink: Database) -> bool:
+    """Whether both have one table; by the texts of their places if an environment variable has no value here."""
+    read, written = _table_at(source), _table_at(sink)
+    if read is None or written is None:
+        return getattr(source, "where", None) == getattr(sink, "where", "")
+    return read == written
+
+
+def _table_at(node: Database) -> tuple[str, ...] | None:
+    if isinstance(node, SqliteSource | SqliteSink):
+        return "sqlite", real_place(node.path), node.table.lower()
+    from rs_assets.connectors.database.place import table_at
+
+    return table_at(node.url, node.table)
 
 
 def _is_topic_of(source: RocketmqSource, sink: RocketmqSink) -> bool:
