@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pyarrow as pa
 from benchmarks.bench import Bench
 from benchmarks.data import SCHEMA, generate
 from benchmarks.measure import MICROSECONDS, Figure, timed
-from rs_assets import GlobalWindow, Pipeline, StreamBuilder
+from rs_assets import GlobalWindow, MapStore, Pipeline, Processor, StreamBuilder, Time, ValueStore
 
 NAME = "processors"
 KEYS = 200_000
@@ -36,6 +37,37 @@ def counts(state: pa.Table, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
     return now, now
 
 
+class Count(Processor):
+    """The same, a row at a time."""
+
+    totals = ValueStore(STATE)
+
+    def process(self, key: dict[str, Any], row: dict[str, Any], context: Any) -> None:
+        """Count a row."""
+        was = context.totals.get() or {"n": 0, "total": 0}
+        now = {"n": was["n"] + 1, "total": was["total"] + row["ms"]}
+        context.totals.put(now)
+        context.forward({**key, **now})
+
+
+class Pages(Processor):
+    """The rows of each page of a user, until there was none for an hour."""
+
+    pages = MapStore("page string", "n bigint, total bigint")
+
+    def process(self, key: dict[str, Any], row: dict[str, Any], context: Any) -> None:
+        """Count a row."""
+        was = context.pages.get(row["page"]) or {"n": 0, "total": 0}
+        now = {"n": was["n"] + 1, "total": was["total"] + row["ms"]}
+        context.pages.put(row["page"], now)
+        context.forward({**key, **now})
+        context.schedule_at(context.time + Time.hours(1), self.forget)
+
+    def forget(self, key: dict[str, Any], at: datetime, context: Any) -> None:  # noqa: ARG002  the form of a timer
+        """Forget the user."""
+        context.pages.clear()
+
+
 def processor_figures(bench: Bench) -> Iterator[Figure]:
     """Time on the clock of a row of 200,000 keys in four batches, for each form; reading and writing included."""
     with bench.place() as folder:
@@ -45,6 +77,8 @@ def processor_figures(bench: Bench) -> Iterator[Figure]:
             ("the same by a GlobalWindow, without Python", _by_window, None),
             ("process_values", _by_values, 1 / 40_000 * MICROSECONDS),
             ("process_batch", _by_batch, 1 / 70_000 * MICROSECONDS),
+            ("process, with a value store", _by_processor, None),
+            ("process, with a map store and a timer", _with_timer, None),
         ):
             yield _figure(bench, sources, what, make, target)
 
@@ -90,3 +124,12 @@ def _by_values(source: Path) -> Pipeline:
 
 def _by_batch(source: Path) -> Pipeline:
     return _views(source).process_batch(counts, keys="user", state=STATE, schema=MADE).to_delta("totals").build()
+
+
+def _by_processor(source: Path) -> Pipeline:
+    return _views(source).process(Count, keys="user", schema=MADE).to_delta("totals").build()
+
+
+def _with_timer(source: Path) -> Pipeline:
+    pages = _views(source).process(Pages, keys="user", schema=MADE, time_field="ts", water_mark=Time.minutes(1))
+    return pages.to_delta("totals").build()

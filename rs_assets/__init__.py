@@ -57,6 +57,9 @@ if TYPE_CHECKING:
     from rs_assets.topology.user_code.called import functions
     from rs_assets.topology.user_code.deferred import F
     from rs_assets.topology.user_code.expression import column
+    from rs_assets.topology.user_code.processor import Processor
+    from rs_assets.topology.user_code.stores import ListStore, MapStore, ValueStore
+    from rs_assets.topology.user_code.timed_stores import SessionStore, VersionedStore, WindowStore
     from rs_assets.udf.declare import aggregate_function, function, table_function
 
 __all__ = [
@@ -74,10 +77,13 @@ __all__ = [
     "Interval",
     "JoinResource",
     "KafkaCluster",
+    "ListStore",
+    "MapStore",
     "MemoryChannel",
     "OverWindow",
     "Pipeline",
     "PipelineComponent",
+    "Processor",
     "RocketMQCluster",
     "RsError",
     "Rules",
@@ -86,6 +92,7 @@ __all__ = [
     "RunResource",
     "RunningPipeline",
     "SavepointPolicy",
+    "SessionStore",
     "SessionWindow",
     "ShuffleResource",
     "SinkResource",
@@ -97,7 +104,10 @@ __all__ = [
     "StreamTranslator",
     "Time",
     "TumblingWindow",
+    "ValueStore",
+    "VersionedStore",
     "WindowResource",
+    "WindowStore",
     "aggregate_function",
     "build_definitions",
     "column",
@@ -158,6 +168,13 @@ HOMES = {
     "find_pipelines": "rs_assets.dagster.discovery",
     "pipeline_from_sql": "rs_assets.sql.plan.build",
     "table_function": "rs_assets.udf.declare",
+    "Processor": "rs_assets.topology.user_code.processor",
+    "ValueStore": "rs_assets.topology.user_code.stores",
+    "MapStore": "rs_assets.topology.user_code.stores",
+    "ListStore": "rs_assets.topology.user_code.stores",
+    "WindowStore": "rs_assets.topology.user_code.timed_stores",
+    "SessionStore": "rs_assets.topology.user_code.timed_stores",
+    "VersionedStore": "rs_assets.topology.user_code.timed_stores",
 }
 
 

@@ -1,4 +1,4 @@
-"""Python functions with state, by a processor that keeps the state and asks a worker."""
+"""Python functions and processors with state, by a processor of Spark's that keeps it and asks a worker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rs_assets.common.errors_wire import to_wire
 from rs_assets.errors import StepError
 from rs_assets.operators.join.processed import ROW
 from rs_assets.operators.table.rows import struct_of
-from rs_assets.records.columns import ORIGIN, PLACE, visible
+from rs_assets.records.columns import EVENT_TIME, visible
 from rs_assets.records.schema import quoted
 from rs_assets.spark.processor.session import check_types, processors_of
 
@@ -27,33 +27,32 @@ MILLISECOND = timedelta(milliseconds=1)
 class PythonProcess:
     """A step's name, keys and order, the schemas of state and results, and the `module` of the worker.
 
-    `function` is what the worker runs, pickled.
+    `function` is what the worker runs, pickled. If it is `timed`, rows come by EVENT_TIME first, and the last field of
+    a state has its timers.
     """
 
     step: str
     keys: Sequence[str]
     order_by: Sequence[str]
+    # Columns by which rows with equal fields `order_by` are ordered: as they were read.
+    read: Sequence[str]
     state: StructType
     made: StructType
     buckets: int
+    timed: bool
     timeout: timedelta
     module: str
     function: bytes
 
 
 def processed(frame: DataFrame, spec: PythonProcess) -> DataFrame:
-    """The rows that the function makes of the rows of `frame`.
-
-    The rows of a key come by `order_by`, then as they were read (by ORIGIN and PLACE, if `frame` has them), then in the
-    order of their fields.
-    """
+    """The rows that the function makes of the rows of `frame`; the worker gets EVENT_TIME with them, if it is timed."""
     for schema in (frame.schema, spec.state, spec.made):
         check_types(schema)
-    fields = visible(frame.columns)
-    places = [name for name in (ORIGIN, PLACE) if name in frame.columns]
-    order = [F.col(quoted(name)) for name in (*spec.order_by, *places)] or [F.lit(0)]
+    time = [EVENT_TIME] if spec.timed else []
+    order = [F.col(quoted(name)) for name in (*time, *spec.order_by, *spec.read)] or [F.lit(0)]
     packed = frame.select(
-        struct_of(fields).alias(ROW),
+        struct_of([*(name for name in visible(frame.columns) if name not in spec.read), *time]).alias(ROW),
         F.struct(*(column.alias(f"by_{place}") for place, column in enumerate(order))).alias("at"),
         *(F.col(quoted(key)) for key in spec.keys),
     )
@@ -67,8 +66,9 @@ def processed(frame: DataFrame, spec: PythonProcess) -> DataFrame:
         to_wire(_died(spec.step)),
         to_wire(_hung(spec.step, spec.timeout)),
     )
-    made = processors.PythonRows.apply(packed._jdf, code, spec.state.json(), spec.made.json(), spec.buckets)  # noqa: SLF001
-    return DataFrame(made, frame.sparkSession)
+    state, made, timed = spec.state.json(), spec.made.json(), spec.timed
+    rows = processors.PythonRows.apply(packed._jdf, code, state, made, spec.buckets, timed)  # noqa: SLF001
+    return DataFrame(rows, frame.sparkSession)
 
 
 def _died(step: str) -> StepError:

@@ -44,7 +44,8 @@ from rs_assets.topology.nodes.step import (
     Union,
     WithFields,
 )
-from rs_assets.topology.nodes.table import StreamTableJoin, ToTable, UntimedState
+from rs_assets.topology.nodes.table import StreamTableJoin, ToTable
+from rs_assets.topology.nodes.timed import TimedState
 from rs_assets.topology.topology import Topology
 from rs_assets.topology.user_code.expression import (
     ConditionText,
@@ -661,5 +662,5 @@ def _check_fresh(topology: Topology, within: timedelta | None) -> None:
         return
     if not isinstance(within, timedelta) or within <= timedelta(0):
         raise TopologyError(f"fresh_within must be a time, not {within!r}", remedy="fresh_within=Time.minutes(5)")
-    if not any(node.stateful and not isinstance(node, UntimedState) for node in topology):
+    if not any(isinstance(node, TimedState) and not node.untimed for node in topology):
         raise TopologyError("fresh_within needs a step with event time", remedy="leave it out, or add a window")

@@ -34,7 +34,7 @@ _HINTS: tuple[tuple[str, str], ...] = (
     ("flatMap flatMapValues explode", ".flat_map('explode(items) AS item')"),
     ("mapValues map_values apply transform", ".map(...)"),
     (
-        "process processValues transformValues transformWithState applyInPandasWithState flatMapGroupsWithState",
+        "processValues transformValues transformWithState applyInPandasWithState flatMapGroupsWithState",
         ".process_values(function, keys='user', state='n bigint', schema='user string, n bigint')",
     ),
     ("foreach peek forEach", ".for_each(function)"),

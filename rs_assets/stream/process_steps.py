@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 from rs_assets.errors import SchemaError
 from rs_assets.records.schema import Schema, schema_text
 from rs_assets.topology.nodes.process import BUCKETS, TIMEOUT, Process
+from rs_assets.topology.nodes.timed import NONE
 from rs_assets.topology.user_code.expression import PythonFunction
+from rs_assets.topology.user_code.processor import Processor
 
 if TYPE_CHECKING:
     from rs_assets.common.node import Node
     from rs_assets.stream.draft import Draft
+    from rs_assets.stream.processed_stream import ProcessedStream
 
 Names = str | Sequence[str]
 
@@ -128,6 +131,78 @@ class ProcessSteps:
         )
         return self._then(node)
 
+    def process(
+        self,
+        processor: type[Processor] | Processor,
+        *,
+        keys: Names,
+        schema: Schema,
+        outputs: Mapping[str, Schema] | None = None,
+        time_field: str | None = None,
+        water_mark: timedelta = NONE,
+        tick: timedelta | None = None,
+        order_by: Names = (),
+        buckets: int = BUCKETS,
+        timeout: timedelta = TIMEOUT,
+        name: str = "processor",
+    ) -> ProcessedStream:
+        """Hand each row to a processor: a class with stores and timers for each key, and several outputs.
+
+        Typical uses: rules over several events, sessions of your own, alarms when nothing comes. See
+        docs/processors.md.
+
+        - `processor` (subclass of `rs_assets.Processor`, or an object of one): its stores are class attributes. A
+          worker makes its own object of a class, or gets a copy of an object.
+        - `keys`, `order_by`, `buckets`, `timeout`, `name`: as for `process_values`.
+        - `schema` (schema): the fields of the records that it passes on.
+        - `outputs` (dict of schemas by name, default none): other kinds of records, `context.forward(record, to=name)`.
+          `.output(name)` of the result is the stream of one.
+        - `time_field` (str, default none): the field of the event time. Rows of a key come by it in a batch, no row is
+          late, and timers fire when the watermark has reached them.
+        - `water_mark` (timedelta, default 0): how far the watermark lags the greatest event time.
+        - `tick` (timedelta, default none): go by the clock instead, which advances at least that often. Timers fire by
+          it.
+
+        >>> from rs_assets import MapStore, Processor, StreamBuilder
+        >>> class Cart(Processor):
+        ...     items = MapStore("sku string", "n int")
+        ...
+        ...     def process(self, key, row, context):
+        ...         n = (context.items.get(row["sku"]) or {"n": 0})["n"] + 1
+        ...         context.items.put(row["sku"], {"n": n})
+        ...         if n == 2:
+        ...             context.forward({"sku": row["sku"]}, to="twice")
+        ...         context.forward({"user": key["user"], "different": len(context.items)})
+        >>> rows = [{"user": "ann", "sku": "pen"}, {"user": "ann", "sku": "cup"}, {"user": "ann", "sku": "pen"}]
+        >>> clicks = StreamBuilder.data_stream("shop", "carts").from_array(rows)
+        >>> carts = clicks.process(
+        ...     Cart, keys="user", schema="user string, different int", outputs={"twice": "sku string"}
+        ... )
+        >>> [row["different"] for row in carts.preview()], carts.output("twice").preview()
+        ([1, 2, 2], [{'sku': 'pen'}])
+        """
+        from rs_assets.stream.processed_stream import ProcessedStream, state_of
+
+        made = tuple(
+            (each, _text(kind, f"schema of output {each!r}", step=name)) for each, kind in (outputs or {}).items()
+        )
+        node = Process(
+            name=name,
+            inputs=(self.step,),
+            function=_function(processor, schema, step=name),
+            form="processor",
+            keys=_names(keys),
+            state=state_of(processor, step=name, timed=time_field is not None or tick is not None),
+            order_by=_names(order_by),
+            buckets=buckets,
+            timeout=timeout,
+            time_field=time_field,
+            water_mark=water_mark,
+            tick=tick,
+            outputs=made,
+        )
+        return ProcessedStream.of(self.draft, node)
+
     def _then(self, node: Node) -> Self:
         raise NotImplementedError
 
@@ -136,7 +211,7 @@ def _names(fields: Names) -> tuple[str, ...]:
     return (fields,) if isinstance(fields, str) else tuple(fields)
 
 
-def _function(call: Callable[..., Any], schema: Schema, *, step: str) -> PythonFunction:
+def _function(call: Any, schema: Schema, *, step: str) -> PythonFunction:
     return PythonFunction(call, _text(schema, "schema", step=step), trace=False)
 
 

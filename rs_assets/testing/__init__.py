@@ -1,4 +1,4 @@
-"""Testing pipelines: rows through steps, a driver that goes batch by batch, and real servers.
+"""Testing pipelines: rows through steps or a processor, a driver that goes batch by batch, and real servers.
 
 The servers are Kafka, Postgres and RocketMQ. Importing this package loads neither Spark nor a client of
 those; each name is loaded at its first use.
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rs_assets.testing.kafka import KafkaBroker, KafkaRecord
     from rs_assets.testing.kafka_security import BrokerSecurity
     from rs_assets.testing.postgres import PostgresServer
+    from rs_assets.testing.processor import ProcessorTest
     from rs_assets.testing.rocketmq import RocketMQMessage, RocketMQServer
     from rs_assets.testing.rows import run_rows
 
@@ -28,6 +29,7 @@ __all__ = [
     "KafkaRecord",
     "PipelineDriver",
     "PostgresServer",
+    "ProcessorTest",
     "RocketMQMessage",
     "RocketMQServer",
     "SinkCase",
@@ -44,6 +46,7 @@ HOMES = {
     "KafkaRecord": "rs_assets.testing.kafka",
     "PipelineDriver": "rs_assets.testing.driver",
     "PostgresServer": "rs_assets.testing.postgres",
+    "ProcessorTest": "rs_assets.testing.processor",
     "RocketMQMessage": "rs_assets.testing.rocketmq",
     "RocketMQServer": "rs_assets.testing.rocketmq",
     "SinkCase": "rs_assets.testing.conformance",

@@ -17,9 +17,9 @@ from rs_assets.topology.nodes.dim_join import DimJoin
 from rs_assets.topology.nodes.fold import Fold
 from rs_assets.topology.nodes.join import StreamJoin
 from rs_assets.topology.nodes.match import MatchRules
+from rs_assets.topology.nodes.process import Process
 from rs_assets.topology.nodes.shuffle import Shuffle
 from rs_assets.topology.nodes.step import Filter, ForEach, Map, Select, SelectFields, Split, Union, WithFields
-from rs_assets.topology.nodes.table import UntimedState
 from rs_assets.topology.nodes.timed import NONE, Arrival, Side, TimedState
 from rs_assets.topology.nodes.window import WindowAggregate
 from rs_assets.topology.user_code.expression import SqlText, calls_python
@@ -62,7 +62,7 @@ def links_of(nodes: Iterable[Node], ancestors: Ancestors) -> Mapping[str, Link]:
     for node in known.values():
         if not node.stateful or not any(known[name].stateful for name in ancestors(node.name)):
             continue
-        if isinstance(node, UntimedState):
+        if isinstance(node, TimedState) and node.untimed:
             _check_untimed(node, known, ancestors)
         else:
             found[node.name] = _link(_chainable(node, known, ancestors), known, ancestors, found)
@@ -108,10 +108,10 @@ def _arrival(node: TimedState, step: TimedState, field: str, lag: timedelta) -> 
     return arrival
 
 
-def _check_untimed(node: UntimedState, known: Mapping[str, Node], ancestors: Ancestors) -> None:
+def _check_untimed(node: TimedState, known: Mapping[str, Node], ancestors: Ancestors) -> None:
     """Refuse a step without event time downstream of one whose rows the watermark emits."""
     above = [each for name, each in known.items() if name in ancestors(node.name)]
-    timed = next((each for each in above if each.stateful and not isinstance(each, UntimedState)), None)
+    timed = next((each for each in above if isinstance(each, TimedState) and not each.untimed), None)
     if timed is not None:
         raise _refused(node, timed, "keeps state without event time")
     first = next(each for each in above if each.stateful)
@@ -123,8 +123,11 @@ def _chainable(node: Node, known: Mapping[str, Node], ancestors: Ancestors) -> T
     assert isinstance(node, TimedState)  # noqa: S101  all steps with state are, so far
     above = [known[name] for name in known if name in ancestors(node.name)]
     first = next(each for each in above if each.stateful)
-    if isinstance(first, UntimedState):
+    if isinstance(first, TimedState) and first.untimed:
         raise _refused(node, first, "goes by event time, and no watermark passes through a table")
+    processor = next((each for each in (node, *above) if isinstance(each, Process) and each.timed), None)
+    if processor is not None:
+        raise _refused(node, first, f"shares it with the timers of {processor.name!r}, which go by their own watermark")
     if node.event_time is None:
         why, remedy = TIMELESS[node.family]
         raise _refused(node, first, why, remedy=remedy)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from rs_assets import StreamBuilder
+from rs_assets import Processor, StreamBuilder, Time, ValueStore
 from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets.errors import RsError
 from rs_assets.runtime.upkeep.state import snapshot_state, state_path
@@ -30,6 +30,17 @@ def counts(state, rows):
     return now, pa.table({"user": now["user"], "first": first, "last": now["n"]})
 
 
+class Count(Processor):
+    """The same by a processor."""
+
+    seen = ValueStore("n bigint")
+
+    def process(self, key, row, context):
+        n = (context.seen.get() or {"n": 0})["n"]
+        context.seen.put({"n": n + 1})
+        context.forward({"user": key["user"], "first": n, "last": n + 1})
+
+
 class World:
     """A followed file of clicks, and a table with a row for each change of a user's number of clicks."""
 
@@ -38,12 +49,16 @@ class World:
         self.file = folder / "clicks.jsonl"
         self.file.write_text("")
         self.counts = Counter()
-        self.batch = False
+        self.form = "values"
 
     def pipeline(self):
         clicks = StreamBuilder.data_stream("shop", "clicks").from_file(self.file, schema="user string", tail=True)
-        how = {"keys": "user", "state": "n bigint", "schema": "user string, first bigint, last bigint", "name": "count"}
-        counted = clicks.process_batch(counts, **how) if self.batch else clicks.process_values(count, **how)
+        how = {"keys": "user", "schema": "user string, first bigint, last bigint", "name": "count"}
+        counted = {
+            "values": lambda: clicks.process_values(count, **how, state="n bigint"),
+            "batch": lambda: clicks.process_batch(counts, **how, state="n bigint"),
+            "processor": lambda: clicks.process(Count, **how),
+        }[self.form]()
         return counted.to_delta("changes").build()
 
     def run(self, users=()):
@@ -72,8 +87,9 @@ def users(seed):
     return [f"user {int(rng.expovariate(0.1))}" for _ in range(200)]
 
 
-@pytest.mark.parametrize("behind", [True, False])
-def test_a_crash_in_a_batch_leaves_its_changes_once(world, monkeypatch, behind):
+@pytest.mark.parametrize(("form", "behind"), [("values", True), ("values", False), ("processor", True)])
+def test_a_crash_in_a_batch_leaves_its_changes_once(world, monkeypatch, form, behind):
+    world.form = form
     world.run(users(1))
     with monkeypatch.context() as patched:
         Crash(patched, DeltaWriter, behind=behind)
@@ -88,7 +104,7 @@ def test_savepoints_rewinds_and_rescales_take_the_state_along_and_it_is_shown_as
     world.run(users(3))
     first = world.counts.copy()
     taken = world.pipeline().savepoint(world.options)
-    world.batch = True
+    world.form = "batch"
     world.run(users(4))
     assert world.result() == world.counts
     world.pipeline().rewind(0, world.options)
@@ -108,3 +124,56 @@ def test_savepoints_rewinds_and_rescales_take_the_state_along_and_it_is_shown_as
     assert world.result() == first
     world.run()
     assert world.result() == world.counts
+
+
+class Silence(Processor):
+    """Tells of a user who was not seen for a minute."""
+
+    seen = ValueStore("n bigint")
+
+    def process(self, key, row, context):
+        context.seen.put({"n": (context.seen.get() or {"n": 0})["n"] + 1})
+        context.schedule_at(context.time + Time.minutes(1), self.silent)
+
+    def silent(self, key, at, context):
+        context.forward({"user": key["user"], "n": context.seen.get()["n"], "at": at})
+        context.seen.delete()
+
+
+class Watch(World):
+    """A followed file of times, and a table of silences."""
+
+    def pipeline(self):
+        schema = "user string, ts timestamp"
+        clicks = StreamBuilder.data_stream("shop", "silences").from_file(self.file, schema=schema, tail=True)
+        silences = clicks.process(
+            Silence, keys="user", schema="user string, n bigint, at timestamp", time_field="ts", name="silence"
+        )
+        return silences.to_delta("silences").build()
+
+    def run(self, *clicks):
+        with self.file.open("a") as file:
+            file.writelines(json.dumps({"user": user, "ts": f"2026-01-05T10:{at}Z"}) + "\n" for user, at in clicks)
+        self.pipeline().run(self.options)
+        return self.result()
+
+    def result(self):
+        table = self.options.home.table("shop", "silences")
+        rows = DeltaTable(table).to_pyarrow_table().to_pylist() if DeltaTable.is_deltatable(table) else []
+        return sorted((row["user"], row["n"], f"{row['at']:%M:%S}") for row in rows)
+
+
+@pytest.mark.long
+def test_timers_outlast_savepoints_rewinds_and_rescales(options, tmp_path):
+    world = Watch(options, tmp_path)
+    assert world.run(("ann", "00:00"), ("bo", "00:10"), ("ann", "00:20")) == []
+    taken = world.pipeline().savepoint(options)
+    world.pipeline().rescale(3, options)
+    assert world.run(("cy", "01:15")) == [("bo", 1, "01:10")]
+    assert world.run(("cy", "01:30")) == (last := [("ann", 2, "01:20"), ("bo", 1, "01:10")])
+    world.pipeline().rewind(0, options)
+    assert world.run() == last
+    world.pipeline().restore(options, savepoint_id=taken.id)
+    assert world.result() == []
+    world.pipeline().rescale(2, options)
+    assert world.run(("", "05:00")) == [*last, ("cy", 2, "02:30")]

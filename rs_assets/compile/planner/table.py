@@ -22,7 +22,7 @@ from rs_assets.compile.match import compile_match
 from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.planner.diamond import compile_rejoin
 from rs_assets.compile.planner.self_join import compile_self_join
-from rs_assets.compile.process.step import compile_process
+from rs_assets.compile.process.step import compile_output, compile_process
 from rs_assets.compile.python.fold import compile_fold
 from rs_assets.compile.python.udf import know_functions
 from rs_assets.compile.script import compile_script
@@ -103,24 +103,25 @@ COMPILE: Mapping[type[Node], CompileFunction] = MappingProxyType(
         table.StreamTableJoin: compile_stream_table,
         table.TableChanges: compile_changes,
         process.Process: compile_process,
+        process.ProcessOutput: compile_output,
     }
 )
 
-# The stateful steps without event time: none of their rows is late.
-UNTIMED = (table.ToTable, table.TableGroup, table.TableJoin, table.StreamTableJoin, process.Process)
+# The stateful steps that take every row: none is late.
+TAKES_ALL = (table.ToTable, table.TableGroup, table.TableJoin, table.StreamTableJoin, process.Process)
 # Selects the late rows from the rows that a stateful step gets in a replay, by the watermark.
 LATE: Final[Mapping[type[Node], Callable[[Any, Column], Column]]] = {
     window.WindowAggregate: late_for_window,
     distinct.Distinct: late_for_distinct,
     join.StreamJoin: late_for_join,
-    **dict.fromkeys(UNTIMED, none_late),
+    **dict.fromkeys(TAKES_ALL, none_late),
 }
 # The part of a stateful step that can be computed from one batch alone, to find failing records.
 PROBE: Final[Mapping[type[Node], Callable[[Any, DataFrame], DataFrame]]] = {
     window.WindowAggregate: probe_window,
     distinct.Distinct: probe_distinct,
     join.StreamJoin: probe_join,
-    **dict.fromkeys(UNTIMED, probe_rows),
+    **dict.fromkeys(TAKES_ALL, probe_rows),
 }
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rs_assets.compile.process.touched import Shape, Touched
+from rs_assets.compile.process.wire import NO_TIME
 from rs_assets.compile.python.contract import RAISED, text_of
 
 PAIR = 2
@@ -23,7 +24,7 @@ class ByBatch:
     function: Callable[[pa.Table, pa.Table], Any]
     shape: Shape
 
-    def __call__(self, batch: pa.RecordBatch) -> bytes:
+    def __call__(self, batch: pa.RecordBatch, watermark_ms: int = NO_TIME) -> bytes:  # noqa: ARG002  it has no time
         """The answer for a batch; StepError for what the function raised, or for results that do not fit."""
         touched = Touched.of(batch, self.shape)
         there = pa.Table.from_batches([touched.keys]).filter(touched.kept)

@@ -1,10 +1,12 @@
-"""The step of a Python function with state."""
+"""The steps of a Python function or processor with state, and of its outputs."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from pyspark import cloudpickle
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -12,12 +14,20 @@ from rs_assets.compile.planner.context import CompileContext, Flow, parse_ddl
 from rs_assets.compile.process import worker
 from rs_assets.compile.process.by_batch import ByBatch
 from rs_assets.compile.process.by_key import ByKey
+from rs_assets.compile.process.by_processor import ByProcessor
+from rs_assets.compile.process.handled import Handling
 from rs_assets.compile.process.touched import Shape
 from rs_assets.compile.python.contract import check_sendable
+from rs_assets.compile.timed import timed
 from rs_assets.operators.process import PythonProcess, processed
 from rs_assets.operators.table.keys import check_keys
-from rs_assets.records.columns import visible
-from rs_assets.topology.nodes.process import Process
+from rs_assets.records.columns import EVENT_TIME, ORIGIN, PLACE, visible
+from rs_assets.records.fields import declared
+from rs_assets.topology.nodes.process import OUTPUT, Process, ProcessOutput, rows_of
+from rs_assets.topology.user_code.stores import stores_of
+
+# The order of reading, which outlasts the check of event times.
+READ = ("rs read origin", "rs read place")
 
 
 def compile_process(context: CompileContext, node: Process, inputs: tuple[Flow, ...]) -> Flow:
@@ -26,23 +36,61 @@ def compile_process(context: CompileContext, node: Process, inputs: tuple[Flow, 
     check_keys(df, (*node.keys, *node.order_by), step=node.name)
     check_sendable(node.function.call, f"of step {node.name!r}", step=node.name)
     state = parse_ddl(context.spark, node.state, step=node.name)
-    made = parse_ddl(context.spark, node.function.schema or "", step=node.name)
+    made = parse_ddl(context.spark, node.made, step=node.name)
+    rows, read = _ordered(context, node, df)
     if not context.streaming:
-        return Flow(df)
-    rows = StructType([df.schema[name] for name in visible(df.columns)])
-    kinds = (to_arrow_schema(each, timezone="UTC") for each in (rows, state, made))
-    shape = Shape(node.name, node.keys, *kinds)
-    function: Any = node.function.call
-    call = ByKey(function, shape) if node.form == "key" else ByBatch(function, shape)
+        return Flow(rows)
+    fields = [df.schema[name] for name in visible(df.columns)]
+    time = [rows.schema[EVENT_TIME]] if node.timed else []
+    sent = rows.select(*(f"`{field.name}`" for field in (*fields, *time)), *(f"`{name}`" for name in read))
+    kinds = (to_arrow_schema(each, timezone="UTC") for each in (StructType([*fields, *time]), state, made))
     spec = PythonProcess(
         step=node.name,
         keys=node.keys,
         order_by=node.order_by,
+        read=read,
         state=state,
         made=made,
         buckets=node.buckets,
+        timed=node.timed,
         timeout=node.timeout,
         module=worker.__name__,
-        function=cloudpickle.dumps(call),  # type: ignore[no-untyped-call]
+        function=cloudpickle.dumps(_call(node, Shape(node.name, node.keys, *kinds))),  # type: ignore[no-untyped-call]
     )
-    return Flow(processed(df, spec))
+    return Flow(processed(sent, spec))
+
+
+def compile_output(context: CompileContext, node: ProcessOutput, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001  the table's form
+    """The records of one output."""
+    df = inputs[0].df
+    return Flow(df.filter(F.col(OUTPUT) == node.output).select(f"`{rows_of(node.output)}`.*"))
+
+
+def _ordered(context: CompileContext, node: Process, df: DataFrame) -> tuple[DataFrame, list[str]]:
+    """The rows, under the watermark if the step has a time, and the columns with their order of reading."""
+    places = [name for name in (ORIGIN, PLACE) if name in df.columns]
+    if not node.timed:
+        return df, places
+    read = list(READ[: len(places)])
+    rows = df.withColumns(dict(zip(read, map(F.col, places), strict=True)))
+    return timed(context, node, rows, [*visible(df.columns), *read], kept=node.delay), read
+
+
+def _call(node: Process, shape: Shape) -> ByKey | ByBatch | ByProcessor:
+    """What the worker calls."""
+    function: Any = node.function.call
+    if node.form == "processor":
+        return ByProcessor(_handling(node), shape)
+    return ByKey(function, shape) if node.form == "key" else ByBatch(function, shape)
+
+
+def _handling(node: Process) -> Handling:
+    processor: Any = node.function.call
+    outputs = [(None, node.function.schema), *node.outputs]
+    return Handling(
+        step=node.name,
+        processor=processor,
+        stores=stores_of(processor if isinstance(processor, type) else type(processor)),
+        outputs={name: frozenset(declared(schema, step=node.name).types) for name, schema in outputs},
+        timed=node.timed,
+    )

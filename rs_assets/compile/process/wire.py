@@ -15,10 +15,13 @@ import pyarrow as pa
 
 HEADER = struct.Struct(">qbi")
 LENGTH = struct.Struct(">i")
+TIME = struct.Struct(">q")
+# The watermark of a step without time.
+NO_TIME = -1
 
 
 class Kind(IntEnum):
-    """LOAD carries a pickled function, BATCH a batch for it, ANSWER what it returned, ERROR a text."""
+    """LOAD carries a pickled function, BATCH a watermark and a batch, ANSWER what was returned, ERROR a text."""
 
     LOAD = 0
     BATCH = 1
@@ -62,10 +65,11 @@ def read(pipe: BinaryIO) -> Frame | None:
     return Frame(number, Kind(kind), content) if len(content) == length else None
 
 
-def batch_in(content: bytes) -> pa.RecordBatch:
-    """The batch of a frame."""
-    with pa.ipc.open_stream(content) as stream:
-        return stream.read_next_batch()
+def batch_in(content: bytes) -> tuple[pa.RecordBatch, int]:
+    """The batch of a frame, and its watermark in milliseconds since 1970 (NO_TIME: there is none)."""
+    (watermark_ms,) = TIME.unpack_from(content)
+    with pa.ipc.open_stream(pa.py_buffer(content).slice(TIME.size)) as stream:
+        return stream.read_next_batch(), watermark_ms
 
 
 def answer_of(states: pa.RecordBatch, rows: pa.Table) -> bytes:

@@ -11,7 +11,7 @@ import pickle
 import signal
 import sys
 from collections.abc import Callable
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from rs_assets.common.errors_wire import to_wire
 from rs_assets.compile.process.wire import Frame, Kind, batch_in, read, write
@@ -21,21 +21,26 @@ BUFFER_BYTES = 1 << 20
 
 
 def serve(source: BinaryIO, target: BinaryIO) -> None:
-    """Answer the frames of `source` on `target`, until there are no more."""
-    call: Callable[[Any], bytes] | None = None
+    """Answer the frames of `source` on `target`, until there are no more; then let the function clean up."""
+    call: Callable[..., bytes] | None = None
     while (frame := read(source)) is not None:
         try:
             if frame.kind is Kind.LOAD:
                 call, content = pickle.loads(frame.content), b""  # noqa: S301  the driver pickled it
             else:
                 assert call is not None  # noqa: S101  LOAD comes first
-                content = call(batch_in(frame.content))
+                content = call(*batch_in(frame.content))
             answer = Frame(frame.number, Kind.ANSWER, content)
         except RsError as error:
             answer = _failed(frame, error)
         except BaseException as error:  # noqa: BLE001  it must travel, whatever a module of the user's raised
             answer = _failed(frame, StepError(f"the Python worker failed: {type(error).__name__}: {error}"))
         write(target, answer)
+    getattr(call, "close", _nothing)()
+
+
+def _nothing() -> None:
+    """Functions have nothing to release."""
 
 
 def _failed(frame: Frame, error: RsError) -> Frame:

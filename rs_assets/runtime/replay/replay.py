@@ -139,7 +139,7 @@ class Replay:
                 _ = [flows[i].df for i in node.inputs]
                 continue
             flows[name] = COMPILE[type(node)](context, node, tuple(flows[i] for i in node.inputs if i in flows))
-            if root and isinstance(node, TimedState) and node.sides:
+            if root and isinstance(node, TimedState) and node.sides and node.family in CAME_LATE:
                 rows = came_late[name] = self._late(name, flows[name].df)
                 reason = F.concat(F.lit(f"{CAME_LATE[node.family]} "), F.date_format(PASSED, PASSED_FORMAT))
                 late.append(Dead(name, rows.select(*ADDRESS, reason.alias(REASON)), late=True))

@@ -11,16 +11,16 @@ from datetime import UTC, datetime, timedelta
 from rs_assets.common.background import BackgroundFailures, PeriodicTask
 from rs_assets.operators.window.event_time import END_OF_TIME
 from rs_assets.runtime.batch.query import QueryRun
-from rs_assets.topology.nodes.window import WindowAggregate
+from rs_assets.topology.nodes.timed import TimedState
 
-# A tenth of the window is a short enough delay, and a control row costs a batch. The maximum is for very long windows.
+# A tenth of a time is a short enough delay, and a control row costs a batch. The longest is for very long windows.
 PARTS = 10
 SHORTEST, LONGEST = timedelta(milliseconds=200), timedelta(minutes=10)
 
 
 @dataclass(slots=True)
 class IdleClock:
-    """Moves the watermark of arrival-time windows to the clock while a query is idle and has open windows.
+    """Moves the watermark of steps by arrival time to the clock while a query is idle and has state.
 
     Event-time windows are not affected: only their events determine event time.
     """
@@ -33,16 +33,15 @@ class IdleClock:
 
     @classmethod
     def over(cls, queries: Iterable[QueryRun], failures: BackgroundFailures | None = None) -> IdleClock:
-        """A clock for those of `queries` that aggregate by arrival time; it runs after `start`."""
-        found = [(q, node.window) for q in queries if (node := _arrival_window(q)) is not None]
-        lengths = [window.longest for _, window in found]
-        tick = min(max(min(lengths, default=SHORTEST) / PARTS, SHORTEST), LONGEST)
+        """A clock for those of `queries` that go by arrival time; it runs after `start`."""
+        found = [(q, tick) for q in queries if (tick := _tick(q)) is not None]
+        tick = min(max(min((tick for _, tick in found), default=SHORTEST), SHORTEST), LONGEST)
         return cls(tuple(q for q, _ in found), tick, failures or BackgroundFailures())
 
     def start(self) -> None:
         """Begin, on a thread of its own, if there is anything to do."""
         if self.queries:
-            effect = "windows without new rows stay open"
+            effect = "windows without new rows stay open, and timers do not fire"
             loop = PeriodicTask(
                 self._look, name="rs-idle-clock", every=self.tick, failures=self.failures, effect=effect
             )
@@ -61,14 +60,11 @@ class IdleClock:
             self._seen[query.plan.name] = report.rows_read
 
 
-def _arrival_window(query: QueryRun) -> WindowAggregate | None:
-    windows = [
-        node
-        for node in map(query.topology.__getitem__, query.plan.watermark_steps)
-        if isinstance(node, WindowAggregate)
-    ]
-    timed = [node for node in windows if node.goes_by_time and not node.in_order]
-    return next((node for node in timed if node.event_time is None), None)
+def _tick(query: QueryRun) -> timedelta | None:
+    """How often the time of arrival advances without rows; None if no step of the query goes by it."""
+    steps = map(query.topology.__getitem__, query.plan.watermark_steps)
+    ticks = (node.arrival_tick for node in steps if isinstance(node, TimedState))
+    return min((tick for tick in ticks if tick is not None), default=None)
 
 
 @dataclass(slots=True)

@@ -328,10 +328,18 @@ def _processed(node: process.Process, inputs: Inputs) -> Fields:
     if both is not None:
         raise TopologyError(
             f"the field {both!r} of step {node.name!r} is a key, and a field of the state",
-            remedy="leave it out of state=: a state is kept with its key",
+            remedy="give the store another name"
+            if node.form == "processor"
+            else "leave it out of state=: a state is kept with its key",
             step=node.name,
         )
-    return declared(node.function.schema, step=node.name)
+    check_event_time(node.time_field, inputs[0], step=node.name)
+    return declared(node.made, step=node.name)
+
+
+def _output(node: process.ProcessOutput, inputs: Inputs) -> Fields:
+    column = inputs[0].type_of(process.rows_of(node.output))
+    return Fields(dict(column.parts if column is not None else ()))
 
 
 def _spread(node: shuffle.Shuffle | shuffle.ShuffleWrite, inputs: Inputs) -> Fields:
@@ -379,5 +387,6 @@ RULES: Mapping[type[Node], Rule] = MappingProxyType(
         table.StreamTableJoin: _table_joined,
         table.TableChanges: _changed,
         process.Process: _processed,
+        process.ProcessOutput: _output,
     }
 )

@@ -27,6 +27,11 @@ class UntimedState(TimedState):
     """A step whose state has no event time: no watermark closes it, and none of its rows is late."""
 
     @property
+    def untimed(self) -> bool:
+        """Whether no watermark reaches it: always."""
+        return True
+
+    @property
     def event_time(self) -> None:
         """None: its rows have no event time."""
         return None

@@ -106,6 +106,16 @@ class TimedState(Node):
         return True
 
     @property
+    def untimed(self) -> bool:
+        """Whether no watermark reaches it, so that it closes nothing and none of its rows is late."""
+        return False
+
+    @property
+    def arrival_tick(self) -> timedelta | None:
+        """How often its time advances without rows, if that is the time of arrival."""
+        return None
+
+    @property
     def own_delay(self) -> bool:
         """Whether a watermark delay is configured, which a chained step cannot have."""
         return self.water_mark > NONE

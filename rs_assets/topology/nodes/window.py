@@ -46,6 +46,8 @@ from rs_assets.topology.user_code.expression import ColumnBuilder, SqlText, call
 STATES = {SessionWindow: SESSIONS, CountWindow: COUNTED, SlidingWindow: SLIDING, OverWindow: OVER, GlobalWindow: GLOBAL}
 # Every window row has these besides its group fields and aggregates, except rows of a global window.
 WINDOW_FIELDS = ("start_time", "end_time", "fire_time")
+# How often the time of a window by arrival advances without rows, in parts of its length.
+ARRIVAL_PARTS = 10
 # Either identifies a window of one size.
 PLACES = frozenset({"start_time", "end_time"})
 
@@ -243,6 +245,12 @@ class WindowAggregate(TimedState):
     def goes_by_time(self) -> bool:
         """Windows close; only global windows without a time to live do not depend on time."""
         return not isinstance(self.window, GlobalWindow) or self.window.time_to_live is not None
+
+    @property
+    def arrival_tick(self) -> timedelta | None:
+        """A tenth of a window by arrival: short enough for a delay, and it costs a batch."""
+        by_arrival = self.event_time is None and self.goes_by_time and not self.in_order
+        return self.window.longest / ARRIVAL_PARTS if by_arrival else None
 
     @property
     def retracts(self) -> bool:

@@ -46,16 +46,22 @@ class PythonWorker(val code: PythonCode) {
   /** Whether it waits for a frame, so that another task may use it. */
   def waits: Boolean = !asked && process.isAlive
 
-  /** The answer to a batch. */
-  def answer(batch: Array[Byte]): Array[Byte] = {
+  /** The answer to a batch at the watermark `now`. */
+  def answer(batch: Array[Byte], now: Long): Array[Byte] = {
     if (!loaded) exchange(Load, code.function)
     loaded = true
-    exchange(Batch, batch)
+    exchange(Batch, batch, Some(now))
   }
 
   def end(): Unit = process.destroyForcibly()
 
-  private def exchange(kind: Int, content: Array[Byte]): Array[Byte] = {
+  /** Let it end by itself, because its input is over; it has a while for that. */
+  def leave(): Unit = {
+    to.close()
+    Watches.begin(process, LeaveMs)
+  }
+
+  private def exchange(kind: Int, content: Array[Byte], now: Option[Long] = None): Array[Byte] = {
     number += 1
     asked = true
     val watch = Watches.begin(process, code.timeoutMs)
@@ -63,7 +69,8 @@ class PythonWorker(val code: PythonCode) {
       try {
         to.writeLong(number)
         to.writeByte(kind)
-        to.writeInt(content.length)
+        to.writeInt(content.length + now.size * java.lang.Long.BYTES)
+        now.foreach(to.writeLong)
         to.write(content)
         to.flush()
         received()
@@ -107,6 +114,7 @@ object PythonWorker {
   private val Batch = 1
   private val Failed = 3
   private val IdleMs = 60000L
+  private val LeaveMs = 10000L
   private case class Idle(worker: PythonWorker, since: Long)
   private val idle = new ConcurrentLinkedDeque[Idle]()
 
@@ -122,13 +130,16 @@ object PythonWorker {
   /** End the workers that were not used for a minute. */
   private[rsassets] def tidy(): Unit = {
     val old = Watches.now() - IdleMs
-    idle.asScala.filter(_.since < old).foreach(each => if (idle.remove(each)) each.worker.end())
+    idle.asScala.filter(_.since < old).foreach(each => if (idle.remove(each)) each.worker.leave())
   }
 }
 
 /** An answer that is waited for; `hung` if it took too long. */
 class Watch(process: Process, task: TaskContext, until: Long) {
   @volatile var hung = false
+
+  /** Whether there is nothing more to look after. */
+  def over: Boolean = !process.isAlive
 
   /** End the worker if its time is over, or if its task was cancelled. */
   def check(now: Long): Unit =
@@ -163,6 +174,7 @@ object Watches {
 
   private def watch(): Unit = while (true) {
     Thread.sleep(EveryMs)
+    open.removeIf(_.over)
     open.forEach(_.check(now()))
     PythonWorker.tidy()
   }

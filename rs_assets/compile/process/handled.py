@@ -1,0 +1,117 @@
+"""A processor at work: one key after another, with its stores, its timers and its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from rs_assets.compile.python.results import mapping
+from rs_assets.operators.window.event_time import has_ended, moving
+from rs_assets.topology.user_code.processor import MICROSECOND, TIMERS, Context, Processor, Timer
+from rs_assets.topology.user_code.stores import OpenStores, Store
+
+Row = dict[str, Any]
+Made = list[tuple[str | None, Row]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handling:
+    """A step's processor, as a class or an object, its stores, and the fields of each output (None: the step's own)."""
+
+    step: str
+    processor: type[Processor] | Processor
+    stores: Mapping[str, Store]
+    outputs: Mapping[str | None, frozenset[str]]
+    timed: bool
+
+    def fits(self, record: object, to: str | None) -> Row:
+        """`record` as a row of an output; MisfitError if it has other fields."""
+        return mapping(record, self.outputs[to])
+
+
+@dataclass(slots=True)
+class Handled:
+    """One processor, which handles one key after another."""
+
+    handling: Handling
+    processor: Processor = field(init=False)
+    context: Context = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make the processor, and let it prepare."""
+        handling = self.handling
+        made = handling.processor
+        self.processor = made() if isinstance(made, type) else made
+        self.context = Context(
+            handling.step,
+            timed=handling.timed,
+            outputs=frozenset(filter(None, handling.outputs)),
+            check=handling.fits,
+            processor=self.processor,
+        )
+        self.processor.init(self.context)
+
+    def touch(
+        self, key: Row, state: Row | None, rows: Iterable[tuple[Row, datetime | None]], watermark: datetime | None
+    ) -> tuple[Row | None, Made]:
+        """The new state of `key`, None for none, and what was passed on.
+
+        Timers that are due are called first, then come the rows, each with its event time.
+        """
+        context = self.load(key, state)
+        context.made = []
+        context.watermark = moving(watermark)
+        if watermark is not None:
+            self._fire(watermark)
+        for row, time in rows:
+            context.time = time
+            self.processor.process(key.copy(), row, context)
+        return self._kept(), context.made
+
+    def load(self, key: Row, state: Row | None) -> Context:
+        """The context of `key`, with its stores and timers."""
+        context, state = self.context, state or {}
+        context.key = key.copy()
+        context.stores = OpenStores(self.handling.stores, state, mapping)
+        context.timers = {each["call"]: _timer(each) for each in state.get(TIMERS) or ()}
+        context.time = None
+        return context
+
+    def close(self) -> None:
+        """Let the processor release what it has taken."""
+        self.processor.close()
+
+    def _fire(self, watermark: datetime) -> None:
+        """Call the timers that are due, by time; those that they set wait for the next watermark."""
+        timers = self.context.timers
+        over = has_ended(watermark)
+        for at, name in sorted((timer.at, name) for name, timer in timers.items() if over or timer.at <= watermark):
+            timer = timers.get(name)
+            if timer is None or timer.at != at:
+                continue
+            again = None if over else timer.after(watermark)
+            if again is None:
+                del timers[name]
+            else:
+                timer.at = again
+            self.context.time = at
+            getattr(self.processor, name)(self.context.key.copy(), at, self.context)
+
+    def _kept(self) -> Row | None:
+        assert self.context.stores is not None  # noqa: S101  set for each key
+        kept = self.context.stores.kept()
+        timers = [_row(name, timer) for name, timer in sorted(self.context.timers.items())]
+        if not timers and all(each is None for each in kept.values()):
+            return None
+        return {**kept, TIMERS: timers or None}
+
+
+def _timer(row: Row) -> Timer:
+    every = row["every"]
+    return Timer(row["at"], None if every is None else timedelta(microseconds=every))
+
+
+def _row(name: str, timer: Timer) -> Row:
+    return {"call": name, "at": timer.at, "every": None if timer.every is None else timer.every // MICROSECOND}

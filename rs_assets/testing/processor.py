@@ -1,0 +1,155 @@
+"""Runs a processor without Spark: rows in, records out, in microseconds a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from rs_assets.compile.process.handled import Handled, Handling
+from rs_assets.errors import ConfigurationError
+from rs_assets.operators.window.event_time import END_OF_TIME
+from rs_assets.records.fields import declared
+from rs_assets.records.schema import Schema, schema_text
+from rs_assets.stream.processed_stream import state_of
+from rs_assets.topology.user_code.processor import TIMERS, Processor
+from rs_assets.topology.user_code.stores import OpenStore, stores_of
+
+Row = dict[str, Any]
+STEP = "processor"
+# What the clock of a processor with a `tick` shows at first.
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class ProcessorTest:
+    """A processor with its stores in dictionaries. Each row is a batch of its own, after which timers fire.
+
+    - `processor`, `keys`, `schema`, `outputs`, `time_field`, `water_mark`, `tick`: as for `DataStream.process`.
+
+    Fields of records are checked as in a pipeline, their types are not. A time may be a datetime, text in ISO form, or
+    milliseconds since 1970; without a zone it is UTC.
+
+    >>> from rs_assets import Processor, Time, ValueStore
+    >>> class Silence(Processor):
+    ...     seen = ValueStore("n int")
+    ...
+    ...     def process(self, key, row, context):
+    ...         context.seen.put({"n": (context.seen.get() or {"n": 0})["n"] + 1})
+    ...         context.schedule_at(context.time + Time.minutes(10), self.silent)
+    ...
+    ...     def silent(self, key, at, context):
+    ...         context.forward({**key, **context.seen.get()})
+    ...         context.seen.delete()
+    >>> test = ProcessorTest(Silence, keys="user", schema="user string, n int", time_field="ts")
+    >>> test.pipe({"user": "ann", "ts": "2026-01-05T10:00:00"}, {"user": "ann", "ts": "2026-01-05T10:04:00"})
+    >>> test.forwarded(), test.store("seen", user="ann").get()
+    ([], {'n': 2})
+    >>> test.advance_stream_time("2026-01-05T10:14:00")
+    >>> test.forwarded()
+    [{'user': 'ann', 'n': 2}]
+    """
+
+    def __init__(
+        self,
+        processor: type[Processor] | Processor,
+        *,
+        keys: str | Sequence[str],
+        schema: Schema,
+        outputs: Mapping[str, Schema] | None = None,
+        time_field: str | None = None,
+        water_mark: timedelta = timedelta(0),
+        tick: timedelta | None = None,
+    ) -> None:
+        self.keys = (keys,) if isinstance(keys, str) else tuple(keys)
+        self.time_field, self.water_mark = time_field, water_mark
+        self.clock = BEGIN if tick is not None else None
+        self.watermark = self.clock
+        timed = time_field is not None or tick is not None
+        state_of(processor, step=STEP, timed=timed)
+        kinds = [(None, schema), *(outputs or {}).items()]
+        self._handling = Handling(
+            step=STEP,
+            processor=processor,
+            stores=stores_of(processor if isinstance(processor, type) else type(processor)),
+            outputs={name: frozenset(declared(schema_text(kind, step=STEP), step=STEP).types) for name, kind in kinds},
+            timed=timed,
+        )
+        self._handled = Handled(self._handling)
+        self._states: dict[tuple[Any, ...], Row] = {}
+        self._made: list[tuple[str | None, Row]] = []
+
+    def pipe(self, *rows: Mapping[str, Any]) -> None:
+        """Process rows, one after another."""
+        for row in rows:
+            time = self._time_of(row)
+            self._touch(tuple(row[key] for key in self.keys), [(dict(row), time)])
+            if self.time_field is not None and time is not None:
+                self._advance(time - self.water_mark)
+
+    def advance_stream_time(self, to: datetime | str | int) -> None:
+        """Let the event time be `to`, as a row of another key would, and fire the timers that are due."""
+        if self.time_field is None:
+            raise ConfigurationError(
+                "the processor has no event time", remedy="name its field: ProcessorTest(..., time_field='ts')"
+            )
+        self._advance(_moment(to) - self.water_mark)
+
+    def advance_wall_clock(self, by: timedelta) -> None:
+        """Let time pass by the clock, and fire the timers that are due."""
+        if self.clock is None:
+            raise ConfigurationError(
+                "the processor does not go by the clock", remedy="ProcessorTest(..., tick=Time.seconds(1))"
+            )
+        self.clock += by
+        self._advance(self.clock)
+
+    def finish(self) -> None:
+        """End the input: each timer that is set fires once more."""
+        self._advance(END_OF_TIME)
+
+    def forwarded(self, to: str | None = None) -> list[Row]:
+        """The records that an output got (None: those without an output) since the last call, in order."""
+        found = [record for name, record in self._made if name == to]
+        self._made = [each for each in self._made if each[0] != to]
+        return found
+
+    def store(self, name: str, **key: Any) -> OpenStore:
+        """The store `name` of a key, to be read: changes of it are not kept."""
+        context = self._handled.context
+        self._handled.load(key, self._states.get(tuple(key[each] for each in self.keys)))
+        found: OpenStore = getattr(context, name)
+        return found
+
+    def timers(self, **key: Any) -> dict[str, datetime]:
+        """When the methods of the processor are called next for a key."""
+        state = self._states.get(tuple(key[each] for each in self.keys)) or {}
+        return {each["call"]: each["at"] for each in state.get(TIMERS) or ()}
+
+    def close(self) -> None:
+        """Let the processor release what it has taken."""
+        self._handled.close()
+
+    def _advance(self, watermark: datetime) -> None:
+        if self.watermark is None or watermark > self.watermark:
+            self.watermark = watermark
+        for key in list(self._states):
+            self._touch(key, [])
+
+    def _touch(self, key: tuple[Any, ...], rows: list[tuple[Row, datetime | None]]) -> None:
+        named = dict(zip(self.keys, key, strict=True))
+        state, made = self._handled.touch(named, self._states.get(key), rows, self.watermark)
+        self._made += made
+        if state is None:
+            self._states.pop(key, None)
+        else:
+            self._states[key] = state
+
+    def _time_of(self, row: Mapping[str, Any]) -> datetime | None:
+        return self.clock if self.time_field is None else _moment(row[self.time_field])
+
+
+def _moment(value: datetime | str | int) -> datetime:
+    if isinstance(value, int):
+        return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=value)
+    made = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return made if made.tzinfo else made.replace(tzinfo=UTC)

@@ -1,0 +1,290 @@
+"""Stores of a processor: what it declares, and what it reads and writes while it handles a key.
+
+Each store is a column of the state of a key, whose type its declaration gives. A store that is open holds the values of
+the current key as Python objects; what it keeps goes back into that column.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from rs_assets.records.fields import declared
+from rs_assets.records.schema import Schema, schema_text
+
+Row = dict[str, Any]
+# Makes a row of the fields of a store out of what a processor gives it, or raises.
+Checked = Callable[[object, AbstractSet[str]], Row]
+
+
+class OpenStore(ABC):
+    """The content of a store for the current key."""
+
+    @abstractmethod
+    def kept(self) -> Any:
+        """The content as the value of the store's column; None if there is nothing."""
+
+
+class Store(ABC):
+    """The declaration of a store: a class attribute of a processor."""
+
+    @abstractmethod
+    def column(self, step: str) -> str:
+        """The type of its column, in DDL; SchemaError for a schema that is none."""
+
+    @abstractmethod
+    def opened(self, kept: Any, check: Checked) -> OpenStore:
+        """The store with the content `kept`; `check` turns what is put into rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueStore(Store):
+    """One record for each key: `get()`, `put(record)`, `delete()`.
+
+    - `schema` (schema): the fields of the record.
+
+    >>> ValueStore("n bigint").column("count")
+    'struct<n bigint>'
+    """
+
+    schema: Schema
+
+    def column(self, step: str) -> str:
+        """A record."""
+        return f"struct<{text_of(self.schema, step)}>"
+
+    def opened(self, kept: Row | None, check: Checked) -> OpenValue:
+        """The record of the key."""
+        return OpenValue(kept, checked(self.schema, check))
+
+
+@dataclass(slots=True)
+class OpenValue(OpenStore):
+    """The record of the current key."""
+
+    record: Row | None
+    check: Callable[[object], Row]
+
+    def get(self) -> Row | None:
+        """The record; None if there is none."""
+        return None if self.record is None else own(self.record)
+
+    def put(self, record: object) -> None:
+        """Replace the record by one with all fields of the schema."""
+        self.record = self.check(record)
+
+    def delete(self) -> None:
+        """Remove the record."""
+        self.record = None
+
+    def kept(self) -> Row | None:
+        """The record."""
+        return self.record
+
+
+@dataclass(frozen=True, slots=True)
+class MapStore(Store):
+    """Records by a key of their own, for each key: `get(key)`, `put(key, record)`, `delete(key)`, `items()`, `range()`.
+
+    - `key` (schema): the fields of the inner key. One field is given as its value, several as a dict.
+    - `value` (schema): the fields of a record.
+
+    >>> MapStore("sku string", "n int").column("cart")
+    'array<struct<key: struct<sku string>, value: struct<n int>>>'
+    """
+
+    key: Schema
+    value: Schema
+
+    def column(self, step: str) -> str:
+        """A list of pairs."""
+        return f"array<struct<key: struct<{text_of(self.key, step)}>, value: struct<{text_of(self.value, step)}>>>"
+
+    def opened(self, kept: list[Row] | None, check: Checked) -> OpenMap:
+        """The records of the key."""
+        names = names_of(self.key)
+        found = {tuple(pair["key"][name] for name in names): pair["value"] for pair in kept or ()}
+        return OpenMap(names, found, checked(self.key, check), checked(self.value, check))
+
+
+@dataclass(slots=True)
+class OpenMap(OpenStore):
+    """The records of the current key, by inner key."""
+
+    names: tuple[str, ...]
+    found: dict[tuple[Any, ...], Row]
+    check_key: Callable[[object], Row]
+    check: Callable[[object], Row]
+
+    def get(self, key: object) -> Row | None:
+        """The record with an inner key; None if there is none."""
+        record = self.found.get(self._inner(key))
+        return None if record is None else own(record)
+
+    def put(self, key: object, record: object) -> None:
+        """Add or replace the record with an inner key."""
+        self.found[self._inner(key)] = self.check(record)
+
+    def delete(self, key: object) -> None:
+        """Remove the record with an inner key, if there is one."""
+        self.found.pop(self._inner(key), None)
+
+    def clear(self) -> None:
+        """Remove all records."""
+        self.found.clear()
+
+    def items(self) -> list[tuple[Any, Row]]:
+        """All inner keys with their records, in the order in which the keys were first put."""
+        return [(self._outer(key), own(record)) for key, record in self.found.items()]
+
+    def range(self, first: object, last: object, *, reverse: bool = False) -> list[tuple[Any, Row]]:
+        """Inner keys from `first` to `last`, both included, with their records, in the order of the keys."""
+        low, high = self._inner(first), self._inner(last)
+        within = sorted((key for key in self.found if low <= key <= high), reverse=reverse)
+        return [(self._outer(key), own(self.found[key])) for key in within]
+
+    def __len__(self) -> int:
+        """The number of records."""
+        return len(self.found)
+
+    def __contains__(self, key: object) -> bool:
+        """Whether there is a record with an inner key."""
+        return self._inner(key) in self.found
+
+    def kept(self) -> list[Row] | None:
+        """All pairs."""
+        made = [{"key": dict(zip(self.names, k, strict=True)), "value": record} for k, record in self.found.items()]
+        return made or None
+
+    def _inner(self, key: object) -> tuple[Any, ...]:
+        if len(self.names) == 1 and not isinstance(key, Mapping):
+            return (key,)
+        row = self.check_key(key)
+        return tuple(row[name] for name in self.names)
+
+    def _outer(self, key: tuple[Any, ...]) -> Any:
+        return key[0] if len(key) == 1 else dict(zip(self.names, key, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class ListStore(Store):
+    """A list of records for each key: `get()`, `put(records)`, `append(record)`, `clear()`.
+
+    - `schema` (schema): the fields of a record.
+
+    >>> ListStore("page string").column("visits")
+    'array<struct<page string>>'
+    """
+
+    schema: Schema
+
+    def column(self, step: str) -> str:
+        """A list of records."""
+        return f"array<struct<{text_of(self.schema, step)}>>"
+
+    def opened(self, kept: list[Row] | None, check: Checked) -> OpenList:
+        """The list of the key."""
+        return OpenList(kept or [], checked(self.schema, check))
+
+
+@dataclass(slots=True)
+class OpenList(OpenStore):
+    """The list of the current key."""
+
+    records: list[Row]
+    check: Callable[[object], Row]
+
+    def get(self) -> list[Row]:
+        """All records, in order."""
+        return [own(record) for record in self.records]
+
+    def put(self, records: list[Any]) -> None:
+        """Replace all records."""
+        self.records = list(map(self.check, records))
+
+    def append(self, record: object) -> None:
+        """Add a record at the end."""
+        self.records.append(self.check(record))
+
+    def clear(self) -> None:
+        """Remove all records."""
+        self.records = []
+
+    def __len__(self) -> int:
+        """The number of records."""
+        return len(self.records)
+
+    def kept(self) -> list[Row] | None:
+        """All records."""
+        return self.records or None
+
+
+@dataclass(slots=True)
+class OpenStores:
+    """All stores of a processor, opened for one key when they are first used."""
+
+    declared: Mapping[str, Store]
+    state: Row
+    check: Checked
+    open: dict[str, OpenStore] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> OpenStore:
+        """The open store `name`."""
+        if name not in self.open:
+            self.open[name] = self.declared[name].opened(self.state.get(name), self.check)
+        return self.open[name]
+
+    def kept(self) -> Row:
+        """The columns of all stores."""
+        return {name: self.open[name].kept() if name in self.open else self.state.get(name) for name in self.declared}
+
+
+def stores_of(processor: type) -> Mapping[str, Store]:
+    """The stores that a class declares, those of its base classes first, in order.
+
+    >>> class Count:
+    ...     n = ValueStore("n bigint")
+    >>> list(stores_of(Count))
+    ['n']
+    """
+    found: dict[str, Store] = {}
+    for each in reversed(processor.__mro__):
+        found |= {name: store for name, store in vars(each).items() if isinstance(store, Store)}
+    return found
+
+
+def own(record: Row) -> Row:
+    """A copy of a record, which a function may change.
+
+    >>> kept = {"n": 1, "tags": ["a"]}
+    >>> own(kept)["tags"].append("b")
+    >>> kept
+    {'n': 1, 'tags': ['a']}
+    """
+    return {name: deepcopy(value) if isinstance(value, list | dict) else value for name, value in record.items()}
+
+
+def text_of(schema: Schema, step: str) -> str:
+    """A schema as DDL."""
+    return schema_text(schema, step=step) or ""
+
+
+def names_of(schema: Schema) -> tuple[str, ...]:
+    """The names of the fields of a schema."""
+    return _names(text_of(schema, "processor"))
+
+
+def checked(schema: Schema, check: Checked) -> Callable[[object], Row]:
+    """Makes rows with all fields of a schema, and with values of their own."""
+    names = frozenset(names_of(schema))
+    return lambda value: own(check(value, names))
+
+
+@cache
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(declared(text, step="processor").types)

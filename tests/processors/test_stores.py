@@ -1,0 +1,212 @@
+"""Stores and ProcessorTest: a processor without Spark."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from rs_assets import ListStore, MapStore, Processor, SessionStore, Time, ValueStore, VersionedStore, WindowStore
+from rs_assets.errors import ConfigurationError, RsError, StepError
+from rs_assets.testing import ProcessorTest
+
+T0 = datetime(2026, 1, 5, 10, tzinfo=UTC)
+
+
+def at(minutes):
+    return T0 + timedelta(minutes=minutes)
+
+
+class Does(Processor):
+    """Calls the function of each row, and forwards what it returns."""
+
+    value = ValueStore("n int, tags array<string>")
+    entries = MapStore("sku string", "n int")
+    pairs = MapStore("a int, b string", "n int")
+    rows = ListStore("n int")
+    windows = WindowStore("n int", retention=Time.minutes(10))
+    sessions = SessionStore("n int", retention=Time.minutes(10))
+    versions = VersionedStore("n int", retention=Time.minutes(10))
+
+    def process(self, key, row, context):
+        context.forward({"found": row["do"](context)})
+
+
+def done(*steps):
+    """What each of `steps`, functions of the context, returned."""
+    test = ProcessorTest(Does, keys="k", schema="found string")
+    test.pipe(*({"k": "a", "do": each} for each in steps))
+    return [row["found"] for row in test.forwarded()]
+
+
+def test_a_value_store_keeps_a_record_and_no_reference_to_it():
+    record = {"n": 1, "tags": ["a"]}
+    assert done(
+        lambda c: c.value.get(),
+        lambda c: c.value.put(record),
+        lambda c: record["tags"].append("b"),
+        lambda c: c.value.get()["tags"].append("c"),
+        lambda c: c.value.get(),
+        lambda c: c.value.delete(),
+        lambda c: c.value.get(),
+    ) == [None, None, None, None, {"n": 1, "tags": ["a"]}, None, None]
+
+
+def test_a_map_store_has_inner_keys_of_one_or_several_fields():
+    assert done(
+        lambda c: [c.entries.put(sku, {"n": n}) for n, sku in enumerate("cab")],
+        lambda c: c.entries.items(),
+        lambda c: c.entries.range("b", "c"),
+        lambda c: c.entries.range("a", "b", reverse=True),
+        lambda c: (len(c.entries), "a" in c.entries, "x" in c.entries, c.entries.get("x")),
+        lambda c: c.entries.delete("a"),
+        lambda c: c.entries.clear() or len(c.entries),
+        lambda c: c.pairs.put({"b": "x", "a": 1}, {"n": 5}),
+        lambda c: (c.pairs.get({"a": 1, "b": "x"}), c.pairs.items()),
+    )[1:] == [
+        [("c", {"n": 0}), ("a", {"n": 1}), ("b", {"n": 2})],
+        [("b", {"n": 2}), ("c", {"n": 0})],
+        [("b", {"n": 2}), ("a", {"n": 1})],
+        (3, True, False, None),
+        None,
+        0,
+        None,
+        ({"n": 5}, [({"a": 1, "b": "x"}, {"n": 5})]),
+    ]
+
+
+def test_a_list_store_keeps_the_order():
+    assert done(
+        lambda c: [c.rows.append({"n": n}) for n in (3, 1)],
+        lambda c: c.rows.get(),
+        lambda c: c.rows.put([*c.rows.get(), {"n": 2}]),
+        lambda c: (len(c.rows), c.rows.clear(), c.rows.get()),
+    )[1:] == [[{"n": 3}, {"n": 1}], None, (3, None, [])]
+
+
+def test_a_window_store_forgets_windows_after_its_retention():
+    assert done(
+        lambda c: [c.windows.put(at(n), {"n": n}) for n in (4, 0, 5)],
+        lambda c: c.windows.fetch(at(0), at(4)),
+        lambda c: c.windows.put(at(10), {"n": 10}),
+        lambda c: (c.windows.get(at(0)), c.windows.get(at(4)), len(c.windows)),
+        lambda c: c.windows.put(at(0), {"n": 0}) or c.windows.get(at(0)),
+        lambda c: c.windows.delete(at(4)) or len(c.windows),
+    )[1:] == [[(at(0), {"n": 0}), (at(4), {"n": 4})], None, (None, {"n": 4}, 3), None, 2]
+
+
+def test_a_session_store_finds_what_touches_an_interval():
+    assert done(
+        lambda c: [c.sessions.put(at(n), at(n + 2), {"n": n}) for n in (0, 4)],
+        lambda c: c.sessions.find(at(2), at(3)),
+        lambda c: c.sessions.find(at(2), at(4)),
+        lambda c: c.sessions.delete(at(0), at(2)),
+        lambda c: c.sessions.put(at(15), at(16), {"n": 15}) or c.sessions.find(at(0), at(99)),
+    )[1:] == [
+        [(at(0), at(2), {"n": 0})],
+        [(at(0), at(2), {"n": 0}), (at(4), at(6), {"n": 4})],
+        None,
+        [(at(15), at(16), {"n": 15})],
+    ]
+
+
+def test_a_versioned_store_knows_what_was_valid_at_a_time():
+    assert done(
+        lambda c: [c.versions.put({"n": n}, at(n)) for n in (5, 1)],
+        lambda c: [c.versions.get(at(n)) for n in (0, 1, 4, 5, 9)],
+        lambda c: c.versions.delete(at(7)),
+        lambda c: (c.versions.get(), c.versions.get(at(6))),
+        lambda c: c.versions.put({"n": 20}, at(20)),
+        # Replaced at 7, ten minutes or more before 20.
+        lambda c: c.versions.versions(),
+    )[1:] == [
+        [None, {"n": 1}, {"n": 1}, {"n": 5}, {"n": 5}],
+        None,
+        (None, {"n": 5}),
+        None,
+        [(at(7), None), (at(20), {"n": 20})],
+    ]
+
+
+class Timed(Processor):
+    """Has a repeated timer and one that fires once."""
+
+    seen = ValueStore("n int")
+
+    def process(self, key, row, context):
+        context.seen.put({"n": row["n"]})
+        context.schedule(Time.minutes(10), self.every)
+        context.schedule_at(context.time + Time.minutes(15), self.once)
+        if row["n"] < 0:
+            context.cancel(self.every)
+
+    def every(self, key, at, context):
+        context.forward({"what": f"every {at:%H:%M} of {context.watermark and format(context.watermark, '%H:%M')}"})
+
+    def once(self, key, at, context):
+        context.forward({"what": f"once {at:%H:%M}, then {context.scheduled(self.once)}"})
+
+
+TIMED = {"keys": "k", "schema": "what string"}
+
+
+def what(test):
+    return [row["what"] for row in test.forwarded()]
+
+
+def test_repeated_timers_are_aligned_and_fire_once_for_what_was_missed():
+    test = ProcessorTest(Timed, **TIMED, time_field="ts", water_mark=Time.minutes(1))
+    test.pipe({"k": "a", "n": 1, "ts": "2026-01-05T10:03:00"})
+    assert test.timers(k="a") == {"every": at(10), "once": at(18)}
+    test.advance_stream_time("2026-01-05T10:10:59")
+    assert what(test) == []
+    test.advance_stream_time(at(11))
+    assert what(test) == ["every 10:10 of 10:10"]
+    test.advance_stream_time(at(46))
+    assert what(test) == ["once 10:18, then None", "every 10:20 of 10:45"]
+    test.pipe({"k": "a", "n": -1, "ts": "2026-01-05T10:47:00+00:00"})
+    assert test.timers(k="a") == {"once": at(62)}
+    test.finish()
+    assert what(test) == ["once 11:02, then None"]
+
+
+def test_timers_by_the_clock_go_by_the_clock():
+    test = ProcessorTest(Timed, **TIMED, tick=Time.seconds(1))
+    test.pipe({"k": "a", "n": 1})
+    test.advance_wall_clock(Time.minutes(12))
+    assert what(test) == ["every 00:10 of 00:12"]
+    with pytest.raises(ConfigurationError, match="no event time"):
+        test.advance_stream_time(0)
+    with pytest.raises(ConfigurationError, match="does not go by the clock"):
+        ProcessorTest(Timed, **TIMED, time_field="ts").advance_wall_clock(Time.seconds(1))
+
+
+WRONG = [
+    (lambda c: c.forward({"fund": 1}), RsError, "the field 'fund', which is not one of: found"),
+    (lambda c: c.forward({"found": 1}, to="nowhere"), StepError, "has no output 'nowhere'"),
+    (lambda c: c.value.put({"n": 1}), RsError, "the field 'tags' is missing"),
+    (lambda c: c.pairs.get("a"), TypeError, "must return a dict"),
+    (lambda c: c.scene, AttributeError, "has no store 'scene'; it has: value, entries"),
+    (lambda c: c.schedule_at(T0, c.processor.process), StepError, "has no time, so it has no timers"),
+]
+
+
+@pytest.mark.parametrize(("how", "kind", "why"), WRONG)
+def test_what_a_processor_may_not_do_is_said_where_it_does_it(how, kind, why):
+    with pytest.raises(kind, match=why):
+        done(how)
+
+
+WRONG_TIMES = [
+    (lambda self, c: c.schedule_at("noon", self.every), "which must be a datetime"),
+    (lambda self, c: c.schedule(Time.seconds(0) * 0, self.every), "which must be at least a millisecond"),
+    (lambda self, c: c.schedule(Time.seconds(1), print), "must be a method of its processor"),
+]
+
+
+@pytest.mark.parametrize(("how", "why"), WRONG_TIMES)
+def test_wrong_timers_are_refused(how, why):
+    class Sets(Timed):
+        def process(self, key, row, context):
+            how(self, context)
+
+    with pytest.raises(StepError, match=why):
+        ProcessorTest(Sets, **TIMED, time_field="ts").pipe({"k": 1, "n": 1, "ts": T0})
