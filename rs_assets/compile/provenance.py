@@ -23,9 +23,10 @@ from rs_assets.topology.nodes.dim_join import DimJoin
 from rs_assets.topology.nodes.fold import Fold
 from rs_assets.topology.nodes.join import PLACE_FIELDS, StreamJoin
 from rs_assets.topology.nodes.match import MatchRules
-from rs_assets.topology.nodes.process import Process
+from rs_assets.topology.nodes.process import Process, ProcessOutput, rows_of
 from rs_assets.topology.nodes.step import FlatMap, Map, Script, SelectFields, WithFields
 from rs_assets.topology.nodes.table import StreamTableJoin, TableChanges, TableGroup, TableJoin
+from rs_assets.topology.nodes.table_reduce import TableReduce
 from rs_assets.topology.nodes.window import WindowAggregate
 from rs_assets.topology.topology import Topology
 from rs_assets.topology.user_code.expression import ColumnBuilder, PythonFunction, SqlText
@@ -318,7 +319,17 @@ def _changed(node: TableChanges, above: Columns) -> Columns:  # noqa: ARG001  th
 
 
 def _processed(node: Process, above: Columns) -> Columns:
-    return Columns(dict.fromkeys(declared(node.function.schema, step=node.name).types, above.every()))
+    return Columns(dict.fromkeys(declared(node.made, step=node.name).types, above.every()))
+
+
+def _output(node: ProcessOutput, above: Columns) -> Columns:
+    return Columns(dict.fromkeys(declared(node.schema, step=node.name).types, above.of(rows_of(node.output))))
+
+
+def _reduced(node: TableReduce, *above: Columns) -> Columns:
+    keys = {key: NOTHING.union(*(each.of(key) for each in above)) for key in node.keys}
+    every = NOTHING.union(*(each.every() for each in above))
+    return Columns({**dict.fromkeys(declared(node.schema, step=node.name).types, every), **keys})
 
 
 def _rows(node: WindowAggregate, above: Columns) -> Mapping[str, Fields]:
@@ -359,6 +370,8 @@ RULES: Mapping[type[Node], Callable[..., Columns]] = MappingProxyType(
         StreamTableJoin: _table_joined,
         TableChanges: _changed,
         Process: _processed,
+        ProcessOutput: _output,
+        TableReduce: _reduced,
     }
 )
 # SQL keywords that are not fields, where they are unquoted in an expression.

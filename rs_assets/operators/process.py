@@ -16,7 +16,6 @@ from rs_assets.common.errors_wire import to_wire
 from rs_assets.errors import StepError
 from rs_assets.operators.join.processed import ROW
 from rs_assets.operators.table.rows import struct_of
-from rs_assets.records.columns import EVENT_TIME, visible
 from rs_assets.records.schema import quoted
 from rs_assets.spark.processor.session import check_types, processors_of
 
@@ -25,17 +24,16 @@ MILLISECOND = timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonProcess:
-    """A step's name, keys and order, the schemas of state and results, and the `module` of the worker.
+    """A step's name and keys, the fields of a row, the schemas of state and results, and the `module` of the worker.
 
-    `function` is what the worker runs, pickled. If it is `timed`, rows come by EVENT_TIME first, and the last field of
-    a state has its timers.
+    Rows of a key come in the order of the columns `order_by`. `function` is what the worker runs, pickled. If it is
+    `timed`, the last field of a state has its timers.
     """
 
     step: str
     keys: Sequence[str]
+    fields: Sequence[str]
     order_by: Sequence[str]
-    # Columns by which rows with equal fields `order_by` are ordered: as they were read.
-    read: Sequence[str]
     state: StructType
     made: StructType
     buckets: int
@@ -46,13 +44,12 @@ class PythonProcess:
 
 
 def processed(frame: DataFrame, spec: PythonProcess) -> DataFrame:
-    """The rows that the function makes of the rows of `frame`; the worker gets EVENT_TIME with them, if it is timed."""
+    """The rows that the function makes of the rows of `frame`."""
     for schema in (frame.schema, spec.state, spec.made):
         check_types(schema)
-    time = [EVENT_TIME] if spec.timed else []
-    order = [F.col(quoted(name)) for name in (*time, *spec.order_by, *spec.read)] or [F.lit(0)]
+    order = [F.col(quoted(name)) for name in spec.order_by] or [F.lit(0)]
     packed = frame.select(
-        struct_of([*(name for name in visible(frame.columns) if name not in spec.read), *time]).alias(ROW),
+        struct_of(spec.fields).alias(ROW),
         F.struct(*(column.alias(f"by_{place}") for place, column in enumerate(order))).alias("at"),
         *(F.col(quoted(key)) for key in spec.keys),
     )

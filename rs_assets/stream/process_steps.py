@@ -76,7 +76,7 @@ class ProcessSteps:
             function=_function(function, schema, step=name),
             form="key",
             keys=_names(keys),
-            state=_text(state, "state", step=name),
+            state=needed_schema(state, "state", step=name),
             order_by=_names(order_by),
             buckets=buckets,
             timeout=timeout,
@@ -124,7 +124,7 @@ class ProcessSteps:
             function=_function(function, schema, step=name),
             form="batch",
             keys=_names(keys),
-            state=_text(state, "state", step=name),
+            state=needed_schema(state, "state", step=name),
             order_by=_names(order_by),
             buckets=buckets,
             timeout=timeout,
@@ -184,7 +184,8 @@ class ProcessSteps:
         from rs_assets.stream.processed_stream import ProcessedStream, state_of
 
         made = tuple(
-            (each, _text(kind, f"schema of output {each!r}", step=name)) for each, kind in (outputs or {}).items()
+            (each, needed_schema(kind, f"schema of output {each!r}", step=name))
+            for each, kind in (outputs or {}).items()
         )
         node = Process(
             name=name,
@@ -212,10 +213,11 @@ def _names(fields: Names) -> tuple[str, ...]:
 
 
 def _function(call: Any, schema: Schema, *, step: str) -> PythonFunction:
-    return PythonFunction(call, _text(schema, "schema", step=step), trace=False)
+    return PythonFunction(call, needed_schema(schema, "schema", step=step), trace=False)
 
 
-def _text(schema: Schema, what: str, *, step: str) -> str:
+def needed_schema(schema: Schema, what: str, *, step: str) -> str:
+    """A schema as DDL; SchemaError if there is none."""
     text = schema_text(schema, step=step)
     if text is None:
         raise SchemaError(f"step {step!r} has no {what}", remedy=f"{what}='n bigint'", step=step)

@@ -22,13 +22,12 @@ class ProcessedStream(DataStream):
     """The records that a processor passes on without naming an output; `output` gives those of each other kind."""
 
     processor: str
-    outputs: tuple[str, ...]
+    outputs: tuple[tuple[str, str], ...]
 
     @classmethod
     def of(cls, draft: Draft, node: Process) -> ProcessedStream:
         """The result of a processor's step."""
-        outputs = tuple(name for name, _ in node.outputs)
-        for output in outputs:
+        for output, _ in node.outputs:
             checked_name(output, what="output")
             if output == NO_OUTPUT:
                 raise TopologyError(
@@ -37,9 +36,10 @@ class ProcessedStream(DataStream):
                     step=node.name,
                 )
         step = draft.add(node)
-        if outputs:
-            rest = ProcessOutput(name=f"{node.name}_{NO_OUTPUT}", inputs=(step,), output=MAIN)
-            return cls(draft, draft.add(rest), step, outputs)
+        if node.outputs:
+            schema = node.function.schema or ""
+            rest = ProcessOutput(name=f"{node.name}_{NO_OUTPUT}", inputs=(step,), output=MAIN, schema=schema)
+            return cls(draft, draft.add(rest), step, node.outputs)
         return cls(draft, step, step, ())
 
     def output(self, name: str) -> DataStream:
@@ -47,13 +47,14 @@ class ProcessedStream(DataStream):
 
         - `name` (str): one of `outputs`.
         """
-        if name not in self.outputs:
+        schema = dict(self.outputs).get(name)
+        if schema is None:
             raise TopologyError(
                 f"step {str(self.processor)!r} has no output {name!r}",
                 remedy=f"declare it: outputs={{{name!r}: 'n bigint'}}",
                 step=str(self.processor),
             )
-        node = ProcessOutput(name=f"{self.processor}_{name}", inputs=(self.processor,), output=name)
+        node = ProcessOutput(name=f"{self.processor}_{name}", inputs=(self.processor,), output=name, schema=schema)
         return DataStream(self.draft, self.draft.add(node))
 
 

@@ -13,6 +13,7 @@ from rs_assets.operators.join.spec import pairs_of
 from rs_assets.operators.window.output import Aggregate, AggregateFunction
 from rs_assets.stream.draft import Draft
 from rs_assets.stream.method_hints import no_such_method
+from rs_assets.stream.reduced_table import CogroupedTable, adder, reduced
 from rs_assets.stream.table_sinks import TableSinks
 from rs_assets.topology.nodes.step import Filter, Map, WithFields
 from rs_assets.topology.nodes.table import SUBTRACTED, TableChanges, TableGroup, TableJoin, TableJoinType
@@ -362,6 +363,69 @@ class GroupedTable:
             _check_steady(made, step=grouped.name)
             grouped = replace(grouped, own=(*grouped.own, (field, made)))
         return grouped.to_table()
+
+    def reduce(
+        self,
+        function: Callable[[Any, dict[str, Any]], Any],
+        *,
+        subtract: Callable[[Any, dict[str, Any]], Any] | None = None,
+        schema: Any = None,
+        name: str = "reduced",
+    ) -> Table:
+        """The table of a value for each group that a Python function keeps: `function(value, row)`, row by row.
+
+        Typical uses: aggregates that Spark lacks. State has the value alone, however many rows the group has.
+
+        - `function`: `value` is None for the first row of a group, then the previous result, a dict with all fields of
+          `schema`. Rows of a stream come as they were read; those of a table in any order.
+        - `subtract` (needed for the rows of a table): `subtract(value, row)` takes the effect of a row away that goes.
+          A group whose last row goes has no value, and begins with None again.
+        - `schema` (default: the function's return annotation): the fields of the value, without the keys.
+        - `name` (str, default "reduced"): the state is stored under it.
+
+        >>> from rs_assets import StreamBuilder
+        >>> rows = [
+        ...     {"id": 1, "user": "ann", "ms": 5},
+        ...     {"id": 2, "user": "ann", "ms": 2},
+        ...     {"id": 1, "user": "bo", "ms": 3},
+        ... ]
+        >>> orders = StreamBuilder.data_stream("shop", "bits").from_array(rows).to_table("id")
+        >>> def with_(value, row):
+        ...     return {"bits": (value["bits"] if value else 0) ^ row["ms"]}
+        >>> table = orders.group_by("user").reduce(with_, subtract=with_, schema="bits bigint")
+        >>> sorted(table.to_stream().preview(), key=lambda row: row["user"])
+        [{'user': 'ann', 'bits': 2, 'retracted': False}, {'user': 'bo', 'bits': 3, 'retracted': False}]
+        """
+        return reduced(self, function, subtract, schema=schema, name=name)
+
+    def cogroup(
+        self,
+        function: Callable[[dict[str, Any], dict[str, Any], Any], Any],
+        *,
+        subtract: Callable[[dict[str, Any], dict[str, Any], Any], Any] | None = None,
+    ) -> CogroupedTable:
+        """Begin a value for each key to which the rows of several inputs are added, each by its own function.
+
+        Typical uses: the state of an order out of its events, payments and deliveries, without joining them.
+
+        - `function`: `function(key, row, value)` returns the new value; `value` is None for a new key, or what
+          `aggregate(initial=)` makes.
+        - `subtract`: as for `reduce`, with the same three arguments.
+
+        >>> from rs_assets import StreamBuilder
+        >>> shop = StreamBuilder.data_stream("shop", "carts")
+        >>> clicks = shop.from_array([{"user": "ann", "page": "/"}, {"user": "ann", "page": "/a"}], name="clicks")
+        >>> buys = shop.from_array([{"user": "ann", "ms": 7}], name="buys")
+        >>> def clicked(key, row, value):
+        ...     return {**value, "clicks": value["clicks"] + 1}
+        >>> def bought(key, row, value):
+        ...     return {**value, "spent": value["spent"] + row["ms"]}
+        >>> both = clicks.group_by("user").cogroup(clicked).cogroup(buys.group_by("user"), bought)
+        >>> table = both.aggregate(schema="clicks int, spent bigint", initial=lambda: {"clicks": 0, "spent": 0})
+        >>> table.to_stream().preview()
+        [{'user': 'ann', 'clicks': 2, 'spent': 7, 'retracted': False}]
+        """
+        return CogroupedTable((self,), (adder(self, function, subtract),))
 
     def to_table(self, *, name: str | None = None) -> Table:
         """The table of the aggregates, with the group fields as its key.

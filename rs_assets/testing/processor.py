@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rs_assets.compile.process.handled import Handled, Handling
+from rs_assets.compile.process.runner import ProcessorRunner, ProcessorSpec
 from rs_assets.errors import ConfigurationError
 from rs_assets.operators.window.event_time import END_OF_TIME
 from rs_assets.records.fields import declared
@@ -67,14 +67,14 @@ class ProcessorTest:
         timed = time_field is not None or tick is not None
         state_of(processor, step=STEP, timed=timed)
         kinds = [(None, schema), *(outputs or {}).items()]
-        self._handling = Handling(
+        self._spec = ProcessorSpec(
             step=STEP,
             processor=processor,
             stores=stores_of(processor if isinstance(processor, type) else type(processor)),
             outputs={name: frozenset(declared(schema_text(kind, step=STEP), step=STEP).types) for name, kind in kinds},
             timed=timed,
         )
-        self._handled = Handled(self._handling)
+        self._runner = ProcessorRunner(self._spec)
         self._states: dict[tuple[Any, ...], Row] = {}
         self._made: list[tuple[str | None, Row]] = []
 
@@ -115,8 +115,8 @@ class ProcessorTest:
 
     def store(self, name: str, **key: Any) -> OpenStore:
         """The store `name` of a key, to be read: changes of it are not kept."""
-        context = self._handled.context
-        self._handled.load(key, self._states.get(tuple(key[each] for each in self.keys)))
+        context = self._runner.context
+        self._runner.load(key, self._states.get(tuple(key[each] for each in self.keys)))
         found: OpenStore = getattr(context, name)
         return found
 
@@ -127,7 +127,7 @@ class ProcessorTest:
 
     def close(self) -> None:
         """Let the processor release what it has taken."""
-        self._handled.close()
+        self._runner.close()
 
     def _advance(self, watermark: datetime) -> None:
         if self.watermark is None or watermark > self.watermark:
@@ -137,7 +137,7 @@ class ProcessorTest:
 
     def _touch(self, key: tuple[Any, ...], rows: list[tuple[Row, datetime | None]]) -> None:
         named = dict(zip(self.keys, key, strict=True))
-        state, made = self._handled.touch(named, self._states.get(key), rows, self.watermark)
+        state, made = self._runner.touch(named, self._states.get(key), rows, self.watermark)
         self._made += made
         if state is None:
             self._states.pop(key, None)

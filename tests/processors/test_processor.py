@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 from rs_assets import ListStore, MapStore, Processor, StreamBuilder, Time, ValueStore, build_definitions
 from rs_assets.errors import SchemaError, StepError, TopologyError, UnknownFieldError
 from rs_assets.testing import PipelineDriver
+from tests.kafka.reader import until
 from tests.processors.conftest import source
 
 CLICKS = "user string, sku string, ts timestamp"
@@ -190,7 +191,7 @@ def test_timers_by_the_clock_fire_without_rows(options, tmp_path):
         return DeltaTable(table).to_pyarrow_table().num_rows if DeltaTable.is_deltatable(table) else 0
 
     with pipeline.build().start(options) as running:
-        running.wait_for(lambda _: ticks() >= 2, timeout=Time.seconds(60))
+        until(lambda: ticks() >= 2, seconds=120, running=running)
     assert {row["whole"] for row in DeltaTable(table).to_pyarrow_table().to_pylist()} == {True}
 
 

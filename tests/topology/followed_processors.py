@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rs_assets import Processor, Time, ValueStore
-from tests.topology.followed_programs import Case, hits
+from tests.topology.followed_programs import Case, begin, hits
 
 NODE = "topology/nodes/process.py::Process.__post_init__"
 HOW = {"keys": "user", "state": "n bigint", "schema": "user string, n bigint"}
@@ -47,6 +47,32 @@ class Nothing(Processor):
 
 
 STREAM = "stream/processed_stream.py"
+GROUPS = "stream/reduced_table.py"
+
+
+def first(value, row):
+    return {"n": 1}
+
+
+def third(key, row, value):
+    return {"n": 1}
+
+
+def orders(name, begun=None, fields="user string, ms bigint"):
+    begun = begun or begin(name)
+    return begun.from_file(f"{name}.jsonl", schema=fields, tail=True, name=name).to_table("user", name=f"{name}_table")
+
+
+def reduced(before=lambda groups: groups, **how):
+    groups = before(orders("orders").group_by("ms"))
+    return groups.reduce(first, **{"subtract": first, "schema": "n int", **how}).to_stream().to_print().build()
+
+
+def cogrouped(*, by="ms"):
+    shop = begin("cogroup")
+    one, other = (orders(name, shop, f"user string, {field} bigint") for name, field in (("a", "ms"), ("b", by)))
+    groups = one.group_by("ms").cogroup(third, subtract=third).cogroup(other.group_by(by), third, subtract=third)
+    return groups.aggregate(schema="n int").to_stream().to_print().build()
 
 
 def seen(output=None, processor=Seen, **how):
@@ -59,6 +85,30 @@ def seen(output=None, processor=Seen, **how):
 
 
 CASES = [
+    Case(
+        f"{GROUPS}::CogroupedTable.aggregate",
+        lambda: cogrouped(by="other"),
+        "give the fields equal names before: .map('buyer AS user', ...)",
+        cogrouped,
+    ),
+    Case(
+        f"{GROUPS}::adder",
+        lambda: reduced(lambda groups: groups.count("rows")),
+        "compute them in the function too",
+        reduced,
+    ),
+    Case(
+        f"{GROUPS}::adder",
+        lambda: reduced(subtract=None),
+        "subtract=, a function of the same form that takes the effect of a row away",
+        reduced,
+    ),
+    Case(
+        "topology/nodes/table_reduce.py::TableReduce.__post_init__",
+        lambda: reduced(schema="ms int"),
+        "leave it out of schema=: a value is kept with its key",
+        reduced,
+    ),
     Case(
         "topology/check/rules.py::_processed",
         lambda: seen(processor=Own),
@@ -115,7 +165,7 @@ CASES = [
     ),
     Case(NODE, lambda: counted(buckets=0), "leave buckets= out", counted),
     Case(
-        "stream/process_steps.py::_text",
+        "stream/process_steps.py::needed_schema",
         lambda: counted(state=None),
         "state='n bigint'",
         lambda: counted(state="n bigint"),

@@ -25,6 +25,7 @@ from rs_assets.compile.planner.self_join import compile_self_join
 from rs_assets.compile.process.step import compile_output, compile_process
 from rs_assets.compile.python.fold import compile_fold
 from rs_assets.compile.python.udf import know_functions
+from rs_assets.compile.reduce import compile_reduce
 from rs_assets.compile.script import compile_script
 from rs_assets.compile.shuffle import compile_shuffle, compile_shuffle_read, compile_shuffle_write
 from rs_assets.compile.sink import compile_sink
@@ -65,6 +66,7 @@ from rs_assets.topology.nodes import (
     shuffle,
     step,
     table,
+    table_reduce,
     versioned,
     window,
 )
@@ -102,13 +104,21 @@ COMPILE: Mapping[type[Node], CompileFunction] = MappingProxyType(
         table.TableJoin: compile_table_join,
         table.StreamTableJoin: compile_stream_table,
         table.TableChanges: compile_changes,
+        table_reduce.TableReduce: compile_reduce,
         process.Process: compile_process,
         process.ProcessOutput: compile_output,
     }
 )
 
 # The stateful steps that take every row: none is late.
-TAKES_ALL = (table.ToTable, table.TableGroup, table.TableJoin, table.StreamTableJoin, process.Process)
+TAKES_ALL = (
+    table.ToTable,
+    table.TableGroup,
+    table.TableJoin,
+    table.StreamTableJoin,
+    table_reduce.TableReduce,
+    process.Process,
+)
 # Selects the late rows from the rows that a stateful step gets in a replay, by the watermark.
 LATE: Final[Mapping[type[Node], Callable[[Any, Column], Column]]] = {
     window.WindowAggregate: late_for_window,

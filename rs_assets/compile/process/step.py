@@ -15,7 +15,7 @@ from rs_assets.compile.process import worker
 from rs_assets.compile.process.by_batch import ByBatch
 from rs_assets.compile.process.by_key import ByKey
 from rs_assets.compile.process.by_processor import ByProcessor
-from rs_assets.compile.process.handled import Handling
+from rs_assets.compile.process.runner import ProcessorSpec
 from rs_assets.compile.process.touched import Shape
 from rs_assets.compile.python.contract import check_sendable
 from rs_assets.compile.timed import timed
@@ -40,15 +40,14 @@ def compile_process(context: CompileContext, node: Process, inputs: tuple[Flow, 
     rows, read = _ordered(context, node, df)
     if not context.streaming:
         return Flow(rows)
-    fields = [df.schema[name] for name in visible(df.columns)]
-    time = [rows.schema[EVENT_TIME]] if node.timed else []
-    sent = rows.select(*(f"`{field.name}`" for field in (*fields, *time)), *(f"`{name}`" for name in read))
-    kinds = (to_arrow_schema(each, timezone="UTC") for each in (StructType([*fields, *time]), state, made))
+    time = [EVENT_TIME] if node.timed else []
+    fields = StructType([rows.schema[name] for name in (*visible(df.columns), *time)])
+    kinds = (to_arrow_schema(each, timezone="UTC") for each in (fields, state, made))
     spec = PythonProcess(
         step=node.name,
         keys=node.keys,
-        order_by=node.order_by,
-        read=read,
+        fields=fields.names,
+        order_by=[*time, *node.order_by, *read],
         state=state,
         made=made,
         buckets=node.buckets,
@@ -57,7 +56,7 @@ def compile_process(context: CompileContext, node: Process, inputs: tuple[Flow, 
         module=worker.__name__,
         function=cloudpickle.dumps(_call(node, Shape(node.name, node.keys, *kinds))),  # type: ignore[no-untyped-call]
     )
-    return Flow(processed(sent, spec))
+    return Flow(processed(rows, spec))
 
 
 def compile_output(context: CompileContext, node: ProcessOutput, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001  the table's form
@@ -80,14 +79,14 @@ def _call(node: Process, shape: Shape) -> ByKey | ByBatch | ByProcessor:
     """What the worker calls."""
     function: Any = node.function.call
     if node.form == "processor":
-        return ByProcessor(_handling(node), shape)
+        return ByProcessor(_spec(node), shape)
     return ByKey(function, shape) if node.form == "key" else ByBatch(function, shape)
 
 
-def _handling(node: Process) -> Handling:
+def _spec(node: Process) -> ProcessorSpec:
     processor: Any = node.function.call
     outputs = [(None, node.function.schema), *node.outputs]
-    return Handling(
+    return ProcessorSpec(
         step=node.name,
         processor=processor,
         stores=stores_of(processor if isinstance(processor, type) else type(processor)),

@@ -15,6 +15,7 @@ from rs_assets.topology.nodes.join import StreamJoin
 from rs_assets.topology.nodes.match import MatchRules
 from rs_assets.topology.nodes.process import Process
 from rs_assets.topology.nodes.table import StreamTableJoin, TableGroup, TableJoin, ToTable
+from rs_assets.topology.nodes.table_reduce import TableReduce
 from rs_assets.topology.nodes.window import WindowAggregate
 
 
@@ -42,6 +43,7 @@ SENTENCES: Mapping[type[Node], Callable[[Any], str]] = MappingProxyType(
         StreamJoin: lambda node: f"Joins two streams, {node.detail()}",
         ToTable: lambda node: f"Keeps the newest row of each {listed(node.keys)}",
         TableGroup: lambda node: f"Aggregates the rows of a table, {node.detail()}",
+        TableReduce: lambda node: f"Keeps a value of {code(node.function.label)} for each {listed(node.keys)}",
         TableJoin: lambda node: f"Joins two tables, {node.detail()}",
         Process: lambda node: f"Keeps the state of {code(node.function.label)} for each {listed(node.keys)}",
         StreamTableJoin: lambda node: f"Joins a stream with the current rows of a table, {node.detail()}",

@@ -35,6 +35,7 @@ from rs_assets.runtime.record.bookkeeping import Bookkeeper
 from rs_assets.runtime.report import QueryReport
 from rs_assets.topology.nodes.process import Process
 from rs_assets.topology.nodes.table import ToTable
+from rs_assets.topology.nodes.table_reduce import TableReduce
 
 if TYPE_CHECKING:
     from rs_assets.runtime.job.session import JobSession
@@ -136,7 +137,9 @@ def _context(session: JobSession, spark: SparkSession, plan: QueryPlan, folder: 
     # Rows of a shuffle may have come from any of them.
     own = [source for source in read if source.name in plan.sources]
     by_split = by_split_of(session.topology, plan)
-    by_place = any(isinstance(node, ToTable | Process) for node in map(session.topology.__getitem__, plan.states))
+    by_place = any(
+        isinstance(node, ToTable | TableReduce | Process) for node in map(session.topology.__getitem__, plan.states)
+    )
     policies = {source.bad_records for source in (own if len(own) == len(plan.sources) else read)}
     policy = BadRecords.strictest(policies)
     return CompileContext(

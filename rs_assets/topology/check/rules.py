@@ -26,7 +26,19 @@ from rs_assets.records.fields import UNKNOWN, Fields, Types, declared
 from rs_assets.records.types import Type, type_in
 from rs_assets.topology.check.sql import Item, all_of, check_sql
 from rs_assets.topology.check.united import check_kinds
-from rs_assets.topology.nodes import dim_join, distinct, fold, join, match, process, shuffle, step, table, window
+from rs_assets.topology.nodes import (
+    dim_join,
+    distinct,
+    fold,
+    join,
+    match,
+    process,
+    shuffle,
+    step,
+    table,
+    table_reduce,
+    window,
+)
 from rs_assets.topology.user_code.expression import ColumnBuilder, ConditionText, Expression, PythonFunction, SqlText
 
 Inputs = tuple[Fields, ...]
@@ -301,6 +313,16 @@ def _grouped(node: table.TableGroup, inputs: Inputs) -> Fields:
     return Fields({**types, **made, **dict.fromkeys(name for name, _ in node.own)})
 
 
+def _reduced(node: table_reduce.TableReduce, inputs: Inputs) -> Fields:
+    for fields in inputs:
+        fields.check(node.keys, step=node.name)
+        for name in node.keys:
+            _check_plain(name, fields.type_of(name), step=node.name)
+    return Fields({name: inputs[0].type_of(name) for name in node.keys}).plus(
+        declared(node.schema, step=node.name).types
+    )
+
+
 def _table_joined(node: table.TableJoin | table.StreamTableJoin, inputs: Inputs) -> Fields:
     left, right = inputs
     _check_named(node, left, right)
@@ -337,9 +359,8 @@ def _processed(node: process.Process, inputs: Inputs) -> Fields:
     return declared(node.made, step=node.name)
 
 
-def _output(node: process.ProcessOutput, inputs: Inputs) -> Fields:
-    column = inputs[0].type_of(process.rows_of(node.output))
-    return Fields(dict(column.parts if column is not None else ()))
+def _output(node: process.ProcessOutput, inputs: Inputs) -> Fields:  # noqa: ARG001  the table's form
+    return declared(node.schema, step=node.name)
 
 
 def _spread(node: shuffle.Shuffle | shuffle.ShuffleWrite, inputs: Inputs) -> Fields:
@@ -386,6 +407,7 @@ RULES: Mapping[type[Node], Rule] = MappingProxyType(
         table.TableJoin: _table_joined,
         table.StreamTableJoin: _table_joined,
         table.TableChanges: _changed,
+        table_reduce.TableReduce: _reduced,
         process.Process: _processed,
         process.ProcessOutput: _output,
     }

@@ -151,9 +151,10 @@ class Process(TimedState):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessOutput(Node):
-    """The records of one output of a processor."""
+    """The records of one output of a processor, with the fields of `schema`."""
 
     output: str
+    schema: str
 
     def detail(self) -> str:
         """The name of the output."""

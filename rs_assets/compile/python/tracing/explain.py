@@ -15,12 +15,16 @@ from rs_assets.topology.check.build import check_fields
 from rs_assets.topology.nodes.fold import Fold
 from rs_assets.topology.nodes.process import Process
 from rs_assets.topology.nodes.step import Filter, FlatMap, Map, Split
+from rs_assets.topology.nodes.table_reduce import TableReduce
 from rs_assets.topology.topology import Topology
 from rs_assets.topology.user_code.expression import PythonFunction, function_of
 
 COMPILED, IN_PART, PYTHON = "compiled", "compiled in part", "Python"
-FOLDED = f"{PYTHON}: of all rows of a window"
 PROCESSED = f"{PYTHON}: with the state of each key"
+# The steps whose functions are never compiled.
+WHOLE: Mapping[type[Node], str] = MappingProxyType(
+    {Fold: f"{PYTHON}: of all rows of a window", Process: PROCESSED, TableReduce: PROCESSED}
+)
 # The most reasons to show.
 SHOWN = 2
 # Steps of which Spark can drop records before Python gets the rest.
@@ -39,8 +43,8 @@ def compiled(topology: Topology) -> Mapping[str, str]:
         function = function_of(node)
         if function is None:
             continue
-        if isinstance(node, Fold | Process):
-            told[node.name] = FOLDED if isinstance(node, Fold) else PROCESSED
+        if type(node) in WHOLE:
+            told[node.name] = WHOLE[type(node)]
             continue
         (before,) = node.inputs
         fused = before in waiting

@@ -17,7 +17,7 @@ Made = list[tuple[str | None, Row]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Handling:
+class ProcessorSpec:
     """A step's processor, as a class or an object, its stores, and the fields of each output (None: the step's own)."""
 
     step: str
@@ -32,23 +32,23 @@ class Handling:
 
 
 @dataclass(slots=True)
-class Handled:
+class ProcessorRunner:
     """One processor, which handles one key after another."""
 
-    handling: Handling
+    spec: ProcessorSpec
     processor: Processor = field(init=False)
     context: Context = field(init=False)
 
     def __post_init__(self) -> None:
         """Make the processor, and let it prepare."""
-        handling = self.handling
-        made = handling.processor
+        spec = self.spec
+        made = spec.processor
         self.processor = made() if isinstance(made, type) else made
         self.context = Context(
-            handling.step,
-            timed=handling.timed,
-            outputs=frozenset(filter(None, handling.outputs)),
-            check=handling.fits,
+            spec.step,
+            timed=spec.timed,
+            outputs=frozenset(filter(None, spec.outputs)),
+            check=spec.fits,
             processor=self.processor,
         )
         self.processor.init(self.context)
@@ -74,7 +74,7 @@ class Handled:
         """The context of `key`, with its stores and timers."""
         context, state = self.context, state or {}
         context.key = key.copy()
-        context.stores = OpenStores(self.handling.stores, state, mapping)
+        context.stores = OpenStores(self.spec.stores, state, mapping)
         context.timers = {each["call"]: _timer(each) for each in state.get(TIMERS) or ()}
         context.time = None
         return context

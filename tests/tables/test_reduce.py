@@ -1,0 +1,169 @@
+"""reduce and cogroup: values that Python functions keep for each group of a table or of streams."""
+
+import random
+from collections import defaultdict
+
+import pytest
+
+from rs_assets import StreamBuilder
+from rs_assets.errors import StepError, TopologyError
+from rs_assets.testing import PipelineDriver
+
+ROWS = "id bigint, user string, ms bigint"
+
+
+def orders(**how):
+    stream = StreamBuilder.data_stream("test", "reduce").from_file("in.jsonl", schema=ROWS, tail=True)
+    return stream.to_table("id", deletes="user = 'nobody'", **how)
+
+
+def add(value, row):
+    """The bits of all milliseconds, and their number."""
+    value = value or {"bits": 0, "n": 0}
+    return {"bits": value["bits"] ^ (row["ms"] or 0), "n": value["n"] + 1}
+
+
+def subtract(value, row):
+    return {"bits": value["bits"] ^ (row["ms"] or 0), "n": value["n"] - 1}
+
+
+def order(number, user, ms):
+    return {"id": number, "user": user, "ms": ms}
+
+
+def test_a_value_follows_rows_that_come_change_and_go(driver):
+    table = orders().group_by("user").reduce(add, subtract=subtract, schema="bits bigint, n int")
+    with PipelineDriver(table.to_stream().to_print().build(), spark=driver) as pipeline:
+
+        def step(*rows):
+            pipeline.push([order(*row) for row in rows])
+            pipeline.step()
+            return sorted((r["user"], r["bits"], r["n"], r["retracted"]) for r in pipeline.take())
+
+        assert step((1, "ann", 5), (2, "ann", 1), (3, None, 9)) == [("ann", 4, 2, False)]
+        assert step((1, "bo", 6)) == [("ann", 1, 1, False), ("ann", 4, 2, True), ("bo", 6, 1, False)]
+        pipeline.restart()
+        assert step((2, "nobody", 0)) == [("ann", 1, 1, True)]
+        assert step((3, "bo", 6), (1, "bo", 6)) == [("bo", 0, 2, False), ("bo", 6, 1, True)]
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
+def test_values_of_random_histories_equal_a_dictionary_after_each_batch(driver, seed):
+    rng = random.Random(seed)
+    table = orders().group_by("user").reduce(add, subtract=subtract, schema="bits bigint, n int")
+    known, shown = {}, {}
+    with PipelineDriver(table.to_stream().to_print().build(), spark=driver) as pipeline:
+        for number in range(6):
+            rows = [
+                (rng.randrange(30), rng.choice(["ann", "bo", "cy", None, "nobody"]), rng.randrange(99))
+                for _ in range(40)
+            ]
+            if number == 3:
+                pipeline.restart()
+            pipeline.push([order(*row) for row in rows])
+            pipeline.step()
+            for row in sorted(pipeline.take(), key=lambda row: not row["retracted"]):
+                value = (row["bits"], row["n"])
+                if row["retracted"]:
+                    assert shown.pop(row["user"]) == value
+                else:
+                    assert row["user"] not in shown
+                    shown[row["user"]] = value
+            for each, user, ms in rows:
+                known[each] = (user, ms)
+                if user == "nobody":
+                    del known[each]
+            wanted = defaultdict(lambda: (0, 0))
+            for user, ms in known.values():
+                if user is not None:
+                    wanted[user] = (wanted[user][0] ^ ms, wanted[user][1] + 1)
+            assert shown == dict(wanted)
+
+
+def test_reduce_of_a_stream_takes_rows_in_the_order_of_reading(driver):
+    def path(value, row):
+        return {"path": f"{value['path']} {row['ms']}" if value else str(row["ms"])}
+
+    stream = StreamBuilder.data_stream("test", "path").from_file("in.jsonl", schema=ROWS, tail=True)
+    table = stream.group_by("user").reduce(path, schema="path string")
+    with PipelineDriver(table.to_stream().filter("NOT retracted").to_print().build(), spark=driver) as pipeline:
+        pipeline.push([order(n, "ann", ms) for n, ms in enumerate((3, 1, 2))])
+        pipeline.step()
+        pipeline.push([order(9, "ann", 0)])
+        pipeline.step()
+        assert [row["path"] for row in pipeline.take()] == ["3 1 2", "3 1 2 0"]
+
+
+def test_cogroup_adds_rows_of_streams_and_tables_to_one_value(driver):
+    shop = StreamBuilder.data_stream("test", "cogroup")
+    clicks = shop.from_file("a.jsonl", schema="user string, page string", tail=True, name="clicks")
+    buys = shop.from_file("b.jsonl", schema=ROWS, tail=True, name="buys").to_table("id")
+
+    def clicked(key, row, value):
+        return {**value, "pages": sorted({*value["pages"], f"{key['user']}{row['page']}"})}
+
+    def bought(key, row, value):
+        return {**value, "spent": value["spent"] + row["ms"]}
+
+    def gave_back(key, row, value):
+        return {**value, "spent": value["spent"] - row["ms"]}
+
+    both = clicks.group_by("user").cogroup(clicked).cogroup(buys.group_by("user"), bought, subtract=gave_back)
+    table = both.aggregate(schema="pages array<string>, spent bigint", initial=lambda: {"pages": [], "spent": 0})
+    built = table.to_stream().filter("NOT retracted").to_print().build()
+    assert "table_reduce <- clicks, table  [clicked, bought by user]  Python: with the state" in str(built.describe())
+    with PipelineDriver(built, spark=driver) as pipeline:
+        pipeline.push([{"user": "ann", "page": "/"}], "clicks")
+        pipeline.push([order(1, "ann", 5), order(2, "bo", 7)], "buys")
+        pipeline.step()
+        made = sorted((row["user"], row["pages"], row["spent"]) for row in pipeline.take())
+        assert made == [("ann", ["ann/"], 5), ("bo", [], 7)]
+        pipeline.push([{"user": "bo", "page": "/x"}], "clicks")
+        pipeline.push([order(1, "bo", 1)], "buys")
+        pipeline.step()
+        made = sorted((row["user"], row["pages"], row["spent"]) for row in pipeline.take())
+        assert made == [("ann", ["ann/"], 0), ("bo", ["bo/x"], 8)]
+
+
+def test_a_table_of_values_may_be_grouped_joined_and_written(options, tmp_path):
+    rows = [order(1, "ann", 5), order(2, "bo", 1), order(3, "ann", 5)]
+    table = StreamBuilder.data_stream("test", "after").from_array(rows, schema=ROWS).to_table("id")
+    values = table.group_by("user").reduce(add, subtract=subtract, schema="bits bigint, n int")
+    by_n = values.group_by("n").collect("user", "users").to_table(name="by_n")
+    assert sorted((r["n"], r["users"]) for r in by_n.to_stream().preview()) == [(1, ["bo"]), (2, ["ann"])]
+
+
+def grouped(**how):
+    return orders().group_by("user").reduce(add, **{"subtract": subtract, "schema": "bits bigint, n int", **how})
+
+
+REFUSED = [
+    (lambda: grouped(subtract=None), TopologyError, "cannot subtract them"),
+    (lambda: grouped(schema="user string"), TopologyError, "is a key, and a field of the value"),
+    (
+        lambda: orders().group_by("user").count("n").reduce(add, subtract=subtract, schema="b int"),
+        TopologyError,
+        "other",
+    ),
+    (
+        lambda: (
+            orders().group_by("user").cogroup(add, subtract=add).cogroup(orders().group_by("id"), add, subtract=add)
+        ).aggregate(schema="n int"),
+        TopologyError,
+        "two pipelines",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "kind", "why"), REFUSED)
+def test_reduce_refuses_what_cannot_work(make, kind, why):
+    with pytest.raises(kind, match=why):
+        make().to_stream().to_print().build()
+
+
+def test_a_function_that_fails_ends_the_run_with_its_key(driver):
+    rows = [order(1, "ann", 5)]
+    stream = StreamBuilder.data_stream("test", "fails").from_array(rows, schema=ROWS)
+    with pytest.raises(StepError, match="the field 'n' is missing") as caught:
+        stream.group_by("user").reduce(lambda value, row: {"bits": 1}, schema="bits int, n int").to_stream().preview()
+    assert caught.value.facts["key"] == "{'user': 'ann'}"
