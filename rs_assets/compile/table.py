@@ -60,6 +60,9 @@ def _aggregated(aggregate: Aggregate) -> Column:
     if aggregate.function == "collect":
         # In the order of the values: rows of a table have no event time.
         return F.sort_array(F.collect_list(F.col(quoted(str(aggregate.field)))))
+    if aggregate.function == "avg":
+        # As where rows are subtracted; Spark's mean of a decimal is a decimal.
+        return F.avg(F.col(quoted(str(aggregate.field))).cast("double"))
     return aggregate_column(aggregate)
 
 

@@ -344,7 +344,7 @@ class GroupedTable:
         """Any aggregates of Spark, and the table of all. Keeps the rows of each group, unless all can be subtracted.
 
         - `columns` (SQL text or Column by name): deterministic aggregates, `longest="max_by(id, ms)"`. `count(*)`,
-          and `count`, `sum` and `avg` of a field, are taken as those methods.
+          `count(distinct x)`, and `count`, `sum` and `avg` of a field, are taken as those methods.
         - `name` (str, default "group"): the state is stored under it.
 
         >>> from rs_assets import StreamBuilder
@@ -361,6 +361,7 @@ class GroupedTable:
                 continue
             made = native(value, step=grouped.name)
             _check_steady(made, step=grouped.name)
+            _check_distinct(made, step=grouped.name)
             grouped = replace(grouped, own=(*grouped.own, (field, made)))
         return grouped.to_table()
 
@@ -454,16 +455,25 @@ class GroupedTable:
 
 PLAIN = re.compile(rf"({'|'.join(SUBTRACTED)})\(\s*(\*|`[^`]+`|[A-Za-z_]\w*)\s*\)", re.IGNORECASE)
 
+DISTINCT = re.compile(r"count\(\s*distinct\s+(`[^`]+`|[A-Za-z_]\w*)\s*\)", re.IGNORECASE)
+OF_DISTINCT = re.compile(r"\(\s*distinct\b", re.IGNORECASE)
+
 
 def _plain_aggregate(name: str, value: object) -> Aggregate | None:
-    """An aggregate from which rows can be subtracted; None for another one.
+    """An aggregate that is one of the methods; None for another one.
 
     >>> _plain_aggregate("n", "COUNT(*)")
     Aggregate(function='count', field=None, alias='n')
+    >>> _plain_aggregate("n", "count(DISTINCT ms)")
+    Aggregate(function='count_distinct', field='ms', alias='n')
     >>> _plain_aggregate("n", "sum(a + b)") is None
     True
     """
-    found = PLAIN.fullmatch(value.strip()) if isinstance(value, str) else None
+    text = value.strip() if isinstance(value, str) else ""
+    distinct = DISTINCT.fullmatch(text)
+    if distinct is not None:
+        return Aggregate("count_distinct", distinct[1].strip("`"), name)
+    found = PLAIN.fullmatch(text)
     function = next((each for each in SUBTRACTED if found is not None and found[1].lower() == each), None)
     if found is None or function is None or (found[2] == "*" and function != "count"):
         return None
@@ -508,6 +518,15 @@ def _check_steady(made: Expression, *, step: str) -> None:
         raise TopologyError(
             f"step {step!r} calls {found}, whose result would differ when a row goes",
             remedy="compute it before .to_table(...)",
+            step=step,
+        )
+
+
+def _check_distinct(made: Expression, *, step: str) -> None:
+    if isinstance(made, SqlText) and OF_DISTINCT.search(QUOTED.sub("''", made.text)) is not None:
+        raise TopologyError(
+            f"step {step!r} aggregates DISTINCT values in SQL: {made.text}",
+            remedy="aggregate the set of the values, such as size(collect_set(ms)), or .count_distinct('ms')",
             step=step,
         )
 

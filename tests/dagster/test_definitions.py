@@ -1,5 +1,6 @@
 """What a code location gets: keys, groups, owners, a translator, merged definitions, a component."""
 
+import keyword
 import threading
 import time
 import tomllib
@@ -24,6 +25,7 @@ from dagster import (
     build_sensor_context,
     evaluate_automation_conditions,
 )
+from dagster._core.definitions.utils import DISALLOWED_NAMES
 from dagster.components.core.package_entry import DG_PLUGIN_ENTRY_POINT_GROUP, get_package_objects_in_module
 from dagster.components.testing import create_defs_folder_sandbox
 from deltalake import DeltaTable, write_deltalake
@@ -43,7 +45,9 @@ from rs_assets.common.home import Home
 from rs_assets.dagster.assets import events as events_module
 from rs_assets.dagster.assets import freshness
 from rs_assets.dagster.assets.events import StepEvents, in_words
+from rs_assets.dagster.assets.graph import pipeline_graph
 from rs_assets.dagster.assets.newest_rows import as_markdown, newest_rows
+from rs_assets.dagster.assets.roles import RESERVED
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import Place
 from rs_assets.dagster.runs.external_runs import job_origin
@@ -403,6 +407,17 @@ def test_what_is_looked_up_in_a_table_of_another_pipeline_depends_on_its_asset()
     assert above["shop/clicks/clicks"] == {"shop/clicks/once"}
     for name in ("circle", "square", "own"):
         assert above[f"shop/{name}/{name}"] == {f"shop/{name}/rows"}
+
+
+def test_a_step_may_have_any_name():
+    """Also the one of the op that processes the batches, and those that Dagster and Python reserve."""
+    assert {*DISALLOWED_NAMES} == {*RESERVED, *keyword.kwlist}
+    for name in ("process", *sorted(each for each in DISALLOWED_NAMES if each.islower())):
+        stream = StreamBuilder.data_stream("test", "named").from_array([{"id": 1}]).to_table("id", name=name)
+        pipeline = stream.to_delta("ids").build()
+        build_definitions([pipeline]).get_repository_def()
+        ops = {node.name for node in pipeline_graph(StreamAssets.of(pipeline)).nodes}
+        assert ops == {"array", "ids_table", "Process", name if name == "process" else name.capitalize()}
 
 
 def test_the_launchpad_of_upkeep_begins_with_an_action_to_choose():

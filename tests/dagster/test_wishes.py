@@ -125,19 +125,19 @@ class TestRecovery:
     def test_recovery_passes_over_a_start_that_was_refused_because_another_run_was_going(self, pipeline, instance):
         record(instance, "start", error=PipelineBusyError("another run is going"))
         assert "never started" in self.evaluate(pipeline, instance).skip_message
-        failed = record(instance, "start", step="process", error=OSError("no disk"))
+        failed = record(instance, "start", step="Process", error=OSError("no disk"))
         record(instance, "start", error=PipelineBusyError("another run is going"))
         [request] = self.evaluate(pipeline, instance).run_requests
         assert request.tags["rs/recovers"] == failed
 
     def test_a_refusal_in_the_middle_of_a_run_is_a_failure_as_others(self, pipeline, instance):
-        record(instance, "start", step="process", error=TopologyChangedError("who knows"))
+        record(instance, "start", step="Process", error=TopologyChangedError("who knows"))
         assert self.evaluate(pipeline, instance).run_requests
         record(instance, "start", error=TopologyChangedError("a step came"))
         assert "TopologyChangedError" in self.evaluate(pipeline, instance).skip_message
 
     def test_a_run_that_was_told_to_stop_is_not_started_again_whatever_became_of_it(self, pipeline, instance):
-        record(instance, "start", step="process", error=OSError("the drain failed"), canceled=True)
+        record(instance, "start", step="Process", error=OSError("the drain failed"), canceled=True)
         assert isinstance(self.evaluate(pipeline, instance), SkipReason)
 
     def test_a_restart_goes_where_the_run_was_and_wishes_for_nothing_again(self, pipeline, instance, tmp_path):

@@ -135,3 +135,47 @@ def test_group_by_of_a_stream_is_grouped_again(follow):
         for (_, ms), n in Counter(seen).items():
             groups.setdefault(n, []).append(ms)
         assert total.equals([{"n": n, "users": len(ms), "least": min(ms)} for n, ms in groups.items()])
+
+
+def test_group_by_takes_minus_zero_for_zero(follow):
+    """A row whose 0.0 becomes -0.0 does not change, and goes as one of both."""
+    levels = source("id bigint, user string, ratio double, gone boolean").to_table("id", deletes="gone")
+    levels = levels.map_values("user", "ratio * 0 AS level").group_by("user").max("level", "most").count("n")
+    one, other = ({"id": key, "user": "ann", "ratio": 1.0, "gone": False} for key in (1, 2))
+    batches = [[one, other], [{**one, "ratio": -1.0}], [{**one, "gone": True}], [{**other, "ratio": -2.0}]]
+    total = Told()
+    for changes in follow(levels.to_stream(), batches):
+        total.add(changes)
+    assert total.equals([{"user": "ann", "most": 0.0, "n": 1}])
+
+
+def test_sums_of_bigints_only_overflow_as_results(follow):
+    """Rows come and go in any order, so sums on the way may be greater than a bigint."""
+    great = 2**63 - 1
+    orders = source("id bigint, user string, ms bigint").to_table("id").group_by("user")
+    told = follow(
+        orders.sum("ms", "total").avg("ms", "mean").to_stream(),
+        [
+            [{"id": n, "user": "ann", "ms": great if n % 2 else -great - 1} for n in range(6)],
+            [{"id": n, "user": "ann", "ms": -great - 1 if n % 2 else great} for n in range(6)],
+            [{"id": n, "user": "ann", "ms": great if n == 1 else None} for n in range(6)],
+        ],
+    )
+    results = [row["total"] for changes in told for row in changes if not row["retracted"]]
+    assert results == [-3, great]
+
+
+def test_a_mean_beside_kept_rows_is_a_double(follow):
+    price = 10**32
+    orders = source("id bigint, user string, price decimal(38,2)").to_table("id").group_by("user")
+    told = follow(orders.avg("price", "mean").max("id", "last").to_stream(), [[{"id": 1, "user": "a", "price": price}]])
+    assert told == [[{"user": "a", "mean": 1e32, "last": 1, "retracted": False}]]
+
+
+def test_distinct_values_in_sql_are_counted_or_refused(follow):
+    orders = source("id bigint, user string, ms bigint").to_table("id").group_by("user")
+    rows = [{"id": n, "user": "a", "ms": n % 2} for n in range(4)]
+    counted = orders.aggregate(kinds="count(DISTINCT ms)", size="size(collect_set(ms))")
+    assert follow(counted.to_stream(), [rows]) == [[{"user": "a", "kinds": 2, "size": 2, "retracted": False}]]
+    with pytest.raises(TopologyError, match=r"size\(collect_set\(ms\)\)"):
+        orders.aggregate(total="sum(DISTINCT ms)")

@@ -107,6 +107,12 @@ CASES = [
         lambda: built(stream().with_fields(chance="rand()").to_table("id").filter("chance > 0.5")),
     ),
     Case(
+        f"{TABLE}::_check_distinct",
+        lambda: orders().group_by("user").aggregate(sizes="size(collect_list(DISTINCT ms))"),
+        "such as size(collect_set(ms)), or .count_distinct('ms')",
+        lambda: built(orders().group_by("user").aggregate(sizes="size(collect_set(ms))")),
+    ),
+    Case(
         UPDATES,
         lambda: orders().to_stream().window(TEN).count("n").to_print().build(),
         "use the methods of the table",

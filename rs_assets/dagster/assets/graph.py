@@ -6,7 +6,7 @@ from typing import Any
 
 from dagster import AssetsDefinition, GraphDefinition, GraphOut, graph
 
-from rs_assets.dagster.assets.roles import output_name, roles_of
+from rs_assets.dagster.assets.roles import PROCESS, op_name, output_name, roles_of
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.assets.verdicts import judged_anyway
 from rs_assets.dagster.runs.ops import FACTORIES, process_op
@@ -25,8 +25,8 @@ def pipeline_graph(assets: StreamAssets) -> GraphDefinition:
         values: dict[str, Any] = {}
         for node in topology:
             inputs = {f"from_{name}": values[name] for name in node.follows}
-            values[node.name] = ops[node.name].alias(node.name)(**inputs)
-        results = process.alias("process")(**{f"after_{sink.name}": values[sink.name] for sink in topology.sinks})
+            values[node.name] = ops[node.name].alias(op_name(node.name))(**inputs)
+        results = process.alias(PROCESS)(**{f"after_{sink.name}": values[sink.name] for sink in topology.sinks})
         return {name: getattr(results, name) for name in outputs} if len(outputs) > 1 else {outputs[0]: results}
 
     return wired

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Literal
@@ -13,6 +14,15 @@ from rs_assets.topology.nodes.versioned import VersionedTable
 from rs_assets.topology.topology import Topology
 
 Role = Literal["checkpoint", "state", "output", "dimension"]
+# The op that processes the batches; the others open the pipeline and have the names of its steps, which are lower case.
+PROCESS = "Process"
+# Names that Dagster refuses for an op, beside Python's keywords.
+RESERVED = frozenset(
+    (
+        *("context", "conf", "config", "meta", "arg_dict", "dict", "input_arg_dict", "output_arg_dict"),
+        *("int", "str", "float", "bool", "input", "output", "type"),
+    )
+)
 # What the steps of a family produce; other families have no asset.
 ROLE_OF: Mapping[str, Role] = MappingProxyType(
     {
@@ -29,6 +39,15 @@ ROLE_OF: Mapping[str, Role] = MappingProxyType(
 def roles_of(topology: Topology) -> list[tuple[str, Role]]:
     """The steps that are assets, with their roles, inputs first."""
     return [(node.name, ROLE_OF[node.family]) for node in topology if node.family in ROLE_OF]
+
+
+def op_name(step: str) -> str:
+    """The name of the op of a step: the step's, unless Dagster refuses it.
+
+    >>> op_name("orders"), op_name("type"), op_name("class")
+    ('orders', 'Type', 'Class')
+    """
+    return step.capitalize() if step in RESERVED or keyword.iskeyword(step) else step
 
 
 def output_name(step: str, role: Role) -> str:

@@ -10,7 +10,7 @@ from dagster import DagsterExecutionInterruptedError, In, Nothing, OpDefinition,
 from rs_assets.common.node import Family, Node
 from rs_assets.compile.planner.context import Flow
 from rs_assets.dagster.assets.events import StepEvents
-from rs_assets.dagster.assets.roles import output_name, roles_of
+from rs_assets.dagster.assets.roles import PROCESS, output_name, roles_of
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.assets.verdicts import report_verdicts
 from rs_assets.dagster.resources.resource_keys import IN_PROCESS
@@ -121,7 +121,7 @@ def process_op(assets: StreamAssets) -> OpDefinition:
     topology, roles = assets.topology, roles_of(assets.topology)
 
     @op(
-        name=f"{topology.namespace}__{topology.job}__process",
+        name=f"{topology.namespace}__{topology.job}__{PROCESS}",
         description="Starts the queries and waits for them; terminating the run drains them first.",
         ins={f"after_{sink.name}": In(dagster_type=Any) for sink in topology.sinks},
         out={output_name(step, role): Out(Nothing, is_required=False) for step, role in roles},

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dagster import DagsterEventType, DagsterInstance
 from dagster_shared.error import SerializableErrorInfo
 
+from rs_assets.dagster.assets.roles import PROCESS
 from rs_assets.errors import CheckpointError, PipelineBusyError, StartRefused, UserError
 
 # Refusals that pass: the other run ends, and an unreadable file may be readable later. All others would happen again
@@ -14,8 +15,6 @@ from rs_assets.errors import CheckpointError, PipelineBusyError, StartRefused, U
 PASSING = (PipelineBusyError, CheckpointError)
 KINDS = {kind for base in (StartRefused, UserError) for kind in (base, *base.__subclasses__())}
 REFUSALS = frozenset(kind.__name__ for kind in KINDS.difference(PASSING))
-# The op that processes the batches; those before it open the pipeline.
-PROCESS = "process"
 
 
 def refusal_of(instance: DagsterInstance, run_id: str) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DecimalType, FractionalType
+from pyspark.sql.types import DataType, DecimalType, FractionalType, LongType
 
 from rs_assets.operators.window.output import Aggregate
 from rs_assets.records.columns import PREFIX, RETRACTED
@@ -17,6 +17,8 @@ from rs_assets.spark.processor.session import check_types, processors_of
 # The number of rows of a group, and 1 or -1 for a row that comes or goes.
 ROWS, SIGN = f"{PREFIX}rows", f"{PREFIX}sign"
 NUMBERS = (float("nan"), float("inf"), float("-inf"))
+# A bigint is summed in two halves of so many bits.
+HALF = 32
 
 
 def signed_groups(frame: DataFrame, keys: Sequence[str], aggregates: Sequence[Aggregate]) -> DataFrame:
@@ -74,10 +76,30 @@ def _signed(frame: DataFrame, aggregate: Aggregate) -> Column:
     number = F.sum(F.when(column.isNotNull(), _sign()).otherwise(F.lit(0)))
     if aggregate.function == "count":
         return number
-    kind = frame.schema[aggregate.field].dataType
-    inexact = isinstance(kind, FractionalType) and not isinstance(kind, DecimalType)
-    total = _sum_of_doubles(column) if inexact else F.sum(F.when(F.col(RETRACTED), -column).otherwise(column))
-    return F.when(number > 0, total if aggregate.function == "sum" else total.cast("double") / number)
+    total = _total(column, frame.schema[aggregate.field].dataType)
+    if aggregate.function == "avg":
+        return F.when(number > 0, total.cast("double") / number)
+    whole = isinstance(frame.schema[aggregate.field].dataType, LongType)
+    return F.when(number > 0, total.cast("bigint") if whole else total)
+
+
+def _total(column: Column, kind: DataType) -> Column:
+    """The sum of the values that are there."""
+    if isinstance(kind, LongType):
+        return _sum_of_longs(column)
+    if isinstance(kind, FractionalType) and not isinstance(kind, DecimalType):
+        return _sum_of_doubles(column)
+    return _signed_sum(column)
+
+
+def _signed_sum(column: Column) -> Column:
+    return F.sum(F.when(F.col(RETRACTED), -column).otherwise(column))
+
+
+def _sum_of_longs(column: Column) -> Column:
+    """A sum as a decimal. Only the result can be too large for a bigint, in whatever order rows come and go."""
+    high, low = F.shiftright(column, HALF), column.bitwiseAND(F.lit(2**HALF - 1))
+    return _signed_sum(high).cast("decimal(20,0)") * F.lit(2**HALF) + _signed_sum(low)
 
 
 def _sum_of_doubles(column: Column) -> Column:

@@ -2,8 +2,9 @@ package org.apache.spark.sql.rsassets
 
 import org.apache.spark.sql.{DataFrame, Encoders, Row}
 import org.apache.spark.sql.catalyst.{CatalystTypeConverters, InternalRow}
-import org.apache.spark.sql.catalyst.expressions.{Ascending, InterpretedOrdering, RowOrdering, SortOrder}
-import org.apache.spark.sql.catalyst.types.DataTypeUtils
+import org.apache.spark.sql.catalyst.expressions.{Alias, Ascending, Attribute, InterpretedOrdering, RowOrdering, SortOrder}
+import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project}
 import org.apache.spark.sql.streaming._
 import org.apache.spark.sql.types._
 
@@ -105,14 +106,22 @@ object TableGroups {
   def kept(groups: DataFrame, sign: String): DataFrame = {
     val (whole, rows) = Aggregation.of(FiringWindows.analyzed(groups))
     val signed = whole.functions.find(_.name == sign).get
-    val at = signed.of.children.head.asInstanceOf[org.apache.spark.sql.catalyst.expressions.Attribute]
+    val at = signed.of.children.head.asInstanceOf[Attribute]
     val aggregation = whole.copy(
       inputs = whole.inputs.filterNot(_.exprId == at.exprId),
       functions = whole.functions.filterNot(_ eq signed),
       results = whole.results.filterNot(_.name == sign))
     FiringWindows.processed(
-      groups.sparkSession, rows, aggregation.inputs :+ at, aggregation.keys, TimeMode.None())(
+      groups.sparkSession, normal(rows), aggregation.inputs :+ at, aggregation.keys, TimeMode.None())(
       new KeptGroups(aggregation), told(aggregation))
+  }
+
+  /** The same rows with one zero and one NaN: kept rows are found by their bytes, while 0.0 and -0.0 are no change. */
+  private def normal(rows: LogicalPlan): LogicalPlan = rows match {
+    case Project(columns, child) => Project(columns.map {
+      case input: Alias => input.withNewChildren(Seq(NormalizeFloatingNumbers.normalize(input.child))).asInstanceOf[Alias]
+      case other => other
+    }, child)
   }
 
   private def told(aggregation: Aggregation): StructType = aggregation.resultType.add("_rs_retracted", BooleanType)
