@@ -25,7 +25,7 @@ from rs_assets.topology.nodes.join import PLACE_FIELDS, StreamJoin
 from rs_assets.topology.nodes.match import MatchRules
 from rs_assets.topology.nodes.process import Process, ProcessOutput, rows_of
 from rs_assets.topology.nodes.step import FlatMap, Map, Script, SelectFields, WithFields
-from rs_assets.topology.nodes.table import StreamTableJoin, TableChanges, TableGroup, TableJoin
+from rs_assets.topology.nodes.table import StreamTableJoin, TableChanges, TableGroup, TableJoin, TableTop
 from rs_assets.topology.nodes.table_reduce import TableReduce
 from rs_assets.topology.nodes.window import WindowAggregate
 from rs_assets.topology.topology import Topology
@@ -309,6 +309,12 @@ def _grouped(node: TableGroup, above: Columns) -> Columns:
     )
 
 
+def _first(node: TableTop, above: Columns) -> Columns:
+    """All rows of a group decide which of them are the first."""
+    read = frozenset().union(*(above.of(name) for name, _ in node.by))
+    return above.plus({node.rank: read}) if node.rank is not None else above
+
+
 def _table_joined(node: TableJoin | StreamTableJoin, left: Columns, right: Columns) -> Columns:
     beside = right.prefixed(node.prefix) if node.prefix is not None else right
     return Columns({**beside.named, **left.named}, left.rest | beside.rest)
@@ -366,6 +372,7 @@ RULES: Mapping[type[Node], Callable[..., Columns]] = MappingProxyType(
         DimJoin: _looked_up,
         MatchRules: _judged,
         TableGroup: _grouped,
+        TableTop: _first,
         TableJoin: _table_joined,
         StreamTableJoin: _table_joined,
         TableChanges: _changed,

@@ -15,12 +15,13 @@ from rs_assets.operators.table.groups import appended_groups, kept_groups, prese
 from rs_assets.operators.table.joins import TableJoinSpec, joined
 from rs_assets.operators.table.keys import check_keys
 from rs_assets.operators.table.rows import newest_rows
+from rs_assets.operators.table.tops import first_rows
 from rs_assets.operators.window.aggregate import aggregate_column
 from rs_assets.operators.window.output import Aggregate
 from rs_assets.records.columns import REASON, RETRACTED, check_fields
 from rs_assets.records.policy import BadRecords
 from rs_assets.records.schema import quoted
-from rs_assets.topology.nodes.table import StreamTableJoin, TableChanges, TableGroup, TableJoin, ToTable
+from rs_assets.topology.nodes.table import StreamTableJoin, TableChanges, TableGroup, TableJoin, TableTop, ToTable
 from rs_assets.topology.nodes.timed import TimedState
 
 NO_KEY = "the key of the table is null: "
@@ -64,6 +65,17 @@ def _aggregated(aggregate: Aggregate) -> Column:
         # As where rows are subtracted; Spark's mean of a decimal is a decimal.
         return F.avg(F.col(quoted(str(aggregate.field))).cast("double"))
     return aggregate_column(aggregate)
+
+
+def compile_top(context: CompileContext, node: TableTop, inputs: tuple[Flow, ...]) -> Flow:
+    """The changes of the first rows of each group of a table."""
+    df = inputs[0].df
+    check_keys(df, node.groups, step=node.name)
+    check_fields(df, [name for name, _ in node.by], step=node.name)
+    if not context.streaming:
+        return Flow(df)
+    rows = df if node.nulls else present(df, node.groups)
+    return Flow(first_rows(rows, node.groups, keys=node.keys, by=node.by, n=node.n, rank=node.rank))
 
 
 def compile_table_join(context: CompileContext, node: TableJoin, inputs: tuple[Flow, ...]) -> Flow:

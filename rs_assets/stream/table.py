@@ -16,7 +16,7 @@ from rs_assets.stream.method_hints import no_such_method
 from rs_assets.stream.reduced_table import CogroupedTable, adder, reduced
 from rs_assets.stream.table_sinks import TableSinks
 from rs_assets.topology.nodes.step import Filter, Map, WithFields
-from rs_assets.topology.nodes.table import SUBTRACTED, TableChanges, TableGroup, TableJoin, TableJoinType
+from rs_assets.topology.nodes.table import SUBTRACTED, TableChanges, TableGroup, TableJoin, TableJoinType, TableTop
 from rs_assets.topology.user_code.expression import (
     ColumnBuilder,
     Expression,
@@ -339,6 +339,59 @@ class GroupedTable:
         - `name` (str, default: the field): the field of the result.
         """
         return self._with("collect", field, name)
+
+    def top_n(
+        self,
+        n: int,
+        by: str | Sequence[str],
+        *,
+        descending: bool = True,
+        rank: str | None = None,
+        name: str = "top",
+    ) -> Table:
+        """The first `n` rows of each group in the order of `by`, through all changes. Keeps the rows of each group.
+
+        Typical uses: the three best sellers of a category, the ten last orders of a user. A row has the fields and the
+        key that it has in the table.
+
+        - `n` (int): rows a group, at most 100,000.
+        - `by` (str or sequence of str): the order. Null is smaller than any value; rows that are equal are in the order
+          of their keys.
+        - `descending` (bool, default True): for all of `by`.
+        - `rank` (str, default none): a field for the number of a row, from 1. With it a row that comes changes the
+          rows that follow it.
+        - `name` (str, default "top"): the state is stored under it.
+
+        >>> from rs_assets import StreamBuilder
+        >>> rows = [
+        ...     {"id": 1, "user": "ann", "ms": 5},
+        ...     {"id": 2, "user": "ann", "ms": 7},
+        ...     {"id": 3, "user": "ann", "ms": 6},
+        ...     {"id": 2, "user": "ann", "ms": 1},
+        ... ]
+        >>> orders = StreamBuilder.data_stream("shop", "slowest").from_array(rows).to_table("id")
+        >>> slowest = orders.group_by("user").top_n(2, by="ms", rank="place")
+        >>> sorted(slowest.to_stream().preview(), key=lambda row: row["place"])
+        [{'id': 3, 'user': 'ann', 'ms': 6, 'place': 1, 'retracted': False},
+         {'id': 1, 'user': 'ann', 'ms': 5, 'place': 2, 'retracted': False}]
+        """
+        if self.appends or self.aggregates or self.own:
+            what = "a stream, whose rows have no key" if self.appends else "a group that has aggregates"
+            raise TopologyError(
+                f"step {name!r} cannot rank the rows of {what}",
+                remedy="rank the rows of a table: .to_table('id').group_by('user').top_n(3, by='ms')",
+                step=name,
+            )
+        node = TableTop(
+            name=name,
+            inputs=(self.table.step,),
+            keys=self.table.keys,
+            groups=self.fields,
+            by=tuple((field, descending) for field in ((by,) if isinstance(by, str) else by)),
+            n=n,
+            rank=rank,
+        )
+        return replace(self.table, step=self.table.draft.add(node))
 
     def aggregate(self, *, name: str | None = None, **columns: object) -> Table:
         """Any aggregates of Spark, and the table of all. Keeps the rows of each group, unless all can be subtracted.

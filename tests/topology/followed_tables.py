@@ -107,6 +107,24 @@ CASES = [
         lambda: built(stream().with_fields(chance="rand()").to_table("id").filter("chance > 0.5")),
     ),
     Case(
+        f"{NODES}::TableTop.__post_init__",
+        lambda: orders().group_by().top_n(3, by="ms"),
+        "for all rows one that all have: .with_fields(all_rows='1')",
+        lambda: built(orders().with_fields(all_rows="1").group_by("all_rows").top_n(3, by="ms")),
+    ),
+    Case(
+        f"{TABLE}::GroupedTable.top_n",
+        lambda: stream().group_by("user").top_n(3, by="ms"),
+        ".to_table('id').group_by('user').top_n(3, by='ms')",
+        lambda: built(stream().to_table("id").group_by("user").top_n(3, by="ms")),
+    ),
+    Case(
+        "topology/check/rules.py::_first",
+        lambda: built(orders().group_by("user").top_n(3, by="ms", rank="ms")),
+        "name the number of a row: rank='ms_2'",
+        lambda: built(orders().group_by("user").top_n(3, by="ms", rank="ms_2")),
+    ),
+    Case(
         f"{TABLE}::_check_distinct",
         lambda: orders().group_by("user").aggregate(sizes="size(collect_list(DISTINCT ms))"),
         "such as size(collect_set(ms)), or .count_distinct('ms')",

@@ -47,6 +47,7 @@ from rs_assets.compile.table import (
     compile_stream_table,
     compile_table_join,
     compile_to_table,
+    compile_top,
     none_late,
     probe_rows,
 )
@@ -101,6 +102,7 @@ COMPILE: Mapping[type[Node], CompileFunction] = MappingProxyType(
         match.MatchRules: compile_match,
         table.ToTable: compile_to_table,
         table.TableGroup: compile_group,
+        table.TableTop: compile_top,
         table.TableJoin: compile_table_join,
         table.StreamTableJoin: compile_stream_table,
         table.TableChanges: compile_changes,
@@ -114,6 +116,7 @@ COMPILE: Mapping[type[Node], CompileFunction] = MappingProxyType(
 TAKES_ALL = (
     table.ToTable,
     table.TableGroup,
+    table.TableTop,
     table.TableJoin,
     table.StreamTableJoin,
     table_reduce.TableReduce,

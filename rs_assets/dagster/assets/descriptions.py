@@ -14,7 +14,7 @@ from rs_assets.topology.nodes.distinct import Distinct
 from rs_assets.topology.nodes.join import StreamJoin
 from rs_assets.topology.nodes.match import MatchRules
 from rs_assets.topology.nodes.process import Process
-from rs_assets.topology.nodes.table import StreamTableJoin, TableGroup, TableJoin, ToTable
+from rs_assets.topology.nodes.table import StreamTableJoin, TableGroup, TableJoin, TableTop, ToTable
 from rs_assets.topology.nodes.table_reduce import TableReduce
 from rs_assets.topology.nodes.window import WindowAggregate
 
@@ -44,6 +44,7 @@ SENTENCES: Mapping[type[Node], Callable[[Any], str]] = MappingProxyType(
         ToTable: lambda node: f"Keeps the newest row of each {listed(node.keys)}",
         TableGroup: lambda node: f"Aggregates the rows of a table, {node.detail()}",
         TableReduce: lambda node: f"Keeps a value of {code(node.function.label)} for each {listed(node.keys)}",
+        TableTop: lambda node: f"Keeps rows of a table, {node.detail()}",
         TableJoin: lambda node: f"Joins two tables, {node.detail()}",
         Process: lambda node: f"Keeps the state of {code(node.function.label)} for each {listed(node.keys)}",
         StreamTableJoin: lambda node: f"Joins a stream with the current rows of a table, {node.detail()}",

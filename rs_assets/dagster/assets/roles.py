@@ -16,7 +16,7 @@ from rs_assets.topology.topology import Topology
 Role = Literal["checkpoint", "state", "output", "dimension"]
 # The op that processes the batches; the others open the pipeline and have the names of its steps, which are lower case.
 PROCESS = "Process"
-# Names that Dagster refuses for an op, beside Python's keywords.
+# Names that Dagster refuses for an op, in addition to Python's keywords.
 RESERVED = frozenset(
     (
         *("context", "conf", "config", "meta", "arg_dict", "dict", "input_arg_dict", "output_arg_dict"),

@@ -323,6 +323,18 @@ def _reduced(node: table_reduce.TableReduce, inputs: Inputs) -> Fields:
     )
 
 
+def _first(node: table.TableTop, inputs: Inputs) -> Fields:
+    fields = inputs[0]
+    fields.check((*node.groups, *(name for name, _ in node.by)), step=node.name)
+    for name in node.groups:
+        _check_plain(name, fields.type_of(name), step=node.name)
+    if node.rank is None:
+        return fields
+    if fields.find(node.rank) is not None:
+        raise two_fields(node.rank, "", step=node.name, remedy=f"name the number of a row: rank='{node.rank}_2'")
+    return fields.plus({node.rank: Type("int")})
+
+
 def _table_joined(node: table.TableJoin | table.StreamTableJoin, inputs: Inputs) -> Fields:
     left, right = inputs
     _check_named(node, left, right)
@@ -404,6 +416,7 @@ RULES: Mapping[type[Node], Rule] = MappingProxyType(
         match.MatchRules: _matched,
         table.ToTable: _tabled,
         table.TableGroup: _grouped,
+        table.TableTop: _first,
         table.TableJoin: _table_joined,
         table.StreamTableJoin: _table_joined,
         table.TableChanges: _changed,

@@ -11,13 +11,14 @@ from typing import ClassVar, Final, Literal, get_args
 
 from rs_assets.common.node import Family, Node
 from rs_assets.errors import TopologyError
-from rs_assets.operators.window.output import Aggregate, AggregateFunction
+from rs_assets.operators.window.output import Aggregate, AggregateFunction, Ranking
 from rs_assets.topology.nodes.timed import Side, TimedState
 from rs_assets.topology.user_code.expression import ColumnBuilder, SqlText
 
 TableJoinType = Literal["inner", "left", "outer"]
 # The names of the processors' states.
 TABLE, GROUP, TABLE_JOIN, FOREIGN_JOIN, STREAM_TABLE = "table", "group", "table_join", "foreign_join", "stream_table"
+TABLE_TOP = "table_top"
 # The aggregates that a row can be subtracted from; others keep the rows of a group.
 SUBTRACTED: Final[tuple[AggregateFunction, ...]] = ("count", "sum", "avg")
 
@@ -158,6 +159,46 @@ class TableGroup(TableState):
         made = (f"{each.function}({each.field})={each.alias}" for each in self.aggregates)
         flags = [name for name, on in (("appends", self.appends), ("nulls", self.nulls)) if on]
         return (",".join(self.keys), *made, *(f"{value.identity()}={name}" for name, value in self.own), *flags)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableTop(TableState):
+    """The first `n` rows of a table in each group by `groups`, in the order of `by`, then of their keys.
+
+    `by` are fields, each with whether it descends. `rank` is the field of a row's number, from 1; None for no such
+    field. With `nulls` rows with a null among `groups` are a group, as in SQL; else they are in none.
+    """
+
+    groups: tuple[str, ...]
+    by: tuple[tuple[str, bool], ...]
+    n: int
+    rank: str | None = None
+    nulls: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a ranking without groups, without an order, and of too many rows."""
+        TableState.__post_init__(self)
+        Ranking(n=self.n, by=tuple(name for name, _ in self.by))
+        if not self.groups:
+            raise TopologyError(
+                f"step {self.name!r} ranks the rows of no group",
+                remedy="name fields, .group_by('user'); for all rows one that all have: .with_fields(all_rows='1')",
+                step=self.name,
+            )
+
+    @property
+    def variable(self) -> str:
+        """The name of its state."""
+        return TABLE_TOP
+
+    def detail(self) -> str:
+        """The number of rows, the groups and the order."""
+        order = ", ".join(f"{name} descending" if down else name for name, down in self.by)
+        return f"first {self.n} of {', '.join(self.groups)} by {order}"
+
+    def identity(self) -> tuple[str, ...]:
+        """Everything that decides what is in state; the number of rows does not, but decides what was emitted."""
+        return (",".join(self.keys), self.detail(), f"rank={self.rank}", *(("nulls",) if self.nulls else ()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
