@@ -143,6 +143,26 @@ def micros(moment):
     return None if moment is None else (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.int64(), pa.date32(), pa.timestamp("us", "UTC"), pa.decimal128(14, 2), pa.bool_()], ids=str
+)
+@pytest.mark.parametrize("count", [3, 2_000])
+@pytest.mark.parametrize("null", [[], [None]], ids=["without nulls", "with a null"])
+def test_keys_of_each_type_should_be_found_again(tmp_path, kind, count, null):
+    path, by = str(tmp_path / "t"), Validity(step="s", keys=("key",), time="ts")
+    plain = pa.array([*range(count), *null], pa.int64() if pa.types.is_timestamp(kind) else pa.int32())
+    keys = plain.cast(kind)
+    for second in (0, 1, 2):
+        net = by.net(pa.table({"key": keys, "ts": pa.array([at(second)] * len(keys), pa.timestamp("us", "UTC"))}))
+        if second:
+            by.merge(DeltaTable(path), path, net, None)
+        else:
+            write_deltalake(path, by.begun(net))
+    found = DeltaTable(path).to_pyarrow_table()
+    different = len(keys.unique())
+    assert (found.num_rows, sum(found["current"].to_pylist())) == (3 * different, different)
+
+
 def test_a_history_should_keep_the_promises_of_a_sink(tmp_path, driver):
     path = tmp_path / "out"
 

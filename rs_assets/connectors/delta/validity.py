@@ -168,6 +168,9 @@ def _among(key: str, values: pa.ChunkedArray) -> ds.Expression:
     field, kind, found = ds.field(key), values.type, pc.unique(values).drop_null()
     if not len(found) or not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_temporal(kind)):
         return pc.scalar(True)  # noqa: FBT003  a literal
+    if pa.types.is_string(kind):
+        # Arrow cannot compare a text with the statistics of its file, which delta-rs gives as another type of text.
+        field, found = field.cast(pa.large_string()), found.cast(pa.large_string())
     ends = pc.min_max(found)
     condition = field.isin(found) if len(found) <= FEW else (field >= ends["min"]) & (field <= ends["max"])
     return condition | field.is_null() if values.null_count else condition
