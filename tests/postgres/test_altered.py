@@ -138,3 +138,14 @@ def test_a_number_that_no_field_holds_is_a_bad_record(shop, source):
     shop("ALTER TABLE t ALTER v TYPE numeric", "UPDATE t SET v = 12345678901234567890123")
     source.options["fields"] = {"id": "int", "v": "bigint"}
     assert [row["v"] for row in source.read()] == ["12345678901234567890123"]
+
+
+def test_a_table_whose_updates_would_fail_once_it_is_published_is_refused(shop, source):
+    shop("ALTER TABLE t ADD twice int GENERATED ALWAYS AS (code * 2) STORED")
+    with pytest.raises(SourceReadError, match="would refuse each UPDATE") as refused:
+        source.read()
+    shop("UPDATE t SET code = 7", refused.value.remedy, "ALTER TABLE t DROP note, DROP v")
+    source.options["fields"] = None
+    source.read()
+    shop("UPDATE t SET code = 8", "DELETE FROM t")
+    assert [row["op"] for row in source.read()] == ["update", "delete"]

@@ -26,7 +26,8 @@ DIGITS: Final = 38
 _FACTS = """SELECT c.oid::bigint, n.nspname::text, c.relname::text,
  CASE WHEN c.relkind <> 'r' THEN 'kind' WHEN c.relpersistence <> 'p' THEN 'unlogged'
  WHEN EXISTS (SELECT FROM pg_inherits WHERE inhparent = c.oid) THEN 'parent' ELSE 'plain' END,
- c.relreplident::text, c.reltoastrelid <> 0
+ c.relreplident::text, c.reltoastrelid <> 0, current_setting('server_version_num')::int >= 180000 AND EXISTS (
+ SELECT FROM pg_attribute WHERE attrelid = c.oid AND attgenerated <> '' AND NOT attisdropped)
  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass(%s)"""
 _COLUMNS = """SELECT attname::text, atttypid::bigint, atttypmod, attstorage <> 'p', attnum::int FROM pg_attribute
  WHERE attrelid = %s::bigint::oid AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum"""
@@ -83,6 +84,8 @@ class Table:
     keys: tuple[str, ...]
     whole: bool
     toasted: bool
+    # Whether updates of a published table fail if its log is to have whole rows.
+    generated: bool = False
 
     @property
     def quoted(self) -> str:
@@ -102,6 +105,13 @@ class Table:
             raise SchemaError(
                 f"step {step!r}: the table {self.quoted} has no column {missing[0]!r}",
                 remedy=f"its columns are: {', '.join(known)}",
+                step=step,
+            )
+        if self.whole and self.generated:
+            raise SourceReadError(
+                f"the table {self.quoted} has generated columns and REPLICA IDENTITY FULL: the server would refuse each"
+                " UPDATE and DELETE of it as soon as its changes are published",
+                remedy=f"ALTER TABLE {self.quoted} REPLICA IDENTITY DEFAULT",
                 step=step,
             )
         if self.whole:
@@ -132,8 +142,8 @@ def table_of(connection: Connection[Any], name: str, *, step: str) -> Table:
     if found is None or kind in UNFIT:
         what, remedy = UNFIT[kind]
         raise SourceReadError(f"{what} {quoted}", remedy=remedy.format(table=quoted), step=step)
-    oid, schema_name, table_name, _, identity, toasted = found
+    oid, schema_name, table_name, _, identity, toasted, generated = found
     columns = tuple(Column(*row) for row in connection.execute(_COLUMNS, (oid,)).fetchall())
     keys = {row[0] for row in connection.execute(_KEYS, (oid, identity == "i")).fetchall()}
     named = tuple(column.name for column in columns if column.name in keys) if identity != "n" else ()
-    return Table(oid, schema_name, table_name, columns, named, identity == "f", toasted)
+    return Table(oid, schema_name, table_name, columns, named, identity == "f", toasted, generated)
