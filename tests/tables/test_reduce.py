@@ -80,6 +80,22 @@ def test_values_of_random_histories_equal_a_dictionary_after_each_batch(driver, 
             assert shown == dict(wanted)
 
 
+def test_a_function_may_change_the_value_that_it_gets(driver):
+    def pages(value, row):
+        value = value or {"pages": []}
+        value["pages"].append(row["ms"])
+        return value
+
+    stream = StreamBuilder.data_stream("test", "mutates").from_file("in.jsonl", schema=ROWS, tail=True)
+    table = stream.group_by("user").reduce(pages, schema="pages array<bigint>")
+    with PipelineDriver(table.to_stream().to_print().build(), spark=driver) as pipeline:
+        for ms in (1, 2):
+            pipeline.push([order(ms, "ann", ms)])
+            pipeline.step()
+        changes = [(row["pages"], row["retracted"]) for row in pipeline.take()]
+        assert sorted(changes) == [([1], False), ([1], True), ([1, 2], False)]
+
+
 def test_reduce_of_a_stream_takes_rows_in_the_order_of_reading(driver):
     def path(value, row):
         return {"path": f"{value['path']} {row['ms']}" if value else str(row["ms"])}

@@ -15,6 +15,7 @@ from rs_assets.compile.python.contract import RAISED
 from rs_assets.compile.python.results import mapping
 from rs_assets.records.columns import PREFIX, RETRACTED
 from rs_assets.topology.nodes.table_reduce import Adders
+from rs_assets.topology.user_code.stores import own
 
 # The fields of a state besides the value: the number of rows of the key. Of a row: its input.
 ROWS, INPUT = "rows of the key", f"{PREFIX}input"
@@ -51,7 +52,7 @@ class ByGroup:
         return answers.content()
 
     def _reduced(self, key: Row, before: Row | None, count: int, rows: list[Row]) -> tuple[Any, int]:
-        value = dict(before) if before is not None else self._begin()
+        value = own(before) if before is not None else self._begin()
         for row in rows:
             number = row[INPUT]
             adder, content = self.adders.of[number], row[row_of(number)]
