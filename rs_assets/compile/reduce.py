@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
-from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
 from rs_assets.compile.planner.context import CompileContext, Flow, parse_ddl
-from rs_assets.compile.process import worker
 from rs_assets.compile.process.by_group import INPUT, ROWS, ByGroup, row_of
-from rs_assets.compile.process.touched import Shape
+from rs_assets.compile.process.by_worker import by_worker
 from rs_assets.compile.python.contract import check_sendable
-from rs_assets.operators.process import PythonProcess, processed
 from rs_assets.operators.table.groups import present
 from rs_assets.operators.table.keys import check_keys
 from rs_assets.operators.table.rows import struct_of
@@ -40,26 +36,16 @@ def compile_reduce(context: CompileContext, node: TableReduce, inputs: tuple[Flo
         return inputs[0]
     rows = reduce(_united, (_packed(flow.df, node.keys, number) for number, flow in enumerate(inputs)))
     value = parse_ddl(context.spark, node.schema, step=node.name)
-    sent = StructType([rows.schema[name] for name in (INPUT, RETRACTED, *map(row_of, range(len(inputs))))])
-    state = StructType([*value.fields, StructField(ROWS, LongType())])
     keys = [inputs[0].df.schema[key] for key in node.keys]
-    made = StructType([*keys, *value.fields, StructField(RETRACTED, BooleanType())])
-    kinds = (to_arrow_schema(each, timezone="UTC") for each in (sent, state, made))
-    call = ByGroup(adders, frozenset(value.names), Shape(node.name, node.keys, *kinds))
-    spec = PythonProcess(
-        step=node.name,
-        keys=node.keys,
-        fields=sent.names,
+    return by_worker(
+        node,
+        rows,
+        partial(ByGroup, adders, frozenset(value.names)),
+        fields=[INPUT, RETRACTED, *map(row_of, range(len(inputs)))],
         order_by=[COMES, *(name for name in (ORIGIN, PLACE) if name in rows.columns)],
-        state=state,
-        made=made,
-        buckets=node.buckets,
-        timed=False,
-        timeout=node.timeout,
-        module=worker.__name__,
-        function=cloudpickle.dumps(call),  # type: ignore[no-untyped-call]
+        state=StructType([*value.fields, StructField(ROWS, LongType())]),
+        made=StructType([*keys, *value.fields, StructField(RETRACTED, BooleanType())]),
     )
-    return Flow(processed(rows, spec))
 
 
 def _packed(frame: DataFrame, keys: Sequence[str], number: int) -> DataFrame:

@@ -67,7 +67,7 @@ def state_of(processor: Any, *, step: str, timed: bool) -> str:
             remedy="class Mine(Processor): ..., then .process(Mine, ...); or .process_values(function, ...)",
             step=step,
         )
-    stores = stores_of(kind)
+    stores = stores_of(processor)
     taken = taken_name(stores)
     if taken is not None:
         raise TopologyError(

@@ -9,11 +9,10 @@ from typing import Any
 from rs_assets.compile.process.runner import ProcessorRunner, ProcessorSpec
 from rs_assets.errors import ConfigurationError
 from rs_assets.operators.window.event_time import END_OF_TIME
-from rs_assets.records.fields import declared
 from rs_assets.records.schema import Schema, schema_text
 from rs_assets.stream.processed_stream import state_of
 from rs_assets.topology.user_code.processor import TIMERS, Processor
-from rs_assets.topology.user_code.stores import OpenStore, stores_of
+from rs_assets.topology.user_code.stores import OpenStore
 
 Row = dict[str, Any]
 STEP = "processor"
@@ -66,15 +65,9 @@ class ProcessorTest:
         self.watermark = self.clock
         timed = time_field is not None or tick is not None
         state_of(processor, step=STEP, timed=timed)
-        kinds = [(None, schema), *(outputs or {}).items()]
-        self._spec = ProcessorSpec(
-            step=STEP,
-            processor=processor,
-            stores=stores_of(processor if isinstance(processor, type) else type(processor)),
-            outputs={name: frozenset(declared(schema_text(kind, step=STEP), step=STEP).types) for name, kind in kinds},
-            timed=timed,
-        )
-        self._runner = ProcessorRunner(self._spec)
+        named = [(name, schema_text(kind, step=STEP)) for name, kind in (outputs or {}).items()]
+        spec = ProcessorSpec.of(processor, step=STEP, schema=schema_text(schema, step=STEP), outputs=named, timed=timed)
+        self._runner = ProcessorRunner(spec)
         self._states: dict[tuple[Any, ...], Row] = {}
         self._made: list[tuple[str | None, Row]] = []
 

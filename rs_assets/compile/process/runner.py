@@ -9,8 +9,9 @@ from typing import Any
 
 from rs_assets.compile.python.results import mapping
 from rs_assets.operators.window.event_time import has_ended, moving
+from rs_assets.records.fields import declared
 from rs_assets.topology.user_code.processor import MICROSECOND, TIMERS, Context, Processor, Timer
-from rs_assets.topology.user_code.stores import OpenStores, Store
+from rs_assets.topology.user_code.stores import OpenStores, Store, stores_of
 
 Row = dict[str, Any]
 Made = list[tuple[str | None, Row]]
@@ -25,6 +26,21 @@ class ProcessorSpec:
     stores: Mapping[str, Store]
     outputs: Mapping[str | None, frozenset[str]]
     timed: bool
+
+    @classmethod
+    def of(
+        cls,
+        processor: type[Processor] | Processor,
+        *,
+        step: str,
+        schema: str | None,
+        outputs: Iterable[tuple[str, str | None]],
+        timed: bool,
+    ) -> ProcessorSpec:
+        """That of a step with the `schema` of its records, and those of its named outputs."""
+        kinds: list[tuple[str | None, str | None]] = [(None, schema), *outputs]
+        fields = {name: frozenset(declared(kind, step=step).types) for name, kind in kinds}
+        return cls(step=step, processor=processor, stores=stores_of(processor), outputs=fields, timed=timed)
 
     def fits(self, record: object, to: str | None) -> Row:
         """`record` as a row of an output; MisfitError if it has other fields."""

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
 from rs_assets.compile.planner.context import CompileContext, Flow, parse_ddl
-from rs_assets.compile.process import worker
 from rs_assets.compile.process.by_batch import ByBatch
 from rs_assets.compile.process.by_key import ByKey
 from rs_assets.compile.process.by_processor import ByProcessor
+from rs_assets.compile.process.by_worker import by_worker
 from rs_assets.compile.process.runner import ProcessorSpec
 from rs_assets.compile.process.touched import Shape
 from rs_assets.compile.python.contract import check_sendable
 from rs_assets.compile.timed import timed
-from rs_assets.operators.process import PythonProcess, processed
 from rs_assets.operators.table.keys import check_keys
 from rs_assets.records.columns import EVENT_TIME, ORIGIN, PLACE, visible
-from rs_assets.records.fields import declared
 from rs_assets.topology.nodes.process import OUTPUT, Process, ProcessOutput, rows_of
-from rs_assets.topology.user_code.stores import stores_of
 
 # The order of reading, which outlasts the check of event times.
 READ = ("rs read origin", "rs read place")
@@ -41,22 +36,16 @@ def compile_process(context: CompileContext, node: Process, inputs: tuple[Flow, 
     if not context.streaming:
         return Flow(rows)
     time = [EVENT_TIME] if node.timed else []
-    fields = StructType([rows.schema[name] for name in (*visible(df.columns), *time)])
-    kinds = (to_arrow_schema(each, timezone="UTC") for each in (fields, state, made))
-    spec = PythonProcess(
-        step=node.name,
-        keys=node.keys,
-        fields=fields.names,
+    return by_worker(
+        node,
+        rows,
+        partial(_call, node),
+        fields=[*visible(df.columns), *time],
         order_by=[*time, *node.order_by, *read],
         state=state,
         made=made,
-        buckets=node.buckets,
         timed=node.timed,
-        timeout=node.timeout,
-        module=worker.__name__,
-        function=cloudpickle.dumps(_call(node, Shape(node.name, node.keys, *kinds))),  # type: ignore[no-untyped-call]
     )
-    return Flow(processed(rows, spec))
 
 
 def compile_output(context: CompileContext, node: ProcessOutput, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001  the table's form
@@ -79,17 +68,8 @@ def _call(node: Process, shape: Shape) -> ByKey | ByBatch | ByProcessor:
     """What the worker calls."""
     function: Any = node.function.call
     if node.form == "processor":
-        return ByProcessor(_spec(node), shape)
+        spec = ProcessorSpec.of(
+            function, step=node.name, schema=node.function.schema, outputs=node.outputs, timed=node.timed
+        )
+        return ByProcessor(spec, shape)
     return ByKey(function, shape) if node.form == "key" else ByBatch(function, shape)
-
-
-def _spec(node: Process) -> ProcessorSpec:
-    processor: Any = node.function.call
-    outputs = [(None, node.function.schema), *node.outputs]
-    return ProcessorSpec(
-        step=node.name,
-        processor=processor,
-        stores=stores_of(processor if isinstance(processor, type) else type(processor)),
-        outputs={name: frozenset(declared(schema, step=node.name).types) for name, schema in outputs},
-        timed=node.timed,
-    )

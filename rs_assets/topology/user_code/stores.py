@@ -244,8 +244,8 @@ class OpenStores:
         return {name: self.open[name].kept() if name in self.open else self.state.get(name) for name in self.declared}
 
 
-def stores_of(processor: type) -> Mapping[str, Store]:
-    """The stores that a class declares, those of its base classes first, in order.
+def stores_of(processor: object) -> Mapping[str, Store]:
+    """The stores that a class, or that of an object, declares, those of its base classes first, in order.
 
     >>> class Count:
     ...     n = ValueStore("n bigint")
@@ -253,7 +253,8 @@ def stores_of(processor: type) -> Mapping[str, Store]:
     ['n']
     """
     found: dict[str, Store] = {}
-    for each in reversed(processor.__mro__):
+    kind = processor if isinstance(processor, type) else type(processor)
+    for each in reversed(kind.__mro__):
         found |= {name: store for name, store in vars(each).items() if isinstance(store, Store)}
     return found
 
