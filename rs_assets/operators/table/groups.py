@@ -76,11 +76,11 @@ def _signed(frame: DataFrame, aggregate: Aggregate) -> Column:
     number = F.sum(F.when(column.isNotNull(), _sign()).otherwise(F.lit(0)))
     if aggregate.function == "count":
         return number
-    total = _total(column, frame.schema[aggregate.field].dataType)
+    kind = frame.schema[aggregate.field].dataType
+    total = _total(column, kind)
     if aggregate.function == "avg":
         return F.when(number > 0, total.cast("double") / number)
-    whole = isinstance(frame.schema[aggregate.field].dataType, LongType)
-    return F.when(number > 0, total.cast("bigint") if whole else total)
+    return F.when(number > 0, total.cast("bigint") if isinstance(kind, LongType) else total)
 
 
 def _total(column: Column, kind: DataType) -> Column:
