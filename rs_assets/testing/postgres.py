@@ -130,9 +130,9 @@ class PostgresServer:
             self._server.stop()
 
     def kill(self) -> None:
-        """Kill the server by SIGKILL, as a crash would; its data stays for `restart()`."""
+        """Kill the server and its connections by SIGKILL, as a crash would; its data stays for `restart()`."""
         if self._server is not None:
-            self._server.kill()
+            self._server.kill_all()
 
     def restart(self) -> None:
         """Start the server again at the same address over the same data, and wait until it answers."""

@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import psutil
+
 from rs_assets.errors import ConfigurationError
 
 # $1: the folder to remove, or nothing. A line of the pipe is the id of the process to kill, or - for none.
@@ -127,6 +129,23 @@ class ServerProcess:
         self.send(signal.SIGKILL)
         self._reap()
 
+    def kill_all(self) -> None:
+        """End the process and those that it started by SIGKILL, and wait.
+
+        A child may go on after its parent: Postgres acknowledges a commit on a connection whose server was just killed.
+        """
+        pid = self.pid
+        if pid is None:
+            return
+        # Paused, it starts no child that the list would not have.
+        self.send(signal.SIGSTOP)
+        children = psutil.Process(pid).children(recursive=True)
+        self.kill()
+        for child in children:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+        settle(lambda: not any(map(_runs, children)), "a child of the killed server still runs")
+
     def close(self) -> None:
         """Stop the process, and the watchdog after it; may be called twice."""
         self.stop()
@@ -165,6 +184,13 @@ def _tell(watchdog: subprocess.Popen[bytes], line: str) -> None:
         with contextlib.suppress(BrokenPipeError):
             watchdog.stdin.write(f"{line}\n".encode())
             watchdog.stdin.flush()
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def settle(done: Callable[[], object], otherwise: str) -> None:

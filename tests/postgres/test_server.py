@@ -21,10 +21,12 @@ def test_should_keep_what_was_committed_before_a_kill(postgres, database):
         connection.execute("BEGIN")
         connection.execute("INSERT INTO t VALUES (8)")
         postgres.kill()
-        with pytest.raises(psycopg.OperationalError):
-            connection.execute("COMMIT")
-    assert postgres.pid is None
-    postgres.start()
+        try:
+            assert postgres.pid is None
+            with pytest.raises(psycopg.OperationalError):
+                connection.execute("COMMIT")
+        finally:
+            postgres.start()
     assert postgres.execute(database, "SELECT id FROM t") == [(7,)]
 
 
