@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from rs_assets.dagster.resources.window import WindowResource
     from rs_assets.dagster.runs.runtime import RunResource
     from rs_assets.dagster.sensors.alerts import Alert
+    from rs_assets.dagster.sensors.recovery import RecoveryPolicy
+    from rs_assets.dagster.sensors.rescaling import RescalePolicy
     from rs_assets.deploy.deployments import Deployments
     from rs_assets.errors import RsError
     from rs_assets.expressions.rules.spec import Rules
@@ -84,6 +86,8 @@ __all__ = [
     "Pipeline",
     "PipelineComponent",
     "Processor",
+    "RecoveryPolicy",
+    "RescalePolicy",
     "RocketMQCluster",
     "RsError",
     "Rules",
@@ -169,6 +173,8 @@ HOMES = {
     "pipeline_from_sql": "rs_assets.sql.plan.build",
     "table_function": "rs_assets.udf.declare",
     "Processor": "rs_assets.topology.user_code.processor",
+    "RecoveryPolicy": "rs_assets.dagster.sensors.recovery",
+    "RescalePolicy": "rs_assets.dagster.sensors.rescaling",
     "ValueStore": "rs_assets.topology.user_code.stores",
     "MapStore": "rs_assets.topology.user_code.stores",
     "ListStore": "rs_assets.topology.user_code.stores",

@@ -18,11 +18,17 @@ from rs_assets.common.files import write_atomically
 Request = Literal["stop", "resume", "change"]
 
 
-def ask(folder: Path, request: Request, *, reason: str) -> str:
-    """Write a request; returns its id."""
+def ask(folder: Path, request: Request, *, reason: str, run_id: str = "") -> str:
+    """Write a request of the run `run_id`; returns its id."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o750)
     request_id = uuid.uuid4().hex[:12]
-    content = {"id": request_id, "reason": reason, "at": datetime.now(UTC).isoformat(), "pid": os.getpid()}
+    content = {
+        "id": request_id,
+        "reason": reason,
+        "at": datetime.now(UTC).isoformat(),
+        "pid": os.getpid(),
+        "run": run_id,
+    }
     write_atomically(_path(folder, request), orjson.dumps(content))
     return request_id
 

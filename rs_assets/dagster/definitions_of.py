@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 
 from rs_assets.dagster.resources.families import resources_of
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from rs_assets.dagster.assets.stream_assets import StreamAssets
     from rs_assets.dagster.assets.translator import StreamTranslator
+    from rs_assets.dagster.sensors import RecoveryPolicy, RescalePolicy, Watching
     from rs_assets.dagster.sensors.alerts import OnAlert
     from rs_assets.stream.pipeline import Pipeline
 
@@ -27,6 +28,9 @@ def build_definitions(
     *,
     translator: StreamTranslator | None = None,
     on_alert: OnAlert | None = None,
+    watch: bool = True,
+    rescale: RescalePolicy | Literal["by_splits"] | None = "by_splits",
+    recovery: RecoveryPolicy | None = None,
 ) -> Definitions:
     """Assets, checks, jobs, sensors and schedules for `pipelines`, with the families' resources.
 
@@ -41,6 +45,11 @@ def build_definitions(
       Delta table of another pipeline, or use it as a dimension, depend on that table.
     - `on_alert` (function of an `Alert`, default none): called when a run has failed, an output has become stale, or
       there are new dead letters.
+    - `watch` (bool, default True): changes of splits and checkpoints are events in Dagster's log without anything to
+      switch on, and a change of splits rescales. False: their sensors are off until they are switched on in the UI.
+    - `rescale` (RescalePolicy, default one partition for four splits): how a change of splits rescales a pipeline with
+      state. None: no sensor does.
+    - `recovery` (RecoveryPolicy, default six restarts an hour): how often a lost stream is restarted.
 
     TopologyError if two pipelines have one name, ConfigurationError for an unknown family of resources.
 
@@ -55,13 +64,20 @@ def build_definitions(
     from dagster import Definitions
 
     from rs_assets.dagster.assets.stream_assets import StreamAssets, with_lineage
+    from rs_assets.dagster.sensors import RecoveryPolicy, RescalePolicy, Watching
 
     _check_built(pipelines)
     _check_names(pipelines)
     shared = resources_of(resources or {})
     every = with_lineage([StreamAssets.of(pipeline, translator) for pipeline in pipelines])
     _OF_CODE.update((id(pipeline), pipeline) for pipeline in pipelines)
-    return Definitions.merge(*(_definitions(assets, shared, on_alert) for assets in every))
+    watching = Watching(
+        events=watch,
+        rescale=RescalePolicy() if rescale == "by_splits" else rescale,
+        recovery=recovery or RecoveryPolicy(),
+        on_alert=on_alert,
+    )
+    return Definitions.merge(*(_definitions(assets, shared, watching) for assets in every))
 
 
 def labels_of_code() -> set[str]:
@@ -69,7 +85,7 @@ def labels_of_code() -> set[str]:
     return {pipeline.topology.label for pipeline in _OF_CODE.values()}
 
 
-def _definitions(assets: StreamAssets, resources: Mapping[str, Any], on_alert: OnAlert | None) -> Definitions:
+def _definitions(assets: StreamAssets, resources: Mapping[str, Any], watching: Watching) -> Definitions:
     """The definitions of one pipeline."""
     from dagster import Definitions
 
@@ -85,7 +101,7 @@ def _definitions(assets: StreamAssets, resources: Mapping[str, Any], on_alert: O
         assets=[graph, *assets.dimensions.values()],
         jobs=[*(pipeline_job(assets, graph, mode) for mode in ("run", "start")), upkeep],
         schedules=[nightly_compaction(assets, upkeep)],
-        sensors=sensors_of(assets, on_alert),
+        sensors=sensors_of(assets, watching),
         asset_checks=[*checks_of(assets), *freshness_checks(assets)],
         resources=dict(resources),
     )

@@ -1,5 +1,6 @@
 """Sensors and checks, by direct evaluation: cursors, idempotent run keys, and what they tell Dagster."""
 
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -32,6 +33,7 @@ from rs_assets.dagster.assets.output_checks import OUTPUT_CHECKS, checked_output
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import Place
 from rs_assets.dagster.sensors import checkpoint_sensor, recovery_sensor, rescale_sensor, split_change_sensor
+from rs_assets.dagster.sensors import cursor as cursors
 from rs_assets.dagster.sensors.recovery import RecoveryPolicy
 from rs_assets.dagster.sensors.refusals import refusal
 from rs_assets.dagster.sensors.rescaling import Lag, RescalePolicy, lags
@@ -76,9 +78,12 @@ def run(pipeline, driver, **how):
     return pipeline.run(RunOptions(driver=driver, **how))
 
 
-def test_splits_that_come_and_go_are_observed_once(pipeline, folder):
+def test_splits_that_come_and_go_are_observed_once(pipeline, folder, driver):
     sensor = split_change_sensor(StreamAssets.of(pipeline))
+    assert isinstance(sensor(build_sensor_context()), SkipReason)
+    run(pipeline, driver)
     first = sensor(build_sensor_context())
+    assert first.asset_events[0].description == "first look: 1 splits"
     assert [e.asset_key for e in first.asset_events] == [AssetKey(["shop", "watched", "file"])]
     assert isinstance(sensor(build_sensor_context(cursor=first.cursor)), SkipReason)
     (folder / "b.jsonl").write_text(lines(0, 2))
@@ -131,6 +136,9 @@ class TestRecovery:
         request = result.run_requests[0]
         assert request.run_key == f"recover:{failed.run_id}"
         assert request.tags["rs/recovers"] == failed.run_id
+        assert [event.asset_key for event in result.asset_events] == [AssetKey(["shop", "watched", "file"])]
+        assert result.asset_events[0].description == "lost: its run failed; a restart was requested"
+        assert result.asset_events[0].metadata["lost_run"].value == failed.run_id
         assert "already handled" in self.evaluate(pipeline, instance, result.cursor).skip_message
 
     @pytest.mark.parametrize("status", [DagsterRunStatus.CANCELED, DagsterRunStatus.SUCCESS], ids=lambda s: s.value)
@@ -176,17 +184,69 @@ class TestRecovery:
 
 
 class TestRescale:
-    def test_more_splits_ask_for_more_partitions_once(self, pipeline, folder, driver, instance):
-        policy = RescalePolicy(splits_per_partition=2)
-        sensor = rescale_sensor(StreamAssets.of(pipeline), policy)
+    SOURCE = AssetKey(["shop", "watched", "file"])
+
+    def look(self, pipeline, instance, cursor=None):
+        """A tick of the split sensor whose events get into Dagster's log; its cursor."""
+        result = split_change_sensor(StreamAssets.of(pipeline))(build_sensor_context(instance=instance, cursor=cursor))
+        for event in result.asset_events:
+            instance.report_runless_asset_event(event)
+        return result.cursor
+
+    def test_an_event_of_added_splits_leads_to_a_rescale_and_a_restart_that_name_it(
+        self, pipeline, folder, driver, instance, monkeypatch
+    ):
+        sensor = rescale_sensor(StreamAssets.of(pipeline), RescalePolicy(splits_per_partition=2))
         assert isinstance(sensor(build_sensor_context(instance=instance)), SkipReason)
         run(pipeline, driver)
+        seen = self.look(pipeline, instance)
+        assert "are right for 1 splits" in sensor(build_sensor_context(instance=instance)).skip_message
         for number in range(5):
             (folder / f"s{number}.jsonl").write_text(lines(0, 1))
+        self.look(pipeline, instance, seen)
         result = sensor(build_sensor_context(instance=instance))
-        assert result.run_requests[0].run_config["ops"]["upkeep"]["config"] == {"rescale": {"partitions": 3}}
+        request = result.run_requests[0]
+        assert request.run_config["ops"]["upkeep"]["config"] == {"rescale": {"partitions": 3}}
+        event = instance.fetch_observations(self.SOURCE, limit=1).records[0]
+        assert request.tags["rs/event"] == f"shop/watched/file#{event.storage_id}"
+        assert request.tags["rs/why"] == "5 splits added, 0 removed: 6 splits"
         again = sensor(build_sensor_context(instance=instance, cursor=result.cursor))
         assert "too recent" in again.skip_message
+
+        job = build_definitions([pipeline]).resolve_job_def("shop_watched_upkeep")
+        monkeypatch.setattr("rs_assets.dagster.resources.spark.SparkResource.driver", driver)
+        monkeypatch.setattr("rs_assets.dagster.runs.upkeep._mode_of", lambda *_: "start")
+        held = Lease.acquire(Home.default().leases, pipeline="shop.watched", run_id="stream")
+        monkeypatch.setattr(
+            "rs_assets.dagster.runs.upkeep._wait_until_free", lambda *_: held.__exit__(None, None, None)
+        )
+        done = job.execute_in_process(instance=instance, run_config=request.run_config, tags=request.tags)
+        shown = instance.fetch_observations(self.SOURCE, limit=1).records[0].asset_observation
+        assert (shown.description, shown.metadata["partitions"].value) == ("rescale", 3)
+        assert shown.metadata["caused_by"].value == "5 splits added, 0 removed: 6 splits"
+        assert shown.metadata["event"].value.startswith("/assets/shop/watched/file?view=events&time=")
+
+        recovery = recovery_sensor(StreamAssets.of(pipeline))(build_sensor_context(instance=instance))
+        tags = recovery.run_requests[0].tags
+        assert tags["rs/resumes_run"] == done.run_id
+        assert tags["rs/event"] == request.tags["rs/event"]
+        after = sensor(build_sensor_context(instance=instance, cursor=result.cursor))
+        assert after.skip_message == "3 partitions are right for 6 splits"
+
+    def test_a_change_in_the_cooldown_is_answered_after_it(self, pipeline, folder, driver, instance):
+        run(pipeline, driver)
+        seen = self.look(pipeline, instance)
+        for number in range(5):
+            (folder / f"s{number}.jsonl").write_text(lines(0, 1))
+        self.look(pipeline, instance, seen)
+        policy = RescalePolicy(splits_per_partition=2, cooldown=timedelta(hours=1))
+        assets = StreamAssets.of(pipeline)
+        recent = cursors.dump({"changed_at": time.time()})
+        context = build_sensor_context(instance=instance, cursor=recent)
+        assert "too recent" in rescale_sensor(assets, policy)(context).skip_message
+        impatient = replace(policy, cooldown=timedelta(0))
+        later = rescale_sensor(assets, impatient)(build_sensor_context(instance=instance, cursor=context.cursor))
+        assert len(later.run_requests) == 1
 
     def test_the_lag_is_what_is_not_in_a_checkpoint_yet(self, pipeline, folder, driver):
         run(pipeline, driver)
@@ -195,11 +255,21 @@ class TestRescale:
         assert lags(pipeline.topology, Place()) == Lag(bytes=len(lines(0, 2)))
 
     @pytest.mark.parametrize(
-        ("now", "splits", "lagging", "wanted"),
-        [(2, 8, False, 2), (2, 9, False, 3), (2, 1, True, 4), (4, 9, False, 4), (4, 8, False, 2), (32, 1, True, 32)],
+        ("now", "splits", "change", "lagging", "wanted"),
+        [
+            (2, 8, 4, False, 2),
+            (2, 9, 1, False, 3),
+            (2, 4, 1, False, 2),
+            (2, 99, 0, False, 2),
+            (2, 1, 0, True, 4),
+            (4, 9, -1, False, 4),
+            (4, 8, -1, False, 2),
+            (32, 1, 0, True, 32),
+            (64, 500, 400, True, 64),
+        ],
     )
-    def test_partitions_follow_splits_and_lag_without_wavering(self, now, splits, lagging, wanted):
-        assert RescalePolicy().wanted(now, splits=splits, lagging=lagging) == wanted
+    def test_partitions_follow_changes_of_splits_and_lag_without_wavering(self, now, splits, change, lagging, wanted):
+        assert RescalePolicy().wanted(now, splits=splits, change=change, lagging=lagging) == wanted
 
     @pytest.mark.parametrize("wrong", [{"least": 0}, {"least": 9, "most": 3}, {"lag_bytes": 0}])
     def test_a_policy_that_leaves_no_number_is_refused(self, wrong):

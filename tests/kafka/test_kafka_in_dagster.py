@@ -8,7 +8,7 @@ from dagster import DagsterInstance, RunRequest, SkipReason, build_sensor_contex
 
 from pipelines.order_totals import ORDERS, PAYMENTS, TOTALS, order_totals
 from pipelines.order_totals_data import events
-from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
+from rs_assets import RunOptions, StreamBuilder, Time, TumblingWindow, build_definitions
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.sensors import new_input_sensor, split_change_sensor
 from rs_assets.testing import KafkaRecord
@@ -20,8 +20,12 @@ def pipeline(broker, topic):
     return stream.to_delta("out").build()
 
 
-def test_should_observe_partitions_that_come_without_a_running_pipeline(broker, topic, pipeline):
+def test_should_observe_partitions_that_come_without_a_running_pipeline(
+    broker, topic, pipeline, driver, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("RS_HOME", str(tmp_path))
     broker.create_topic(topic, 2)
+    pipeline.run(RunOptions(driver=driver))
     sensor = split_change_sensor(StreamAssets.of(pipeline))
     first = sensor.evaluate_tick(build_sensor_context())
     assert first.asset_events[0].metadata["added"].value == f"{topic}-0, {topic}-1"

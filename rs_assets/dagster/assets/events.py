@@ -30,6 +30,7 @@ from rs_assets.dagster.assets.roles import Role, roles_of
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.assets.verdicts import IDLE_EVERY_S, JUDGED_EVERY_S
 from rs_assets.dagster.place import Place
+from rs_assets.dagster.runs.run_tags import LOST_SECONDS, RECOVERS, RECOVERY_REASON
 from rs_assets.operators.window.event_time import moving, watermark_in_words
 from rs_assets.records.types import SIMPLE
 from rs_assets.runtime.report import BatchProgress, RunReport
@@ -136,12 +137,12 @@ class StepEvents:
     def _recovery(self) -> Metadata:
         """Metadata of a restart by the recovery sensor: the previous run, the reason, the downtime."""
         tags = self.context.run.tags
-        if "rs/recovers" not in tags:
+        if RECOVERS not in tags:
             return {}
         return {
-            "recovered_from_run": tags["rs/recovers"],
-            "recovery_reason": tags["rs/recovery_reason"],
-            "lost_seconds": float(tags["rs/lost_seconds"]),
+            "recovered_from_run": tags[RECOVERS],
+            "recovery_reason": tags[RECOVERY_REASON],
+            "lost_seconds": float(tags[LOST_SECONDS]),
             "recovered_from_batch": min(self._first.values(), default=0) - 1,
             "replayed_rows": sum(self._replayed.values()),
         }

@@ -63,14 +63,13 @@ def _definitions(assets: StreamAssets) -> Definitions:
     from rs_assets.dagster.assets.freshness import freshness_checks
     from rs_assets.dagster.assets.graph import pipeline_assets
     from rs_assets.dagster.runs.upkeep import nightly_compaction, upkeep_job
-    from rs_assets.dagster.sensors import checkpoint_sensor, split_change_sensor
+    from rs_assets.dagster.sensors import events_of
 
     upkeep = upkeep_job(assets)
-    sensors = (make(assets) for make in (checkpoint_sensor, split_change_sensor))
     return Definitions(
         assets=[pipeline_assets(assets), *assets.dimensions.values()],
         jobs=[upkeep],
         schedules=[nightly_compaction(assets, upkeep)],
-        sensors=[sensor for sensor in sensors if sensor is not None],
+        sensors=events_of(assets),
         asset_checks=[*checks_of(assets), *freshness_checks(assets)],
     )

@@ -9,6 +9,7 @@ from dagster import DagsterExecutionInterruptedError, In, Nothing, OpDefinition,
 
 from rs_assets.common.node import Family, Node
 from rs_assets.compile.planner.context import Flow
+from rs_assets.dagster.assets.causes import restart_events
 from rs_assets.dagster.assets.events import StepEvents
 from rs_assets.dagster.assets.roles import PROCESS, output_name, roles_of
 from rs_assets.dagster.assets.stream_assets import StreamAssets
@@ -144,6 +145,8 @@ def process_op(assets: StreamAssets) -> OpDefinition:
             judge=lambda: report_verdicts(context.instance, assets, place),
         )
         rs_runtime.listen(events.put)
+        for event in restart_events(assets, context.run):
+            context.log_event(event)
         with shown_in(context), cause_first(context):
             try:
                 ended = rs_runtime.process(on_interrupt=lambda: stop_was_requested(context))

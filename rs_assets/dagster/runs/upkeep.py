@@ -29,6 +29,7 @@ from dagster import (
 from rs_assets.catalog import requests
 from rs_assets.catalog.desired_state import read_desired_state
 from rs_assets.catalog.lease import LeaseRow, read_lease
+from rs_assets.dagster.assets.causes import cause_shown
 from rs_assets.dagster.assets.roles import Role, roles_of
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import place_of
@@ -166,7 +167,8 @@ def upkeep_job(assets: StreamAssets) -> JobDefinition:
         context.log.info("%s of %s: %s", name, assets.name, metadata)
         for step, role in roles_of(topology):
             if role in action.roles:
-                context.log_event(AssetObservation(assets.key(step), description=name, metadata=metadata))
+                shown = {**metadata, **cause_shown(context.run.tags)}
+                context.log_event(AssetObservation(assets.key(step), description=name, metadata=shown))
 
     @job(
         name=f"{assets.label}_upkeep",
@@ -206,7 +208,7 @@ def _stopped(context: OpExecutionContext, topology: Topology, options: RunOption
         if mode is not None:
             context.log.info("waiting for the run that holds %s to stop", topology.name)
         if mode in ("start", "unknown"):
-            requests.ask(folder, "stop", reason=why)
+            requests.ask(folder, "stop", reason=why, run_id=context.run_id)
         if mode is not None:
             _wait_until_free(topology, options)
         yield
@@ -214,7 +216,7 @@ def _stopped(context: OpExecutionContext, topology: Topology, options: RunOption
         if mode in ("start", "unknown"):
             requests.clear(folder, "stop")
         if mode == "start" and not _stopped_by_a_person(folder):
-            requests.ask(folder, "resume", reason=why)
+            requests.ask(folder, "resume", reason=why, run_id=context.run_id)
         elif mode == "unknown":
             context.log.warning("%s was not started by Dagster: start it again yourself", topology.name)
 

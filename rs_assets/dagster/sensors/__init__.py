@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from dagster import SensorDefinition
 
@@ -11,31 +11,49 @@ from rs_assets.dagster.sensors.alerts import Alert, OnAlert, alert_sensor
 from rs_assets.dagster.sensors.checkpoints import checkpoint_sensor
 from rs_assets.dagster.sensors.freshness import freshness_sensor
 from rs_assets.dagster.sensors.new_input import new_input_sensor
-from rs_assets.dagster.sensors.recovery import recovery_sensor
-from rs_assets.dagster.sensors.rescaling import rescale_sensor
+from rs_assets.dagster.sensors.recovery import RecoveryPolicy, recovery_sensor
+from rs_assets.dagster.sensors.rescaling import RescalePolicy, rescale_sensor
 from rs_assets.dagster.sensors.splits import split_change_sensor
 
-# Each returns the sensor of one pipeline, or None if there is nothing to watch.
-SENSORS: tuple[Callable[[StreamAssets], SensorDefinition | None], ...] = (
-    new_input_sensor,
-    split_change_sensor,
-    checkpoint_sensor,
-    recovery_sensor,
-    rescale_sensor,
-    freshness_sensor,
-)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watching:
+    """How pipelines are watched, as `build_definitions` describes it."""
+
+    events: bool = True
+    rescale: RescalePolicy | None = field(default_factory=RescalePolicy)
+    recovery: RecoveryPolicy = field(default_factory=RecoveryPolicy)
+    on_alert: OnAlert | None = None
 
 
-def sensors_of(assets: StreamAssets, on_alert: OnAlert | None = None) -> list[SensorDefinition]:
-    """All sensors of a pipeline; that of alerts only with `on_alert`."""
-    made = (*(make(assets) for make in SENSORS), alert_sensor(assets, on_alert) if on_alert else None)
+def sensors_of(assets: StreamAssets, watching: Watching = Watching()) -> list[SensorDefinition]:
+    """All sensors of a pipeline; without those that have nothing to watch."""
+    policy, events = watching.rescale, watching.events
+    made = (
+        new_input_sensor(assets),
+        *events_of(assets, watching),
+        recovery_sensor(assets, watching.recovery),
+        rescale_sensor(assets, policy, running=events) if policy is not None else None,
+        freshness_sensor(assets),
+        alert_sensor(assets, watching.on_alert) if watching.on_alert is not None else None,
+    )
+    return [sensor for sensor in made if sensor is not None]
+
+
+def events_of(assets: StreamAssets, watching: Watching = Watching()) -> list[SensorDefinition]:
+    """The sensors that report events of the assets."""
+    made = (make(assets, running=watching.events) for make in (split_change_sensor, checkpoint_sensor))
     return [sensor for sensor in made if sensor is not None]
 
 
 __all__ = [
     "Alert",
+    "RecoveryPolicy",
+    "RescalePolicy",
+    "Watching",
     "alert_sensor",
     "checkpoint_sensor",
+    "events_of",
     "freshness_sensor",
     "new_input_sensor",
     "recovery_sensor",

@@ -13,6 +13,7 @@ from dagster import (
     AssetMaterialization,
     AssetObservation,
     DataVersion,
+    DefaultSensorStatus,
     MetadataValue,
     SensorDefinition,
     SensorEvaluationContext,
@@ -21,6 +22,7 @@ from dagster import (
     sensor,
 )
 
+from rs_assets.catalog.lease import read_lease
 from rs_assets.catalog.offsets import CheckpointRow
 from rs_assets.connectors.delta.commit_info import NEWEST, WRITER, noted
 from rs_assets.connectors.delta.nodes import DeltaSink
@@ -28,7 +30,7 @@ from rs_assets.connectors.delta.table import open_table
 from rs_assets.dagster.assets.positions import as_records
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.checkpoint_rows import checkpoints_of
-from rs_assets.dagster.place import Place, place_of
+from rs_assets.dagster.place import Place, instance_of, place_of
 from rs_assets.dagster.sensors import cursor
 from rs_assets.operators.window.event_time import watermark_in_words
 from rs_assets.topology.topology import Topology
@@ -43,13 +45,17 @@ TABLES = "tables"
 MOST_SNAPSHOTS = 100
 
 
-def checkpoint_sensor(assets: StreamAssets) -> SensorDefinition | None:
-    """Reports new checkpoints and snapshots of a pipeline as runless events of its assets."""
+def checkpoint_sensor(assets: StreamAssets, *, running: bool = True) -> SensorDefinition | None:
+    """Reports new checkpoints and snapshots of a pipeline as runless events of its assets.
+
+    Checkpoints of a run that Dagster sees going are left to that run. `running` is whether the sensor is on by default.
+    """
     topology = assets.topology
 
     @sensor(
         name=f"{assets.label}_checkpoints",
         minimum_interval_seconds=30,
+        default_status=DefaultSensorStatus.RUNNING if running else DefaultSensorStatus.STOPPED,
         description=f"Reports the batches and snapshots of {assets.name} from the catalog.",
     )
     def checkpoints(context: SensorEvaluationContext) -> SensorResult | SkipReason:
@@ -57,9 +63,10 @@ def checkpoint_sensor(assets: StreamAssets) -> SensorDefinition | None:
         if seen.get(HOME) not in (None, str(place.home.root)):
             # The cursor is of another home.
             seen = {}
-        rows = _new_rows(topology, place, seen)
+        going = _run_that_reports(context, topology, place)
+        rows = [row for row in _new_rows(topology, place, seen) if row.run_id != going]
         snapshots = _new_snapshots(topology, place, seen)
-        tables = [*_table_events(assets, place, seen)]
+        tables = [*_table_events(assets, place, seen)] if going is None else []
         if not rows and not snapshots and not tables:
             return SkipReason("no new checkpoint")
         events = [*_checkpoint_events(assets, rows, seen), *_state_events(assets, snapshots), *tables]
@@ -67,6 +74,15 @@ def checkpoint_sensor(assets: StreamAssets) -> SensorDefinition | None:
         return SensorResult(asset_events=events, cursor=cursor.dump(moved))
 
     return checkpoints
+
+
+def _run_that_reports(context: SensorEvaluationContext, topology: Topology, place: Place) -> str | None:
+    """The run of Dagster that holds the pipeline and reports its own batches; None without one."""
+    lease, instance = read_lease(place.home.leases, topology.name), instance_of(context)
+    if lease is None or lease.free or lease.stale or instance is None:
+        return None
+    run = instance.get_run_by_id(lease.run_id)
+    return run.run_id if run is not None and not run.is_finished else None
 
 
 def _new_rows(topology: Topology, place: Place, seen: dict[str, Any]) -> list[CheckpointRow]:

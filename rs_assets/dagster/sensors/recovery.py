@@ -8,8 +8,10 @@ from datetime import timedelta
 from typing import Any
 
 from dagster import (
+    AssetObservation,
     DagsterRun,
     DefaultSensorStatus,
+    MetadataValue,
     RunRequest,
     RunsFilter,
     SensorDefinition,
@@ -22,10 +24,19 @@ from dagster import (
 from rs_assets.catalog import requests
 from rs_assets.catalog.desired_state import DesiredState, read_desired_state
 from rs_assets.catalog.lease import read_lease
+from rs_assets.dagster.assets.causes import cause_in
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import place_of_run
 from rs_assets.dagster.resources.resource_keys import RUN
-from rs_assets.dagster.runs.run_tags import ANSWERS, ENDED, RECOVERS
+from rs_assets.dagster.runs.run_tags import (
+    ANSWERS,
+    ENDED,
+    LOST_SECONDS,
+    RECOVERS,
+    RECOVERY_REASON,
+    RESUMES_AFTER,
+    RESUMES_RUN,
+)
 from rs_assets.dagster.sensors import cursor
 from rs_assets.dagster.sensors.stream_runs import StreamRuns
 from rs_assets.dagster.sensors.verdict import Verdict
@@ -86,7 +97,7 @@ def recovery_sensor(assets: StreamAssets, policy: RecoveryPolicy = RecoveryPolic
             return SkipReason(verdict.why) if verdict.end == "stopped" else _resumed(seen, stream, newest, resume)
         if verdict.act == "leave":
             return SkipReason(verdict.why)
-        return _restarted(seen, policy, stream, verdict, time.time())
+        return _restarted(assets, seen, policy, stream, verdict, time.time())
 
     return recovery
 
@@ -116,14 +127,16 @@ def _resumed(
     seen: dict[str, Any], stream: StreamRuns, newest: DagsterRun | None, resume: dict[str, Any]
 ) -> SensorResult:
     """Restart after an upkeep job that has stopped it."""
-    tags = {"rs/resumes_after": resume["reason"], **answers(stream.desired)}
+    upkeep = stream.instance.get_run_by_id(resume["run"]) if resume.get("run") else None
+    cause = {RESUMES_RUN: upkeep.run_id, **cause_in(upkeep.tags)} if upkeep is not None else {}
+    tags = {RESUMES_AFTER: resume["reason"], **cause, **answers(stream.desired)}
     was = stream.run(stream.desired.run_id) if stream.desired is not None else None
     request = RunRequest(run_key=f"resume:{resume['id']}", tags=tags, run_config=_again(was or newest))
     return SensorResult(run_requests=[request], cursor=cursor.dump({**seen, "resumed": resume["id"]}))
 
 
 def _restarted(
-    seen: dict[str, Any], policy: RecoveryPolicy, stream: StreamRuns, verdict: Verdict, now: float
+    assets: StreamAssets, seen: dict[str, Any], policy: RecoveryPolicy, stream: StreamRuns, verdict: Verdict, now: float
 ) -> SensorResult | SkipReason:
     """Restart with the settings of the deciding run, if it is time."""
     before = sum(record.dagster_run.tags.get(RECOVERS) == verdict.run_id for record in stream.records)
@@ -143,12 +156,29 @@ def _restarted(
     tags = {
         RECOVERS: verdict.run_id,
         ENDED: f"{verdict.ended:.6f}",
-        "rs/recovery_reason": verdict.why,
-        "rs/lost_seconds": f"{lost:.0f}",
+        RECOVERY_REASON: verdict.why,
+        LOST_SECONDS: f"{lost:.0f}",
         "rs/restart": str(len(recent) + 1),
         **answers(stream.desired),
     }
     request = RunRequest(run_key=f"recover:{handled}", tags=tags, run_config=_again(stream.run(verdict.run_id)))
     return SensorResult(
-        run_requests=[request], cursor=cursor.dump({**seen, "handled": handled, "restarts": [*recent, now]})
+        run_requests=[request],
+        asset_events=[_lost(assets, stream, verdict, source.name) for source in assets.topology.origins],
+        cursor=cursor.dump({**seen, "handled": handled, "restarts": [*recent, now]}),
     )
+
+
+def _lost(assets: StreamAssets, stream: StreamRuns, verdict: Verdict, source: str) -> AssetObservation:
+    """The event of a lost stream, with the newest checkpoint of its source in Dagster's log."""
+    key = assets.key(source)
+    newest = stream.instance.get_latest_materialization_event(key)
+    checkpoint = newest.asset_materialization if newest is not None else None
+    batch = checkpoint.metadata.get("batch_id") or checkpoint.metadata.get("batch") if checkpoint is not None else None
+    metadata: dict[str, Any] = {"lost_run": MetadataValue.dagster_run(verdict.run_id)}
+    if newest is not None and batch is not None:
+        metadata |= {
+            "reported_batch": str(batch.value),
+            "reported_at": MetadataValue.timestamp(newest.timestamp),
+        }
+    return AssetObservation(key, description=f"lost: {verdict.why}; a restart was requested", metadata=metadata)

@@ -1,21 +1,34 @@
-"""The rescale sensor: more splits or a lasting lag request more state partitions, within bounds."""
+"""The rescale sensor: a change of splits, or a lasting lag, requests another number of state partitions."""
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 import time
 from dataclasses import astuple, dataclass
 from datetime import timedelta
+from typing import Any
 
-from dagster import RunRequest, SensorDefinition, SensorEvaluationContext, SensorResult, SkipReason, sensor
+from dagster import (
+    DagsterInstance,
+    DefaultSensorStatus,
+    RunRequest,
+    SensorDefinition,
+    SensorEvaluationContext,
+    SensorResult,
+    SkipReason,
+    sensor,
+)
 
 from rs_assets.checkpoint import manifest as manifests
 from rs_assets.checkpoint.source_log import SourceLog
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.readers import reader_of
 from rs_assets.connectors.source import Lag, Lagging
+from rs_assets.dagster.assets.causes import Cause
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import Place, place_of
+from rs_assets.dagster.runs.run_tags import WHY
 from rs_assets.dagster.sensors import cursor
-from rs_assets.dagster.sensors.inputs import PATIENCE, ends_of, watched
+from rs_assets.dagster.sensors.inputs import PATIENCE, lasting, watched
+from rs_assets.dagster.sensors.splits import split_events
 from rs_assets.errors import ConfigurationError, SourceReadError
 from rs_assets.runtime.identity import log_of
 from rs_assets.topology.topology import Topology
@@ -23,15 +36,20 @@ from rs_assets.topology.topology import Topology
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescalePolicy:
-    """When the number of state partitions changes.
+    """When the number of state partitions changes: with the splits of the sources, and if asked with a lasting lag.
 
     - `least`, `most` (int, partitions, default 1 and 32): bounds.
-    - `splits_per_partition` (int, default 4).
-    - `lag_bytes` (int, bytes of files, default 256 MiB), `lag_records` (int, records of topics, default 1,000,000): a
-      greater lag doubles the partitions if it lasts for `lag_lasts` (timedelta, default 5 minutes).
+    - `splits_per_partition` (int, default 4): added splits raise the number to one partition for so many splits,
+      removed ones lower it, if half as many partitions are enough.
+    - `lag_lasts` (timedelta, default None: never): after this time a lag of more than `lag_bytes` (int, bytes of files,
+      default 256 MiB) or `lag_records` (int, records of topics, default 1,000,000) doubles the number.
     - `cooldown` (timedelta, default 30 minutes): the least time between two changes.
 
-    The number only shrinks if half as many partitions are enough, so small variations change nothing.
+    A number that a person has set stays until the splits change. ConfigurationError for bounds that allow no number.
+
+    >>> policy = RescalePolicy(most=8)
+    >>> policy.wanted(2, splits=12, change=4), policy.wanted(4, splits=8, change=-4)
+    (3, 2)
     """
 
     least: int = 1
@@ -39,78 +57,115 @@ class RescalePolicy:
     splits_per_partition: int = 4
     lag_bytes: int = 256 << 20
     lag_records: int = 1_000_000
-    lag_lasts: timedelta = timedelta(minutes=5)
+    lag_lasts: timedelta | None = None
     cooldown: timedelta = timedelta(minutes=30)
 
     def __post_init__(self) -> None:
         """Refuse bounds that allow no number."""
         if not 1 <= self.least <= self.most or min(self.splits_per_partition, self.lag_bytes, self.lag_records) < 1:
-            raise ConfigurationError(f"a rescale policy that allows no number: {self}")
+            raise ConfigurationError(f"the rescale policy allows no number of partitions: {self}")
 
     def exceeded(self, lag: Lag) -> bool:
         """Whether `lag` is more than a pipeline catches up with by itself."""
         return lag.bytes > self.lag_bytes or lag.records > self.lag_records
 
-    def wanted(self, now: int, *, splits: int, lagging: bool) -> int:
-        """The number of partitions that `now` partitions should become.
+    def wanted(self, now: int, *, splits: int, change: int = 0, lagging: bool = False) -> int:
+        """What `now` partitions should become after `change` splits more; a negative change is splits fewer."""
+        fitting = self._bounded(-(-splits // self.splits_per_partition))
+        if change > 0:
+            now = max(now, fitting)
+        elif change < 0 and fitting * 2 <= now:
+            now = fitting
+        return max(now, self._bounded(now * 2)) if lagging else now
 
-        >>> policy = RescalePolicy(most=8)
-        >>> policy.wanted(2, splits=12, lagging=False), policy.wanted(2, splits=5, lagging=True)
-        (3, 4)
-        >>> policy.wanted(4, splits=9, lagging=False), policy.wanted(4, splits=8, lagging=False)
-        (4, 2)
-        """
-        fitting = -(-splits // self.splits_per_partition)
-        target = max(fitting, now * 2 if lagging else 0)
-        if target < now and target * 2 > now:
-            target = now
-        return min(max(target, self.least), self.most)
+    def _bounded(self, partitions: int) -> int:
+        return min(max(partitions, self.least), self.most)
 
 
-def rescale_sensor(assets: StreamAssets, policy: RescalePolicy = RescalePolicy()) -> SensorDefinition | None:
+def rescale_sensor(
+    assets: StreamAssets, policy: RescalePolicy = RescalePolicy(), *, running: bool = True
+) -> SensorDefinition | None:
     """Requests a rescale of a pipeline by `policy`; None without state or without sources whose splits change.
 
-    It is off by default: a rescale stops the stream while its state is rewritten.
+    It acts on the events of the split sensor in Dagster's log, and names them in the run that it requests. A rescale
+    drains the stream, which starts again when its state is rewritten. `running` is whether the sensor is on by default.
     """
     topology = assets.topology
-    sources = watched(topology)
-    if not sources or not any(node.stateful for node in topology):
+    if not lasting(topology) or not any(node.stateful for node in topology):
         return None
 
     @sensor(
         name=f"{assets.label}_rescale",
         job_name=f"{assets.label}_upkeep",
-        minimum_interval_seconds=60,
-        description=f"Rescales {assets.name} when its splits or its lag require it.",
+        minimum_interval_seconds=15,
+        default_status=DefaultSensorStatus.RUNNING if running else DefaultSensorStatus.STOPPED,
+        description=f"Rescales {assets.name} when its splits have changed.",
     )
     def rescale(context: SensorEvaluationContext) -> SensorResult | SkipReason:
         place, seen, now = place_of(context, topology), cursor.load(context.cursor), time.time()
         manifest = manifests.load(place.job(topology))
         if manifest is None or not manifest.partitions:
             return SkipReason("it has not run yet")
+        seen = _with_events(seen, assets, context.instance)
         try:
-            splits = sum(len(ends) for ends in ends_of(sources, place.home).values())
-            exceeded = policy.exceeded(lags(topology, place))
+            since = _lagging_since(seen.get("lagging_since"), policy, topology, place, now)
         except SourceReadError as error:
             return SkipReason(str(error))
-        lagging_since = (seen.get("lagging_since") or now) if exceeded else None
-        lagging = lagging_since is not None and now - lagging_since >= policy.lag_lasts.total_seconds()
-        wanted = policy.wanted(manifest.partitions, splits=splits, lagging=lagging)
-        kept = {"lagging_since": lagging_since, "changed_at": seen.get("changed_at", 0.0)}
-        context.update_cursor(cursor.dump(kept))
-        if wanted == manifest.partitions:
-            return SkipReason(f"{wanted} partitions are right for {splits} splits")
-        if now - kept["changed_at"] < policy.cooldown.total_seconds():
-            return SkipReason(f"{wanted} partitions would be right, but the last change is too recent")
-        why = "a lasting lag" if lagging else f"{splits} splits"
-        request = RunRequest(
-            run_key=f"rescale:{manifest.generation}:{manifest.partitions}:{wanted}:{int(now)}",
-            run_config={"ops": {"upkeep": {"config": {"rescale": {"partitions": wanted}}}}},
-            tags={"rs/pipeline": assets.name, "rs/rescale": f"{manifest.partitions} -> {wanted}", "rs/why": why},
-        )
-        return SensorResult(run_requests=[request], cursor=cursor.dump({"lagging_since": None, "changed_at": now}))
+        return _decided(assets, policy, {**seen, "lagging_since": since}, manifest.partitions, now, context)
 
     return rescale
+
+
+def _with_events(seen: dict[str, Any], assets: StreamAssets, instance: DagsterInstance) -> dict[str, Any]:
+    """The cursor after the events of the split sensor that are new: splits by source, and the change to answer."""
+    read, splits, change = dict(seen.get("read", {})), dict(seen.get("splits", {})), seen.get("change")
+    for source in lasting(assets.topology):
+        key = assets.key(source.name)
+        events, read[source.name] = split_events(instance, key, read.get(source.name))
+        for event in events:
+            splits[source.name] = event.splits
+            if event.change:
+                cause = Cause.of(event.record, key, event.description)
+                change = {"by": event.change, "tags": cause.tags}
+    return {**seen, "read": read, "splits": splits, "change": change}
+
+
+def _lagging_since(
+    since: float | None, policy: RescalePolicy, topology: Topology, place: Place, now: float
+) -> float | None:
+    """Since when the lag exceeds the policy; None if it does not, or if the policy ignores it."""
+    if policy.lag_lasts is None or not policy.exceeded(lags(topology, place)):
+        return None
+    return since or now
+
+
+def _decided(
+    assets: StreamAssets,
+    policy: RescalePolicy,
+    seen: dict[str, Any],
+    partitions: int,
+    now: float,
+    context: SensorEvaluationContext,
+) -> SensorResult | SkipReason:
+    """A request, or why there is none; the cursor keeps a change until the partitions fit it."""
+    change, since, splits = seen["change"], seen["lagging_since"], sum(seen["splits"].values())
+    lasts = policy.lag_lasts.total_seconds() if policy.lag_lasts is not None else 0.0
+    lagging = since is not None and now - since >= lasts
+    wanted = policy.wanted(partitions, splits=splits, change=change["by"] if change else 0, lagging=lagging)
+    if wanted == partitions:
+        context.update_cursor(cursor.dump({**seen, "change": None}))
+        return SkipReason(f"{partitions} partitions are right for {splits} splits")
+    if now - seen.get("changed_at", 0.0) < policy.cooldown.total_seconds():
+        context.update_cursor(cursor.dump(seen))
+        return SkipReason(f"{wanted} partitions would be right, but the last change is too recent")
+    tags = change["tags"] if change else {WHY: "a lasting lag"}
+    request = RunRequest(
+        run_key=f"rescale:{partitions}:{wanted}:{int(now)}",
+        run_config={"ops": {"upkeep": {"config": {"rescale": {"partitions": wanted}}}}},
+        tags={"rs/pipeline": assets.name, "rs/rescale": f"{partitions} -> {wanted}", **tags},
+    )
+    moved = {**seen, "lagging_since": None, "changed_at": now}
+    return SensorResult(run_requests=[request], cursor=cursor.dump(moved))
 
 
 def lags(topology: Topology, place: Place) -> Lag:

@@ -1,0 +1,79 @@
+"""Why a run was launched by a sensor: in its tags, and in the events of the assets that it leads to.
+
+A change of splits, the rescale that it leads to and the restart after that name one another, so that they read
+as one story on the page of a source's asset; so do a lost stream and its recovery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dagster import AssetKey, AssetObservation, DagsterRun, EventLogRecord, MetadataValue
+
+from rs_assets.dagster.assets.stream_assets import StreamAssets
+from rs_assets.dagster.runs.run_tags import EVENT, EVENT_AT, RECOVERS, RECOVERY_REASON, RESUMES_AFTER, RESUMES_RUN, WHY
+
+Metadata = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """The event that leads to a run: `name` for people, the asset that it is of, its time (seconds since the epoch)."""
+
+    why: str
+    name: str
+    at: float
+
+    @classmethod
+    def of(cls, record: EventLogRecord, key: AssetKey, why: str) -> Cause:
+        """The event of `record`, which is of the asset `key`."""
+        return cls(why=why, name=f"{key.to_user_string()}#{record.storage_id}", at=record.timestamp)
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The tags of the run."""
+        return {WHY: self.why, EVENT: self.name, EVENT_AT: f"{self.at:.3f}"}
+
+
+def cause_in(tags: Mapping[str, str]) -> dict[str, str]:
+    """The tags in `tags` that name a cause, for the next run of the story."""
+    return {name: tags[name] for name in (WHY, EVENT, EVENT_AT) if name in tags}
+
+
+def cause_shown(tags: Mapping[str, str]) -> Metadata:
+    """The cause in the tags of a run as metadata, with a link to the event; {} without one.
+
+    >>> shown = cause_shown({"rs/why": "12 splits added", "rs/event": "shop/log#7", "rs/event_at": "1700000000.5"})
+    >>> shown["caused_by"], shown["event"].value
+    ('12 splits added', '/assets/shop/log?view=events&time=1700000000500')
+    """
+    made: Metadata = {"caused_by": tags[WHY]} if WHY in tags else {}
+    if EVENT in tags:
+        asset, at = tags[EVENT].rpartition("#")[0], int(float(tags[EVENT_AT]) * 1000)
+        made["event"] = MetadataValue.url(f"/assets/{asset}?view=events&time={at}")
+    return made
+
+
+def restart_events(assets: StreamAssets, run: DagsterRun) -> list[AssetObservation]:
+    """What a run that a sensor launched says of itself on the assets of its sources; [] for a run of a person."""
+    described = _restart(run.tags)
+    if described is None:
+        return []
+    text, metadata = described
+    return [
+        AssetObservation(assets.key(source.name), description=text, metadata=metadata)
+        for source in assets.topology.origins
+    ]
+
+
+def _restart(tags: Mapping[str, str]) -> tuple[str, Metadata] | None:
+    if RECOVERS in tags:
+        metadata = {"recovers_run": MetadataValue.dagster_run(tags[RECOVERS])}
+        return f"restarted: {tags.get(RECOVERY_REASON, 'the stream was lost')}", metadata
+    if RESUMES_AFTER in tags:
+        upkeep = tags.get(RESUMES_RUN)
+        run = {"resumes_after_run": MetadataValue.dagster_run(upkeep)} if upkeep else {}
+        return f"restarted after {tags[RESUMES_AFTER]}", {**run, **cause_shown(tags)}
+    return None
