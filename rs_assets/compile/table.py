@@ -74,7 +74,8 @@ def compile_top(context: CompileContext, node: TableTop, inputs: tuple[Flow, ...
     check_fields(df, [name for name, _ in node.by], step=node.name)
     if not context.streaming:
         return Flow(df)
-    return Flow(first_rows(present(df, node.groups), node.groups, keys=node.keys, by=node.by, n=node.n, rank=node.rank))
+    rows = df if node.nulls else present(df, node.groups)
+    return Flow(first_rows(rows, node.groups, keys=node.keys, by=node.by, n=node.n, rank=node.rank))
 
 
 def compile_table_join(context: CompileContext, node: TableJoin, inputs: tuple[Flow, ...]) -> Flow:

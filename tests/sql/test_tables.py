@@ -146,6 +146,23 @@ QUERIES = {
         "tier STRING, n BIGINT, buyers BIGINT",
         ("orders", "users"),
     ),
+    "both sides": (
+        (
+            "SELECT COALESCE(s.who, u.name) AS name, u.name AS known, u.tier, s.n FROM users AS u FULL JOIN"
+            " (SELECT buyer AS who, COUNT(*) AS n FROM orders WHERE buyer IS NOT NULL GROUP BY buyer) AS s"
+            " ON s.who = u.name WHERE u.tier IS NULL OR s.n > 2"
+        ),
+        "name STRING, known STRING, tier STRING, n BIGINT",
+        ("orders", "users"),
+    ),
+    "groups of null, which equal no other": (
+        (
+            "SELECT a.buyer, a.n, b.m FROM (SELECT buyer, COUNT(*) AS n FROM orders GROUP BY buyer) AS a"
+            " LEFT JOIN (SELECT buyer, COUNT(*) AS m FROM clicks GROUP BY buyer) AS b ON b.buyer = a.buyer"
+        ),
+        "buyer STRING, n BIGINT, m BIGINT",
+        ("orders", "clicks"),
+    ),
     "groups of a stream, grouped": (
         (
             "SELECT n, COUNT(*) AS pages, SUM(most) FROM"
@@ -211,7 +228,7 @@ def test_a_name_or_a_text_is_no_call():
     [
         ("SELECT 'a', COUNT(*) FROM orders", "an aggregate over all rows of a table has no key"),
         ("SELECT u.tier, 1 FROM users AS u JOIN orders AS o ON u.tier = o.buyer", "needs the whole key"),
-        ("SELECT u.tier, 1 FROM users AS u FULL JOIN orders AS o ON u.name = o.buyer", "FULL JOIN of tables"),
+        ("SELECT u.tier, 1 FROM users AS u FULL JOIN orders AS o ON u.name = o.buyer", "needs the whole keys of both"),
         ("SELECT u.tier, 1 FROM users AS u LEFT JOIN orders AS o ON u.name = o.buyer", "needs the whole key"),
         (
             "SELECT u.tier, 1 FROM orders AS o JOIN users AS u ON u.name = o.buyer AND u.name = UPPER(o.buyer)",

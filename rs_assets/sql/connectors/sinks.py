@@ -228,6 +228,13 @@ def _unselected(planner: Planner, insert: Insert, key: str, made: Selected) -> S
     """The error for a key that is not selected; a computed key has a generated name, which is not shown."""
     from sqlglot import exp
 
+    merged = next((each.shown for each in made.relation.merged if each.field == key), None)
+    if merged is not None:
+        return planner.error(
+            "rows of a FULL JOIN are replaced by the key of either side, which is not selected",
+            insert.table.start,
+            remedy=f"select {merged}",
+        )
     known = next((column.name for column in made.relation.columns if column.value.field == key), key)
     if known != key or made.relation.changes or any(each.name == key for each in insert.tree.find_all(exp.Column)):
         what, remedy = f"rows are replaced by {known!r}, which is not selected", f"select {known}"

@@ -31,7 +31,7 @@ def dim_joined(planner: Planner, left: Relation, tree: Any, how: str, context: Q
     if planner.over(left).value(moment).role != "proctime":
         raise planner.error(
             "a lookup reads the current table, not the table at the time of a row", moment,
-            remedy="declare p AS PROCTIME() in the stream's table, and write FOR SYSTEM_TIME AS OF stream.p",
+            remedy="write FOR SYSTEM_TIME AS OF PROCTIME(), or of a column that is declared AS PROCTIME()",
         )  # fmt: skip
     table = planner.catalog.table(tree.this.name, tree.this)
     alias = tree.this.alias or tree.this.name

@@ -17,7 +17,8 @@ from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts
 from rs_assets.sql.plan.relation import NONE, Column, Relation, Scope
 from rs_assets.sql.plan.stateful import shuffled
 from rs_assets.sql.plan.table_joins import table_join
-from rs_assets.sql.plan.table_refs import origins_of
+from rs_assets.sql.plan.table_refs import is_followed, origins_of
+from rs_assets.sql.plan.temporal_joins import NOW, temporal_join
 from rs_assets.sql.plan.windowing import bound_values
 
 Item = Callable[[Planner, Any, QueryContext], Relation]
@@ -34,9 +35,7 @@ def joined(
         return expanded(planner, left, tree, context), conditions
     how = _how(planner, tree)
     if tree.this.key == "table" and tree.this.args.get("version") is not None:
-        from rs_assets.sql.plan.dimensions import dim_joined
-
-        return dim_joined(planner, left, tree, how, context), conditions
+        return _as_of(planner, left, tree, how, context, item), conditions
     right = item(planner, tree.this, read_again(planner, left, tree.this, context))
     tables = check_sides(planner, left, right, tree)
     join = Join(planner, left, right, how, tree, context)
@@ -45,6 +44,18 @@ def joined(
     for each in [*on, *moved]:
         take(join, each)
     return table_join(join) if tables else made_join(join), [each for each in conditions if each not in moved]
+
+
+def _as_of(planner: Planner, left: Relation, tree: Any, how: JoinType, context: QueryContext, item: Item) -> Relation:
+    """`left` joined with the current rows of a table: one that is followed, or one that is looked up."""
+    if not is_followed(planner, tree.this.name, context.local):
+        from rs_assets.sql.plan.dimensions import dim_joined
+
+        return dim_joined(planner, left, tree, how, context)
+    plain = tree.this.copy()
+    plain.set("version", None)
+    right = item(planner, plain, replace(read_again(planner, left, plain, context), changes=True))
+    return temporal_join(planner, left, right, tree, how, context)
 
 
 def _how(planner: Planner, tree: Any) -> JoinType:
@@ -71,7 +82,8 @@ def check_sides(planner: Planner, left: Relation, right: Relation, tree: Any) ->
     if not tables and (left.changes or right.changes):
         raise planner.error(
             "a stream cannot be joined with a table whose rows change", tree,
-            remedy="join tables with a PRIMARY KEY, or rows of windows",
+            remedy=f"join each row of the stream with the current row of the table: FROM stream JOIN table {NOW} AS t"
+            " ON ...; a sub-query must be a view",
         )  # fmt: skip
     if not tables and (left.keys is not None or right.keys is not None):
         raise planner.error(

@@ -40,10 +40,16 @@ def outputs_of(planner: Planner, relation: Relation, items: Sequence[Any]) -> tu
         if star is not None:
             found += [Output(column.name, column.value, item) for column in star]
         else:
-            value = made.value(item.unalias())
+            value = _of_key(relation, made.value(item.unalias()))
             check_bounds(planner, value, item, alone=True)
             found.append(Output(name_of(item), value, item))
     return tuple(found)
+
+
+def _of_key(relation: Relation, value: Value) -> Value:
+    """`value`, as the field of a key if it is COALESCE of that key on both sides of a FULL JOIN."""
+    field = next((each.field for each in relation.merged if value.text in each.texts), None)
+    return value if field is None else replace(value, text=quote_name(field))
 
 
 def filtered(

@@ -147,6 +147,12 @@ def conjuncts(tree: Any) -> Iterator[Any]:
         yield tree
 
 
+def not_null(value: Any, conditions: Iterable[Any]) -> bool:
+    """Whether `value IS NOT NULL` is among the conditions."""
+    tests = [each.this.unnest() for each in conditions if each.key == "not"]
+    return any(each.key == "is" and each.expression.key == "null" and each.this.unnest() == value for each in tests)
+
+
 def named_queries(queries: Iterable[Any], around: Mapping[str, NamedQuery]) -> dict[str, NamedQuery]:
     """The queries that can be read by name after a WITH: its own, and those of outer WITHs."""
     local = dict(around)

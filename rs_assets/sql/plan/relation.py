@@ -42,6 +42,15 @@ class Pending:
     parts: tuple[Value, ...] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A key of a FULL JOIN, which is that of either side: its field, how to select it, and the texts of that."""
+
+    field: str
+    shown: str
+    texts: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
     """A stream with the columns that a query can use.
@@ -49,9 +58,10 @@ class Relation:
     `fields` are the fields of the stream's rows, `origins` its upstream sources. `delay` is how far rows may be out of
     order. With `keys` its rows are updates: each replaces the previous row with the same keys; if it `retracts`, that
     row is retracted before, by a row whose field `retracted` is true. With `changes` it is a table of the fluent API
-    with these keys, whose rows come and go. With `latest` a row only replaces one that is not greater by these fields,
-    which the sink table ensures. `window` is the window of its rows, `pending` the window that
-    they will be grouped by. With `apart` a downstream stateful step must be in a separate query.
+    with these keys, whose rows come and go; the keys may be null if they are `nullable`. `merged` are those of a FULL
+    JOIN. With `latest` a row only replaces one that is not greater by these fields, which the sink table ensures.
+    `window` is the window of its rows, `pending` the window that they will be grouped by. With `apart` a downstream
+    stateful step must be in a separate query; if it is `untimed` only one by event time, because no watermark passes.
     """
 
     stream: DataStream
@@ -67,6 +77,9 @@ class Relation:
     window: Window | None = None
     pending: Pending | None = None
     apart: bool = False
+    untimed: bool = False
+    nullable: bool = False
+    merged: tuple[Merged, ...] = ()
 
     @property
     def table(self) -> Table:

@@ -52,6 +52,7 @@ def shuffled(planner: Planner, relation: Relation, context: QueryContext, at: An
     if needed and set(needed) != set(relation.fields):
         stream = stream.select_fields(*needed, name=planner.name(context, "fields", at))
     stream = stream.shuffle(1, strategy="delta", name=planner.name(context, "shuffle", at))
+    # Rows joined with a table are out of order as before; other stateful steps left no delay.
     return replace(
-        relation, stream=stream, fields=needed or relation.fields, stateful=False, delay=timedelta(0), apart=False
+        relation, stream=stream, fields=needed or relation.fields, stateful=False, apart=False, untimed=False
     )

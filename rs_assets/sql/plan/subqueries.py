@@ -10,7 +10,7 @@ from rs_assets.operators.join.spec import JoinType
 from rs_assets.sql.expressions.aggregates import is_grouped
 from rs_assets.sql.plan.join_conditions import Join, take
 from rs_assets.sql.plan.joining import Item, check_sides, made_join, read_again
-from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts
+from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts, not_null
 from rs_assets.sql.plan.relation import Relation, Scope
 
 KEPT: Final[dict[bool, JoinType]] = {False: "semi", True: "anti"}
@@ -131,15 +131,9 @@ def _equal(planner: Planner, join: Join, sub: Subquery, conditions: Sequence[Any
     column = sub.select.expressions[0].unalias()
     outer, inner = _named(sub.value, join.left, join.left), _named(column, join.right, join.right)
     sure = [_named(each, join.left, join.left) for each in conditions]
-    if sub.negated and not (_not_null(outer, sure) and _not_null(inner, inside)):
+    if sub.negated and not (not_null(outer, sure) and not_null(inner, inside)):
         raise planner.error(
             "NOT IN is not true if either side is null, which a join cannot decide", sub.at,
             remedy="add value IS NOT NULL to both WHERE clauses, or write NOT EXISTS",
         )  # fmt: skip
     return exp.EQ(this=outer, expression=inner)
-
-
-def _not_null(value: Any, conditions: Sequence[Any]) -> bool:
-    """Whether `value IS NOT NULL` is among the conditions."""
-    tests = [each.this.unnest() for each in conditions if each.key == "not"]
-    return any(each.key == "is" and each.expression.key == "null" and each.this.unnest() == value for each in tests)

@@ -11,7 +11,7 @@ from rs_assets.sql.expressions.aggregates import Aggregated
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.group import ROWS, Group, renamed
 from rs_assets.sql.plan.outputs import check_steady
-from rs_assets.sql.plan.planner import added
+from rs_assets.sql.plan.planner import added, conjuncts, not_null
 from rs_assets.sql.plan.relation import Relation, free_name
 from rs_assets.sql.plan.stateful import shuffled
 
@@ -25,7 +25,7 @@ def table_group(group: Group) -> Relation:
             "an aggregate over all rows of a table has no key", group.tree,
             remedy="group by a constant column: SELECT one, COUNT(*) FROM (SELECT 1 AS one FROM t) AS s GROUP BY one",
         )  # fmt: skip
-    if appends and (relation.apart or relation.stateful):
+    if appends and (relation.apart or relation.stateful) and not relation.untimed:
         relation = shuffled(planner, relation, context, group.tree)
     parts = {name: _parts(name, made, appends=appends) for name, made in _aggregates(group)}
     before = {name: renamed(name, value) for name, value in group.keys.items()}
@@ -115,4 +115,19 @@ def _added(
         stateful=True,
         keys=keys,
         changes=True,
+        nullable=not all(_never_null(group, name) for name in group.keys),
     )
+
+
+def _never_null(group: Group, name: str) -> bool:
+    """Whether a key is one of a table, or of rows that are not null by WHERE."""
+    from sqlglot import exp
+
+    relation, field = group.relation, group.keys[name].field
+    if relation.changes and not relation.nullable and field in (relation.keys or ()):
+        return True
+    where = group.tree.args.get("where")
+    conditions = list(conjuncts(where.this)) if where is not None else []
+    over = group.planner.over(relation)
+    tested = (column for each in conditions for column in each.find_all(exp.Column) if not_null(column, conditions))
+    return any(over.value(column).field == field for column in tested)

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from rs_assets.errors import SqlError
+from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.join_conditions import Join
 from rs_assets.sql.plan.join_fields import prefix_of, prefixed
 from rs_assets.sql.plan.outputs import check_steady, filtered
-from rs_assets.sql.plan.relation import Column, Relation
+from rs_assets.sql.plan.planner import added
+from rs_assets.sql.plan.relation import Column, Merged, Relation, free_name
 
 # The joins of a table with one that has a row, or none, for each of its rows.
 TURNED: Final[dict[str, Literal["inner", "left"]]] = {"inner": "inner", "right": "left"}
@@ -27,7 +29,7 @@ class _Sides:
     one: Relation
     other: Relation
     on: dict[str, Value]
-    how: Literal["inner", "left"]
+    how: Literal["inner", "left", "outer"]
 
 
 def table_join(join: Join) -> Relation:
@@ -39,7 +41,7 @@ def table_join(join: Join) -> Relation:
     one, fields = planner.with_fields(sides.one, wanted, join.context, "keys", at)
     prefix = prefix_of(one, sides.other, always=True)
     made = one.table.join(
-        sides.other.table,
+        _found_rows(join, sides).table,
         on=dict(zip(fields.values(), sides.on, strict=True)),
         how=sides.how,
         prefix=prefix,
@@ -53,24 +55,81 @@ def table_join(join: Join) -> Relation:
         stateful=True,
         keys=made.keys,
         changes=True,
+        nullable=one.nullable,
+        merged=_merged(sides, prefix) if sides.how == "outer" else (),
     )
     return _filtered(join, relation)
+
+
+def _found_rows(join: Join, sides: _Sides) -> Relation:
+    """The rows of the side that is found; a key of null, which equals no other, is left out."""
+    other = sides.other
+    if not (sides.one.nullable and other.nullable):
+        return other
+    text = " AND ".join(f"{quote_name(key)} IS NOT NULL" for key in sides.on)
+    return replace(other, stream=other.stream.filter(text, name=join.planner.name(join.context, "known", join.at)))
 
 
 def _sides(join: Join) -> _Sides:
     """The sides in the direction in which one is found by its key."""
     if join.how in ("inner", "left"):
-        forward = _found(join.right, [(right.field, left) for left, right in join.pairs])
+        forward = found_by_key(join.right, [(right.field, left) for left, right in join.pairs])
         if forward is not None:
             return _Sides(join.left, join.right, forward, "inner" if join.how == "inner" else "left")
+    if join.how == "full":
+        return _full(join)
     if join.how in TURNED:
-        backward = _found(join.left, [(left.field, right) for left, right in join.pairs])
+        backward = found_by_key(join.left, [(left.field, right) for left, right in join.pairs])
         if backward is not None:
             return _Sides(join.right, join.left, backward, TURNED[join.how])
     raise _refused(join)
 
 
-def _found(table: Relation, pairs: Sequence[tuple[str | None, Value]]) -> dict[str, Value] | None:
+def _full(join: Join) -> _Sides:
+    """Both sides by their keys, the left one with a field that says whether a row has it.
+
+    The key of the join is the one of whichever side is there: the field of the left key, which no side's column names.
+    """
+    forward = found_by_key(join.right, [(right.field, left) for left, right in join.pairs])
+    backward = found_by_key(join.left, [(left.field, right) for left, right in join.pairs])
+    if forward is None or backward is None:
+        raise _refused(join)
+    if join.left.nullable or join.right.nullable:
+        raise join.planner.error(
+            "a FULL JOIN needs keys that are never null: two rows of null would have one key", join.at,
+            remedy="group by a column that is not null: WHERE a IS NOT NULL GROUP BY a",
+        )  # fmt: skip
+    keys = tuple(str(value.field) for value in forward.values())
+    there = free_name("is_left", join.left.fields)
+    name = join.planner.name(join.context, "left", join.at)
+    left = join.left
+    left = replace(
+        left, stream=added(left.stream, {there: "true"}, name), fields=(*left.fields, there), keys=keys,
+        columns=tuple(_if_there(column, there) if column.value.field in keys else column for column in left.columns),
+    )  # fmt: skip
+    return _Sides(left, join.right, forward, "outer")
+
+
+def _merged(sides: _Sides, prefix: str | None) -> tuple[Merged, ...]:
+    """The keys of a FULL JOIN: COALESCE of both sides, in either order."""
+    found = list[Merged]()
+    for theirs, mine in sides.on.items():
+        one = next(column for column in sides.one.columns if mine.text in column.value.text)
+        other = prefixed(next(column for column in sides.other.columns if column.value.field == theirs), prefix)
+        both = one.value.text, other.value.text
+        shown = f"COALESCE({one.table}.{one.name}, {other.table}.{other.name})"
+        texts = tuple(f"coalesce({first}, {second})" for first, second in (both, both[::-1]))
+        found.append(Merged(str(mine.field), shown, texts))
+    return tuple(found)
+
+
+def _if_there(column: Column, there: str) -> Column:
+    """A key of the left side, null if it has no row."""
+    value = column.value
+    return replace(column, value=replace(value, text=f"(CASE WHEN {quote_name(there)} THEN {value.text} END)"))
+
+
+def found_by_key(table: Relation, pairs: Sequence[tuple[str | None, Value]]) -> dict[str, Value] | None:
     """The values by the key fields of `table`; None unless each of its keys is compared once, and nothing else."""
     keys, on = table.keys or (), dict(pairs)
     if len(pairs) != len(keys) or set(on) != set(keys):
@@ -87,7 +146,10 @@ def _refused(join: Join) -> SqlError:
         f"{', '.join(side.keys or ())} of {min(side.tables, default='the table')}" for side in (join.left, join.right)
     ]
     if join.how == "full":
-        return join.planner.error("a FULL JOIN of tables is not supported", join.at, remedy="use JOIN or LEFT JOIN")
+        return join.planner.error(
+            "a FULL JOIN of tables needs the whole keys of both, and no other columns", join.at,
+            remedy=f"ON must name {' and '.join(both)}; else use JOIN or LEFT JOIN",
+        )  # fmt: skip
     wanted = {"left": both[1:], "right": both[:1]}.get(join.how, both)
     return join.planner.error(
         f"a {_name(join)} of tables needs the whole key of the joined table, and no other column of it",
@@ -99,7 +161,7 @@ def _columns(join: Join, sides: _Sides, prefix: str | None) -> tuple[Column, ...
     """The columns of both tables, in the order of the query."""
     return tuple(
         prefixed(column, prefix) if side is sides.other else column
-        for side in (join.left, join.right)
+        for side in ((sides.other, sides.one) if sides.other is join.left else (sides.one, sides.other))
         for column in side.columns
     )
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from rs_assets.sql.plan.lateral import is_lateral
 from rs_assets.sql.plan.planner import NamedQuery, Planner, QueryContext, named_queries
+from rs_assets.sql.read.options import CONNECTORS, Options
+
+# The connectors of tables that are looked up, and the options with which they are read as they grow.
+LOOKED_UP: Final = ("filesystem", "delta", "jdbc", "db")
+FOLLOWING: Final = frozenset({"follow", "order-by", "deletes"})
 
 
 def origins_of(planner: Planner, tree: Any, context: QueryContext) -> frozenset[str]:
@@ -25,7 +30,7 @@ def _tables(planner: Planner, tree: Any, local: Mapping[str, NamedQuery]) -> set
     waiting = [(tree, local)]
     while waiting:
         node, known = waiting.pop()
-        name = _name(node)
+        name = _name(planner, node, known)
         if name in known:
             waiting.append((known[name].tree, known[name].local))
         elif name in planner.catalog.views:
@@ -40,9 +45,24 @@ def _tables(planner: Planner, tree: Any, local: Mapping[str, NamedQuery]) -> set
     return found
 
 
-def _name(node: Any) -> str:
+def is_followed(planner: Planner, name: str, local: Mapping[str, NamedQuery]) -> bool:
+    """Whether a table FOR SYSTEM_TIME AS OF is a query or a source with a key; else it is looked up."""
+    if name in local or name in planner.catalog.views:
+        return True
+    table = planner.catalog.tables.get(name)
+    if table is None or not table.key:
+        return False
+    options = Options.of(planner.text, table, "source")
+    kind = options.take("connector")
+    looked_up = CONNECTORS.get(kind or "", kind) in LOOKED_UP and not FOLLOWING & options.found.keys()
+    return name in planner.bound or not looked_up
+
+
+def _name(planner: Planner, node: Any, local: Mapping[str, NamedQuery]) -> str:
     """The name in FROM or JOIN; empty for anything else, and for dimensions, which are not streams."""
-    if node.key != "table" or node.args.get("version") is not None or is_lateral(node):
+    if node.key != "table" or is_lateral(node):
+        return ""
+    if node.args.get("version") is not None and not is_followed(planner, node.name, local):
         return ""
     if node.this.key == "anonymous":
         return str(node.this.expressions[0].name) if node.this.expressions else ""

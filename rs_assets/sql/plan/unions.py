@@ -76,6 +76,8 @@ def _all(planner: Planner, tree: Any, context: QueryContext, select: Select) -> 
         delay=max(each.delay for each in made),
         window=made[0].window if _kind(made[0]) == _kind(made[1]) else None,
         stateful=any(each.stateful for each in made),
+        apart=any(each.apart for each in made),
+        untimed=any(each.untimed for each in made) and not any(each.stateful and not each.untimed for each in made),
     )
     return Selected(whole, tuple(Output(column.name, column.value, tree) for column in columns))
 
@@ -89,7 +91,7 @@ def _check_rows(planner: Planner, sides: Sequence[Selected], word: str, at: Any)
         )  # fmt: skip
     if any(side.relation.keys is not None for side in sides):
         raise planner.error(f"{word} of an updating result is not supported", at, remedy="write them to two tables")
-    if any(side.relation.apart for side in sides):
+    if any(side.relation.apart and not side.relation.untimed for side in sides):
         raise planner.error(
             f"{word} of rows with OVER is not supported", at,
             remedy="union the tables in a view, and use OVER on it, or write both to one table",

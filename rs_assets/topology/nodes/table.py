@@ -166,13 +166,14 @@ class TableTop(TableState):
     """The first `n` rows of a table in each group by `groups`, in the order of `by`, then of their keys.
 
     `by` are fields, each with whether it descends. `rank` is the field of a row's number, from 1; None for no such
-    field. Rows with a null among `groups` are in no group.
+    field. With `nulls` rows with a null among `groups` are a group, as in SQL; else they are in none.
     """
 
     groups: tuple[str, ...]
     by: tuple[tuple[str, bool], ...]
     n: int
     rank: str | None = None
+    nulls: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a ranking without groups, without an order, and of too many rows."""
@@ -197,7 +198,7 @@ class TableTop(TableState):
 
     def identity(self) -> tuple[str, ...]:
         """Everything that decides what is in state; the number of rows does not, but decides what was emitted."""
-        return (",".join(self.keys), self.detail(), f"rank={self.rank}")
+        return (",".join(self.keys), self.detail(), f"rank={self.rank}", *(("nulls",) if self.nulls else ()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
