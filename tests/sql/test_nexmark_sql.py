@@ -55,6 +55,39 @@ def test_should_average_bids_that_still_grow(folder: Path, options: RunOptions) 
     assert (lacking, surplus) == (0, 0)
 
 
+# The shape of q6: an average over the last ten auctions of a seller, of which each price may still grow.
+LAST_TEN = """
+    CREATE TABLE last_ten (seller BIGINT, price BIGINT) WITH ('connector' = 'delta', 'table' = 'last_ten');
+    INSERT INTO last_ten SELECT t.seller, AVG(t.final) FROM (
+        SELECT q.seller, q.final, ROW_NUMBER() OVER (PARTITION BY q.seller ORDER BY q.ends DESC, q.id DESC) AS rn FROM (
+            SELECT a.id, a.seller, MAX(b.price) AS final, MAX(a.expires) AS ends
+            FROM auctions AS a JOIN bids AS b ON a.id = b.auction
+            WHERE b.date_time BETWEEN a.date_time AND a.expires GROUP BY a.id, a.seller) AS q) AS t
+    WHERE t.rn <= 10 GROUP BY t.seller;
+"""
+BY_DUCKDB = """
+    WITH q AS (
+        SELECT a.id, a.seller, max(b.price) AS final, max(a.expires) AS ends FROM auctions a JOIN bids b
+        ON a.id = b.auction AND b.date_time BETWEEN a.date_time AND a.expires GROUP BY a.id, a.seller
+        QUALIFY row_number() OVER (PARTITION BY a.seller ORDER BY max(a.expires) DESC, a.id DESC) <= 10
+    )
+    SELECT seller, sum(final)::bigint // count(*) AS price FROM q GROUP BY seller
+"""
+
+
+@pytest.mark.long
+def test_should_average_the_last_ten_of_prices_that_still_grow(
+    folder: Path, options: RunOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SQL, "last_ten", BY_DUCKDB)
+    text = TABLES.read_text(encoding="utf-8") + LAST_TEN
+    pipeline_from_sql(text, job="last_ten", variables={"NEXMARK": str(folder)}).run(options)
+    table = DeltaTable(options.home.table("sql", "last_ten")).to_pyarrow_table()
+    rows, lacking, surplus = compare("last_ten", folder, table)
+    assert rows > 0
+    assert (lacking, surplus) == (0, 0)
+
+
 def test_should_have_all_queries_but_one() -> None:
     assert set(SQL) - set(QUERIES) == {"q6"}
     assert {query for together in TOGETHER for query in together.split()} == set(QUERIES) - {"q12"}

@@ -56,7 +56,7 @@ def by_duckdb(query, columns, batches):
         for batch in batches:
             for table, rows in batch.items():
                 for row in rows:
-                    _put(db, table, row)
+                    put(db, table, row)
             rows = [dict(zip(names, row, strict=True)) for row in db.execute(query).fetchall()]
             sum_of = Told()
             sum_of.add([{**row, "retracted": False} for row in rows])
@@ -64,7 +64,7 @@ def by_duckdb(query, columns, batches):
         return found
 
 
-def _put(db, table, row):
+def put(db, table, row):
     if row.get("gone"):
         db.execute("DELETE FROM orders WHERE id = ?", [row["id"]])
         return
@@ -237,7 +237,7 @@ def test_a_name_or_a_text_is_no_call():
         ("SELECT c.page, 1 FROM clicks AS c JOIN users AS u ON u.name = c.buyer", "a stream cannot be joined"),
         ("SELECT tier, ROW_NUMBER() OVER (ORDER BY tier) FROM users", "OVER"),
         ("SELECT tier, 1 FROM users WHERE name > CAST(NOW() AS STRING)", "over a table gives another value"),
-        ("SELECT name, 1 FROM (SELECT * FROM users UNION ALL SELECT * FROM users)", "updat"),
+        ("SELECT name, 1 FROM (SELECT * FROM users UNION ALL SELECT * FROM users)", "has no key"),
     ],
 )
 def test_should_refuse_what_no_table_can_give(query, what):

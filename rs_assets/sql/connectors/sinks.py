@@ -209,6 +209,9 @@ def keys_of(
     declared = tuple(word.text for word in table.key)
     if declared and not made.relation.keys:
         return declared
+    also = _also(columns, made)
+    if also and (set(declared) == set(also) if declared else _positions(made, made.relation.keys) is None):
+        return also
     found: list[str] = []
     for key in made.relation.keys or ():
         position = _position(made, key)
@@ -222,6 +225,18 @@ def keys_of(
             remedy=f"declare PRIMARY KEY ({', '.join(found)}) NOT ENFORCED",
         )
     return tuple(found)
+
+
+def _also(columns: Sequence[Column], made: Selected) -> tuple[str, ...]:
+    """The columns of the other fields that identify a row; empty unless all are selected."""
+    places = _positions(made, made.relation.also) if made.relation.also is not None else None
+    return tuple(columns[place].name.text for place in places) if places is not None else ()
+
+
+def _positions(made: Selected, keys: Sequence[str] | None) -> list[int] | None:
+    """The positions of selected keys; None if one is not selected."""
+    places = [_position(made, key) for key in keys or ()]
+    return None if None in places else [place for place in places if place is not None]
 
 
 def _unselected(planner: Planner, insert: Insert, key: str, made: Selected) -> SqlError:

@@ -236,7 +236,8 @@ def _column(made: Expressions, tree: Any) -> Value:
 REFUSED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "similarto": "write REGEXP(text, 'pattern')",
-        "subquery": "join with it: JOIN (SELECT ...) AS s ON ...",
+        "subquery": "join with it: JOIN (SELECT k, MAX(x) AS m FROM t GROUP BY k) AS s ON a.k = s.k; for one value of"
+        " all rows let k be 1 in both",
         "exists": "move it to WHERE, joined to other conditions with AND",
         "any": "write EXISTS (SELECT ... WHERE ...); for a list, compare each value and join with OR",
         "all": "write NOT EXISTS (SELECT ... WHERE ...); for a list, compare each value and join with AND",

@@ -65,24 +65,34 @@ def filtered(
     texts = [value.text for value in values]
     if relation.changes:
         check_steady(planner, values, conditions[0])
-    elif relation.keys is not None and not relation.retracts:
+    else:
         _check_keys(planner, relation, conditions)
     text = texts[0] if len(texts) == 1 else f"({' AND '.join(texts)})"
     stream = relation.stream.filter(Value(text).plain, name=planner.name(context, kind, conditions[0]))
     return replace(relation, stream=stream)
 
 
-def _check_keys(planner: Planner, relation: Relation, conditions: Sequence[Any]) -> None:
-    """In an updating result only keys are fixed: a filter on other columns could require a retraction."""
+def moving(planner: Planner, relation: Relation, conditions: Sequence[Any]) -> Any:
+    """A column of `conditions` that is no key of an updating result, so it changes; None if there is none."""
+    if relation.keys is None or relation.changes or relation.retracts:
+        return None
     scope = Scope(planner.text, relation.columns)
     for tree in (column for each in conditions for column in each.find_all(_column_type())):
         value = scope.find(tree)
-        if value is not None and value.field not in (relation.keys or ()):
-            raise planner.error(
-                f"{tree.name!r} changes with each update, so a row that passed might have to be retracted",
-                tree,
-                remedy="filter before the aggregate, use HAVING, or read the table of the result",
-            )
+        if value is not None and value.field not in relation.keys:
+            return tree
+    return None
+
+
+def _check_keys(planner: Planner, relation: Relation, conditions: Sequence[Any]) -> None:
+    """In an updating result only keys are fixed: a filter on other columns could require a retraction."""
+    tree = moving(planner, relation, conditions)
+    if tree is not None:
+        raise planner.error(
+            f"{tree.name!r} changes with each update, so a row that passed might have to be retracted",
+            tree,
+            remedy="filter before the aggregate, use HAVING, or read the table of the result",
+        )
 
 
 def check_steady(planner: Planner, values: Iterable[Value], at: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rs_assets.sql.read.statements import Column
     from rs_assets.stream.builder import DataStreamSource
     from rs_assets.stream.data_stream import DataStream
+    from rs_assets.stream.draft import StepRef
 
 LONGEST_NAME: Final = 60
 
@@ -58,6 +59,16 @@ class QueryContext:
         return replace(self, base=f"{self.base}_{name.lower()}" if name else self.base, upsert_columns=())
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The relations, names and steps of a planner at a moment."""
+
+    made: Mapping[tuple[str, int, Firing, bool], Relation]
+    steps: Mapping[str, int]
+    pending: Sequence[StepRef]
+    count: int
+
+
 @dataclass(slots=True)
 class Planner:
     """Plans queries as steps of a pipeline; each view is planned once for each reading."""
@@ -71,6 +82,17 @@ class Planner:
     # The names of steps, each with the offset of its clause.
     steps: dict[str, int] = field(default_factory=dict)
     reading: set[str] = field(default_factory=set)
+
+    def mark(self) -> Mark:
+        """What is planned so far, to return to."""
+        draft = self.begin.draft
+        return Mark(dict(self.made), dict(self.steps), list(draft.pending), draft.count)
+
+    def back_to(self, mark: Mark) -> None:
+        """Forgets what was planned since `mark`."""
+        draft = self.begin.draft
+        self.made, self.steps = dict(mark.made), dict(mark.steps)
+        draft.pending, draft.count = list(mark.pending), mark.count
 
     def name(self, context: QueryContext, kind: str, at: object) -> str:
         """A name for a step, which depends only on the names in the statement and the kind of step."""

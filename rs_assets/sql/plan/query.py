@@ -12,7 +12,7 @@ from rs_assets.sql.expressions.aggregates import is_grouped
 from rs_assets.sql.plan import joining
 from rs_assets.sql.plan.grouping import grouped
 from rs_assets.sql.plan.lateral import REMEDY, is_lateral
-from rs_assets.sql.plan.outputs import Output, Selected, filtered, named, outputs_of
+from rs_assets.sql.plan.outputs import Output, Selected, filtered, moving, named, outputs_of
 from rs_assets.sql.plan.over import over, windows_in
 from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts, named_queries, step_name
 from rs_assets.sql.plan.ranking import ranked, ranking_of
@@ -89,7 +89,13 @@ def _rows(planner: Planner, tree: Any, context: QueryContext) -> Relation:
     """The rows of FROM that pass WHERE."""
     conditions = list(conjuncts(tree.args["where"].this)) if tree.args.get("where") else []
     plain, subqueries = parted(conditions)
+    mark = planner.mark()
     relation, left = _from(planner, tree, plain, context)
+    updating = relation.keys is not None and not relation.changes
+    if updating and not context.changes and (subqueries or moving(planner, relation, left) is not None):
+        # Rows that stop to pass must be retracted, so a group without a window must be a table.
+        planner.back_to(mark)
+        relation, left = _from(planner, tree, plain, replace(context, changes=True))
     relation = filtered(planner, relation, left, context, "where")
     for each in subqueries:
         relation = kept(planner, relation, each, plain, context, item)

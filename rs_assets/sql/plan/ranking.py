@@ -14,8 +14,10 @@ from rs_assets.records.types import Type
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.outputs import called
 from rs_assets.sql.plan.planner import Planner, QueryContext
+from rs_assets.sql.plan.ranking_order import Numbered, ordered_trees
 from rs_assets.sql.plan.relation import Column, Relation, free_name
 from rs_assets.sql.plan.stateful import all_time, fired, fires_often, for_ever, place_field, shuffled
+from rs_assets.sql.plan.table_top import table_top
 from rs_assets.sql.plan.upsert_dedup import UpsertTable
 from rs_assets.sql.plan.windowing import bound_values, check_end, check_once, regrouped
 from rs_assets.sql.read.durations import duration_text
@@ -28,17 +30,6 @@ LIMITS: Final = ("lte", "lt", "eq")
 # Comparisons with their sides exchanged.
 TURNED: Final = {"gte": "lte", "gt": "lt", "eq": "eq"}
 WINDOW_TIMES: Final = ("start_time", "end_time", "fire_time")
-
-
-@dataclass(frozen=True, slots=True)
-class Numbered:
-    """A select with ROW_NUMBER() as one of its columns; `alias` is the name of the sub-query."""
-
-    tree: Any
-    window: Any
-    rank: str
-    alias: str
-    context: QueryContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +107,8 @@ def ranked(
             numbered.window,
             remedy="group in a sub-query, and rank its rows",
         )
-    relation = rows_of(planner, numbered.tree, numbered.context)
-    if relation.keys is not None:
+    relation = _changing(planner, numbered, rows_of)
+    if relation.keys is not None and not relation.changes:
         raise planner.error("cannot rank an updating result", numbered.window, remedy="group by a window first")
     at = next(n for n, each in enumerate(numbered.tree.expressions) if each.unalias() is numbered.window)
     before, behind = (
@@ -126,11 +117,26 @@ def ranked(
     )
     found = called(planner, (*before, *behind), (), numbered.window)
     outputs = {out.name: out.value for out in found}
-    made = _kept_outside(planner, relation, numbered, outputs, rest, upsert_table if limit == 1 else None)
-    made = made or _top(planner, relation, numbered, outputs, limit, rest)
+    if relation.changes:
+        made = table_top(planner, relation, numbered, outputs, limit)
+    else:
+        kept = _kept_outside(planner, relation, numbered, outputs, rest, upsert_table if limit == 1 else None)
+        made = kept or _top(planner, relation, numbered, outputs, limit, rest)
     # The number keeps its position in the select list.
     columns = [*made.columns[: len(before)], made.columns[-1], *made.columns[len(before) : -1]]
     return replace(made, columns=tuple(columns)), rest
+
+
+def _changing(
+    planner: Planner, numbered: Numbered, rows_of: Callable[[Planner, Any, QueryContext], Relation]
+) -> Relation:
+    """The rows to rank; groups without a window as a table, whose rows come and go."""
+    mark = planner.mark()
+    relation = rows_of(planner, numbered.tree, numbered.context)
+    if relation.keys is None or relation.changes or numbered.context.changes:
+        return relation
+    planner.back_to(mark)
+    return rows_of(planner, numbered.tree, replace(numbered.context, changes=True))
 
 
 def _limit(planner: Planner, numbered: Numbered, conditions: list[Any]) -> tuple[int, list[Any]]:
@@ -311,25 +317,12 @@ def _window(planner: Planner, relation: Relation, at: Any) -> tuple[Window | Non
 
 def _orders(planner: Planner, relation: Relation, at: Any) -> list[tuple[Value, bool]]:
     """The order of rows, all in the direction of the first: values of the other direction are negated."""
-    found = at.args["order"].expressions if at.args.get("order") is not None else []
-    if not found:
-        raise planner.error("ROW_NUMBER() needs ORDER BY", at, remedy="OVER (PARTITION BY a ORDER BY b DESC)")
-    made = planner.over(relation)
-    for each in found:
-        if bool(each.args.get("nulls_first")) == bool(each.args.get("desc")):
-            raise planner.error(
-                "nulls are less than all values; NULLS FIRST and NULLS LAST cannot change it", each,
-                remedy="remove it, or order by COALESCE(column, value)",
-            )  # fmt: skip
-    first = bool(found[0].args.get("desc"))
-    return [(_turned(planner, made.value(each.this), each, first), first) for each in found]
+    found = ordered_trees(planner, relation, at)
+    first = found[0][2]
+    return [(_turned(planner, value, each, first), first) for each, value, _ in found]
 
 
 def _turned(planner: Planner, value: Value, each: Any, first: bool) -> Value:  # noqa: FBT001  a direction
-    if value.role == "proctime":
-        raise planner.error(
-            "processing time does not order rows", each, remedy="order by the event time: ORDER BY ts DESC"
-        )
     if bool(each.args.get("desc")) == first:
         return value
     if value.type is not None and value.type.name == "timestamp":

@@ -59,7 +59,8 @@ class Relation:
     order. With `keys` its rows are updates: each replaces the previous row with the same keys; if it `retracts`, that
     row is retracted before, by a row whose field `retracted` is true. With `changes` it is a table of the fluent API
     with these keys, whose rows come and go; the keys may be null if they are `nullable`. `merged` are those of a FULL
-    JOIN. With `latest` a row only replaces one that is not greater by these fields, which the sink table ensures.
+    JOIN, `also` are other fields that identify a row as well. With `latest` a row only replaces one that is not greater
+    by these fields, which the sink table ensures.
     `window` is the window of its rows, `pending` the window that they will be grouped by. With `apart` a downstream
     stateful step must be in a separate query; if it is `untimed` only one by event time, because no watermark passes.
     """
@@ -80,6 +81,7 @@ class Relation:
     untimed: bool = False
     nullable: bool = False
     merged: tuple[Merged, ...] = ()
+    also: tuple[str, ...] | None = None
 
     @property
     def table(self) -> Table:

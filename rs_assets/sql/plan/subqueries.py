@@ -12,6 +12,7 @@ from rs_assets.sql.plan.join_conditions import Join, take
 from rs_assets.sql.plan.joining import Item, check_sides, made_join, read_again
 from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts, not_null
 from rs_assets.sql.plan.relation import Relation, Scope
+from rs_assets.sql.plan.table_subqueries import as_table, kept_by_table
 
 KEPT: Final[dict[bool, JoinType]] = {False: "semi", True: "anti"}
 # Allowed parts of a sub-query, besides DISTINCT, which has no effect here.
@@ -57,6 +58,8 @@ def kept(
     inside = read_again(planner, left, source, context.inside(source.alias or source.name or INNER))
     right = item(planner, source, inside)
     join = Join(planner, left, right, KEPT[sub.negated], sub.at, inside)
+    if left.changes:
+        right = as_table(planner, right, inside, sub.at)
     check_sides(planner, left, right, sub.at)
     if left.pending is not None or right.pending is not None:
         raise planner.error(
@@ -70,12 +73,12 @@ def kept(
         _check_list(join, sub.select.expressions)
     for each in wanted:
         take(join, each)
-    return made_join(join)
+    return kept_by_table(join) if left.changes else made_join(join)
 
 
 def _check(planner: Planner, left: Relation, sub: Subquery) -> None:
     select = sub.select
-    if left.keys is not None:
+    if left.keys is not None and not left.changes:
         raise planner.error(
             "cannot filter an updating result by a sub-query", sub.at, remedy="filter before the aggregate"
         )

@@ -20,7 +20,7 @@ TURNED: Final[dict[str, Literal["inner", "left"]]] = {"inner": "inner", "right":
 
 
 @dataclass(frozen=True, slots=True)
-class _Sides:
+class Sides:
     """A join of `one`, whose key the result has, with `other`, which is found by its key.
 
     `on` are the values of `one` by the key fields of `other`.
@@ -33,9 +33,13 @@ class _Sides:
 
 
 def table_join(join: Join) -> Relation:
-    """The rows of both tables, which change with either."""
+    """The rows of both tables, which change with either, that fulfil all conditions."""
+    return _filtered(join, joined_by(join, _sides(join)))
+
+
+def joined_by(join: Join, sides: Sides) -> Relation:
+    """The rows of both sides whose keys are equal."""
     planner, at = join.planner, join.at
-    sides = _sides(join)
     wanted = {f"key_{n}": value for n, value in enumerate(sides.on.values(), 1)}
     check_steady(planner, wanted.values(), at)
     one, fields = planner.with_fields(sides.one, wanted, join.context, "keys", at)
@@ -47,7 +51,7 @@ def table_join(join: Join) -> Relation:
         prefix=prefix,
         name=planner.name(join.context, "join", at),
     )
-    relation = Relation(
+    return Relation(
         stream=replace(one.stream, step=made.step),
         fields=(*one.fields, *(f"{prefix}{name}" for name in sides.other.fields)),
         columns=_columns(join, sides, prefix),
@@ -58,10 +62,9 @@ def table_join(join: Join) -> Relation:
         nullable=one.nullable,
         merged=_merged(sides, prefix) if sides.how == "outer" else (),
     )
-    return _filtered(join, relation)
 
 
-def _found_rows(join: Join, sides: _Sides) -> Relation:
+def _found_rows(join: Join, sides: Sides) -> Relation:
     """The rows of the side that is found; a key of null, which equals no other, is left out."""
     other = sides.other
     if not (sides.one.nullable and other.nullable):
@@ -70,22 +73,22 @@ def _found_rows(join: Join, sides: _Sides) -> Relation:
     return replace(other, stream=other.stream.filter(text, name=join.planner.name(join.context, "known", join.at)))
 
 
-def _sides(join: Join) -> _Sides:
+def _sides(join: Join) -> Sides:
     """The sides in the direction in which one is found by its key."""
     if join.how in ("inner", "left"):
         forward = found_by_key(join.right, [(right.field, left) for left, right in join.pairs])
         if forward is not None:
-            return _Sides(join.left, join.right, forward, "inner" if join.how == "inner" else "left")
+            return Sides(join.left, join.right, forward, "inner" if join.how == "inner" else "left")
     if join.how == "full":
         return _full(join)
     if join.how in TURNED:
         backward = found_by_key(join.left, [(left.field, right) for left, right in join.pairs])
         if backward is not None:
-            return _Sides(join.right, join.left, backward, TURNED[join.how])
+            return Sides(join.right, join.left, backward, TURNED[join.how])
     raise _refused(join)
 
 
-def _full(join: Join) -> _Sides:
+def _full(join: Join) -> Sides:
     """Both sides by their keys, the left one with a field that says whether a row has it.
 
     The key of the join is the one of whichever side is there: the field of the left key, which no side's column names.
@@ -107,10 +110,10 @@ def _full(join: Join) -> _Sides:
         left, stream=added(left.stream, {there: "true"}, name), fields=(*left.fields, there), keys=keys,
         columns=tuple(_if_there(column, there) if column.value.field in keys else column for column in left.columns),
     )  # fmt: skip
-    return _Sides(left, join.right, forward, "outer")
+    return Sides(left, join.right, forward, "outer")
 
 
-def _merged(sides: _Sides, prefix: str | None) -> tuple[Merged, ...]:
+def _merged(sides: Sides, prefix: str | None) -> tuple[Merged, ...]:
     """The keys of a FULL JOIN: COALESCE of both sides, in either order."""
     found = list[Merged]()
     for theirs, mine in sides.on.items():
@@ -157,7 +160,7 @@ def _refused(join: Join) -> SqlError:
     )  # fmt: skip
 
 
-def _columns(join: Join, sides: _Sides, prefix: str | None) -> tuple[Column, ...]:
+def _columns(join: Join, sides: Sides, prefix: str | None) -> tuple[Column, ...]:
     """The columns of both tables, in the order of the query."""
     return tuple(
         prefixed(column, prefix) if side is sides.other else column

@@ -89,6 +89,11 @@ def _check_rows(planner: Planner, sides: Sequence[Selected], word: str, at: Any)
             f"{word} of windowed rows that are not grouped is not supported", at,
             remedy="union the tables in a view, and apply the window to it",
         )  # fmt: skip
+    if any(side.relation.changes for side in sides):
+        raise planner.error(
+            f"{word} of tables has no key: a row of one side may have the key of a row of the other", at,
+            remedy="write them to two tables, or FULL JOIN them by their keys",
+        )  # fmt: skip
     if any(side.relation.keys is not None for side in sides):
         raise planner.error(f"{word} of an updating result is not supported", at, remedy="write them to two tables")
     if any(side.relation.apart and not side.relation.untimed for side in sides):

@@ -1,0 +1,149 @@
+"""Rankings, sub-queries and filtered groups over tables that change, all in one pipeline, against DuckDB."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+from rs_assets import pipeline_from_sql
+from rs_assets.errors import SqlError
+from rs_assets.testing import PipelineDriver
+from tests.sql.test_tables import CLICKS, ORDERS, TABLES, history, put
+from tests.tables.model import Told
+
+FIRST = "ROW_NUMBER() OVER (PARTITION BY buyer ORDER BY {}) AS rn FROM orders"
+# The columns of each query, and its text, which means the same in DuckDB.
+QUERIES = {
+    "filtered": (
+        "page STRING, n BIGINT",
+        "SELECT page, n FROM (SELECT page, COUNT(*) AS n FROM clicks GROUP BY page) AS c WHERE n BETWEEN 5 AND 14",
+    ),
+    "numbered": (
+        "buyer STRING, rn INT, id BIGINT, ms BIGINT",
+        f"SELECT buyer, rn, id, ms FROM (SELECT *, {FIRST.format('ms DESC, ratio, id')}) AS d WHERE rn <= 3",
+    ),
+    "second": (
+        "id BIGINT, who STRING",
+        (
+            "SELECT id, UPPER(buyer) AS who FROM"
+            f" (SELECT id, buyer, ms + 1 AS m, {FIRST.format('ms + 1, id DESC')}) AS d"
+            " WHERE rn = 2 AND m > 0"
+        ),
+    ),
+    "means": (
+        "buyer STRING, mean DOUBLE",
+        f"SELECT buyer, AVG(ratio) AS mean FROM (SELECT *, {FIRST.format('id DESC')}) AS d WHERE rn < 5 GROUP BY buyer",
+    ),
+    "pages": (
+        "page STRING, n BIGINT, rn INT",
+        (
+            "SELECT page, n, rn FROM (SELECT page, n, ROW_NUMBER() OVER (ORDER BY n DESC, page) AS rn FROM"
+            " (SELECT page, COUNT(*) AS n FROM clicks GROUP BY page) AS c) AS d WHERE rn <= 2"
+        ),
+    ),
+    "among": (
+        "id BIGINT, buyer STRING",
+        "SELECT id, buyer FROM orders WHERE buyer IN (SELECT name FROM users WHERE tier = 'paid') AND ms > 0",
+    ),
+    "some": (
+        "name STRING, tier STRING",
+        "SELECT name, tier FROM users WHERE EXISTS (SELECT 1 FROM orders AS o WHERE o.buyer = users.name AND o.ms > 3)",
+    ),
+    "none": (
+        "id BIGINT, ms BIGINT",
+        (
+            "SELECT o.id, o.ms FROM orders AS o WHERE NOT EXISTS"
+            " (SELECT 1 FROM clicks AS c WHERE c.buyer = o.buyer AND c.ms = o.ms)"
+        ),
+    ),
+    "beside": (
+        "buyer STRING, n BIGINT",
+        (
+            "SELECT buyer, n FROM (SELECT buyer, COUNT(*) AS n FROM clicks GROUP BY buyer) AS c WHERE buyer IS NOT NULL"
+            " AND buyer NOT IN (SELECT name FROM users WHERE name IS NOT NULL AND tier = 'free')"
+        ),
+    ),
+}
+
+
+def wanted(batches):
+    """The rows of each query after each batch, by DuckDB."""
+    with duckdb.connect() as db:
+        db.execute("SET default_null_order = 'nulls_first_on_asc_last_on_desc'")
+        db.execute(f"CREATE TABLE orders ({ORDERS.replace('STRING', 'TEXT')}, PRIMARY KEY (id))")
+        db.execute("CREATE TABLE users (name TEXT PRIMARY KEY, tier TEXT)")
+        db.execute(f"CREATE TABLE clicks ({CLICKS.replace('STRING', 'TEXT')})")
+        for batch in batches:
+            for table, rows in batch.items():
+                for row in rows:
+                    put(db, table, row)
+            yield {name: named(columns, db.execute(query).fetchall()) for name, (columns, query) in QUERIES.items()}
+
+
+def named(columns, rows):
+    names = [column.split()[0] for column in columns.split(", ")]
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def test_should_equal_duckdb_after_each_batch(driver):
+    made = [
+        f"CREATE TABLE `{name}` ({columns}) WITH ('connector' = 'print');" for name, (columns, _) in QUERIES.items()
+    ]
+    made += [f"INSERT INTO `{name}` {query};" for name, (_, query) in QUERIES.items()]
+    pipeline = pipeline_from_sql(TABLES.format(columns="a STRING") + "\n".join(made))
+    sums = {name: Told() for name in QUERIES}
+    batches = history(11)
+    with PipelineDriver(pipeline, spark=driver) as running:
+        for number, (batch, expected) in enumerate(zip(batches, wanted(batches), strict=True)):
+            if number == len(batches) - 1:
+                running.restart()
+            for table, rows in batch.items():
+                running.push(rows, table)
+            running.step()
+            for name, rows in expected.items():
+                sums[name].add(running.take(name))
+                assert sums[name].equals(rows), (number, name)
+
+
+@pytest.mark.parametrize(
+    ("query", "step"),
+    [
+        (
+            "SELECT page, n FROM (SELECT page, COUNT(*) AS n FROM clicks GROUP BY page) AS c WHERE page > 'a'",
+            "window_agg",
+        ),
+        ("SELECT page, n FROM (SELECT page, COUNT(*) AS n FROM clicks GROUP BY page) AS c WHERE n > 1", "table_group"),
+    ],
+)
+def test_a_group_is_a_table_only_where_its_rows_may_stop_to_pass(query, step):
+    assert (
+        step in pipeline_from_sql(TABLES.format(columns="a STRING, b BIGINT") + f"INSERT INTO shown {query}").describe()
+    )
+
+
+@pytest.mark.parametrize(
+    ("columns", "key", "query"),
+    [
+        ("a STRING, b BIGINT", "a", "SELECT buyer, ms FROM (SELECT *, {}) AS d WHERE rn = 1"),
+        ("a STRING, b BIGINT, c BIGINT", "a, b", "SELECT buyer, rn, ms FROM (SELECT *, {}) AS d WHERE rn <= 2"),
+        ("a BIGINT, b BIGINT", "a", "SELECT id, ms FROM (SELECT *, {}) AS d WHERE rn <= 2"),
+    ],
+)
+def test_a_ranking_is_written_by_its_group_and_number_or_by_the_key_of_its_rows(columns, key, query):
+    text = TABLES.format(columns="x STRING")
+    text += f"CREATE TABLE d ({columns}, PRIMARY KEY ({key}) NOT ENFORCED) WITH ('connector' = 'delta', 'table' = 'd');"
+    made = pipeline_from_sql(text + "INSERT INTO d " + query.format(FIRST.format("ms DESC")))
+    assert made.topology["d"].keys == tuple(key.split(", "))
+
+
+@pytest.mark.parametrize(
+    ("query", "what"),
+    [
+        ("id, ms FROM orders WHERE buyer IN (SELECT name FROM users WHERE tier > buyer)", "needs equal columns"),
+        ("page, ms FROM clicks WHERE buyer IN (SELECT name FROM users)", "a stream cannot be joined"),
+        ("name, 1 FROM users WHERE name NOT IN (SELECT buyer FROM orders)", "NOT IN is not true"),
+    ],
+)
+def test_should_refuse_sub_queries_that_are_no_join(query, what):
+    with pytest.raises(SqlError, match=what):
+        pipeline_from_sql(TABLES.format(columns="a STRING, b BIGINT") + f"INSERT INTO shown SELECT {query}")
