@@ -73,7 +73,7 @@ def filtered(
 
 
 def moving(planner: Planner, relation: Relation, conditions: Sequence[Any]) -> Any:
-    """A column of `conditions` that is no key of an updating result, so it changes; None if there is none."""
+    """A column of `conditions` besides the keys of an updating result, which changes; None if there is none."""
     if relation.keys is None or relation.changes or relation.retracts:
         return None
     scope = Scope(planner.text, relation.columns)
