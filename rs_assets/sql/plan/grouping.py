@@ -44,7 +44,7 @@ def grouped(
     planner: Planner, relation: Relation, tree: Any, context: QueryContext
 ) -> tuple[Relation, list[tuple[str, Value, Any]]]:
     """The grouped rows, and the select list over them."""
-    if relation.keys is not None and not relation.changes:
+    if relation.updating:
         raise planner.error(
             "cannot aggregate an updating result, whose rows would be counted again",
             tree.args.get("group") or tree.expressions[0],
@@ -303,7 +303,7 @@ def _result(group: Group, relation: Relation, stream: Any, fields: Mapping[str, 
 def _having(
     planner: Planner, relation: Relation, conditions: Sequence[Value], tree: Any, context: QueryContext
 ) -> Relation:
-    if relation.keys is not None and not relation.changes:
+    if relation.updating:
         raise planner.error(
             "HAVING over all rows, or over a window that fires more than once, would have to retract rows", tree,
             remedy="group by a column, or by a window that fires once",

@@ -74,12 +74,13 @@ def filtered(
 
 def moving(planner: Planner, relation: Relation, conditions: Sequence[Any]) -> Any:
     """A column of `conditions` besides the keys of an updating result, which changes; None if there is none."""
-    if relation.keys is None or relation.changes or relation.retracts:
+    keys = relation.keys if relation.updating and not relation.retracts else None
+    if keys is None:
         return None
     scope = Scope(planner.text, relation.columns)
     for tree in (column for each in conditions for column in each.find_all(_column_type())):
         value = scope.find(tree)
-        if value is not None and value.field not in relation.keys:
+        if value is not None and value.field not in keys:
             return tree
     return None
 

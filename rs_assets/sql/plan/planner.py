@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from rs_assets.errors import SqlError
 from rs_assets.operators.window.trigger import ONCE, Firing
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from rs_assets.sql.read.statements import Column
     from rs_assets.stream.builder import DataStreamSource
     from rs_assets.stream.data_stream import DataStream
-    from rs_assets.stream.draft import StepRef
 
 LONGEST_NAME: Final = 60
+Planned = TypeVar("Planned")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +59,6 @@ class QueryContext:
         return replace(self, base=f"{self.base}_{name.lower()}" if name else self.base, upsert_columns=())
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """The relations, names and steps of a planner at a moment."""
-
-    made: Mapping[tuple[str, int, Firing, bool], Relation]
-    steps: Mapping[str, int]
-    pending: Sequence[StepRef]
-    count: int
-
-
 @dataclass(slots=True)
 class Planner:
     """Plans queries as steps of a pipeline; each view is planned once for each reading."""
@@ -83,16 +73,20 @@ class Planner:
     steps: dict[str, int] = field(default_factory=dict)
     reading: set[str] = field(default_factory=set)
 
-    def mark(self) -> Mark:
-        """What is planned so far, to return to."""
-        draft = self.begin.draft
-        return Mark(dict(self.made), dict(self.steps), list(draft.pending), draft.count)
+    def as_tables(
+        self, plan: Callable[[QueryContext], Planned], context: QueryContext, needed: Callable[[Planned], bool]
+    ) -> Planned:
+        """What `plan` makes; if `needed` says so, made again with groups without a window as tables.
 
-    def back_to(self, mark: Mark) -> None:
-        """Forgets what was planned since `mark`."""
+        The rows of such a table are retracted; those of other groups are only replaced, which costs less.
+        """
         draft = self.begin.draft
-        self.made, self.steps = dict(mark.made), dict(mark.steps)
-        draft.pending, draft.count = list(mark.pending), mark.count
+        before = dict(self.made), dict(self.steps), list(draft.pending), draft.count
+        found = plan(context)
+        if context.changes or not needed(found):
+            return found
+        self.made, self.steps, draft.pending, draft.count = before
+        return plan(replace(context, changes=True))
 
     def name(self, context: QueryContext, kind: str, at: object) -> str:
         """A name for a step, which depends only on the names in the statement and the kind of step."""

@@ -89,13 +89,13 @@ def _rows(planner: Planner, tree: Any, context: QueryContext) -> Relation:
     """The rows of FROM that pass WHERE."""
     conditions = list(conjuncts(tree.args["where"].this)) if tree.args.get("where") else []
     plain, subqueries = parted(conditions)
-    mark = planner.mark()
-    relation, left = _from(planner, tree, plain, context)
-    updating = relation.keys is not None and not relation.changes
-    if updating and not context.changes and (subqueries or moving(planner, relation, left) is not None):
-        # Rows that stop to pass must be retracted, so a group without a window must be a table.
-        planner.back_to(mark)
-        relation, left = _from(planner, tree, plain, replace(context, changes=True))
+
+    def retracting(rows: tuple[Relation, list[Any]]) -> bool:
+        """Whether an update may stop to pass."""
+        relation, left = rows
+        return relation.updating and (bool(subqueries) or moving(planner, relation, left) is not None)
+
+    relation, left = planner.as_tables(lambda given: _from(planner, tree, plain, given), context, retracting)
     relation = filtered(planner, relation, left, context, "where")
     for each in subqueries:
         relation = kept(planner, relation, each, plain, context, item)

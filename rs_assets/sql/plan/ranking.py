@@ -107,8 +107,10 @@ def ranked(
             numbered.window,
             remedy="group in a sub-query, and rank its rows",
         )
-    relation = _changing(planner, numbered, rows_of)
-    if relation.keys is not None and not relation.changes:
+    relation = planner.as_tables(
+        lambda given: rows_of(planner, numbered.tree, given), numbered.context, lambda rows: rows.updating
+    )
+    if relation.updating:
         raise planner.error("cannot rank an updating result", numbered.window, remedy="group by a window first")
     at = next(n for n, each in enumerate(numbered.tree.expressions) if each.unalias() is numbered.window)
     before, behind = (
@@ -125,18 +127,6 @@ def ranked(
     # The number keeps its position in the select list.
     columns = [*made.columns[: len(before)], made.columns[-1], *made.columns[len(before) : -1]]
     return replace(made, columns=tuple(columns)), rest
-
-
-def _changing(
-    planner: Planner, numbered: Numbered, rows_of: Callable[[Planner, Any, QueryContext], Relation]
-) -> Relation:
-    """The rows to rank; groups without a window as a table, whose rows come and go."""
-    mark = planner.mark()
-    relation = rows_of(planner, numbered.tree, numbered.context)
-    if relation.keys is None or relation.changes or numbered.context.changes:
-        return relation
-    planner.back_to(mark)
-    return rows_of(planner, numbered.tree, replace(numbered.context, changes=True))
 
 
 def _limit(planner: Planner, numbered: Numbered, conditions: list[Any]) -> tuple[int, list[Any]]:

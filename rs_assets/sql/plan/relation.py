@@ -84,6 +84,11 @@ class Relation:
     also: tuple[str, ...] | None = None
 
     @property
+    def updating(self) -> bool:
+        """Whether its rows replace one another, and it is not a table."""
+        return self.keys is not None and not self.changes
+
+    @property
     def table(self) -> Table:
         """The table of a relation of `changes`."""
         from rs_assets.stream.table import Table

@@ -44,6 +44,12 @@ def place_field(window: Window | None) -> str:
     return "end_time" if isinstance(window, CumulateWindow) else "start_time"
 
 
+def before_table(planner: Planner, relation: Relation, context: QueryContext, at: Any) -> Relation:
+    """The rows of a stream as a step of a table takes them: after a step by event time in a query of their own."""
+    alone = (relation.stateful or relation.apart) and not relation.untimed
+    return shuffled(planner, relation, context, at) if alone else relation
+
+
 def shuffled(planner: Planner, relation: Relation, context: QueryContext, at: Any) -> Relation:
     """The rows through a durable shuffle: downstream steps are a separate query, which may fire more than once."""
     columns = relation.columns

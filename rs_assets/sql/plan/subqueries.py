@@ -78,7 +78,7 @@ def kept(
 
 def _check(planner: Planner, left: Relation, sub: Subquery) -> None:
     select = sub.select
-    if left.keys is not None and not left.changes:
+    if left.updating:
         raise planner.error(
             "cannot filter an updating result by a sub-query", sub.at, remedy="filter before the aggregate"
         )

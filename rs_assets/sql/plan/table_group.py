@@ -13,7 +13,7 @@ from rs_assets.sql.plan.group import ROWS, Group, renamed
 from rs_assets.sql.plan.outputs import check_steady
 from rs_assets.sql.plan.planner import added, conjuncts, not_null
 from rs_assets.sql.plan.relation import Relation, free_name
-from rs_assets.sql.plan.stateful import shuffled
+from rs_assets.sql.plan.stateful import before_table
 
 
 def table_group(group: Group) -> Relation:
@@ -25,8 +25,8 @@ def table_group(group: Group) -> Relation:
             "an aggregate over all rows of a table has no key", group.tree,
             remedy="group by a constant column: SELECT one, COUNT(*) FROM (SELECT 1 AS one FROM t) AS s GROUP BY one",
         )  # fmt: skip
-    if appends and (relation.apart or relation.stateful) and not relation.untimed:
-        relation = shuffled(planner, relation, context, group.tree)
+    if appends:
+        relation = before_table(planner, relation, context, group.tree)
     parts = {name: _parts(name, made, appends=appends) for name, made in _aggregates(group)}
     before = {name: renamed(name, value) for name, value in group.keys.items()}
     before |= {field: value for made in parts.values() for field, value in made.before}

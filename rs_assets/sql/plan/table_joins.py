@@ -60,7 +60,7 @@ def joined_by(join: Join, sides: Sides) -> Relation:
         keys=made.keys,
         changes=True,
         nullable=one.nullable,
-        merged=_merged(sides, prefix) if sides.how == "outer" else (),
+        merged=_merged(join, sides, prefix) if sides.how == "outer" else (),
     )
 
 
@@ -113,11 +113,13 @@ def _full(join: Join) -> Sides:
     return Sides(left, join.right, forward, "outer")
 
 
-def _merged(sides: Sides, prefix: str | None) -> tuple[Merged, ...]:
+def _merged(join: Join, sides: Sides, prefix: str | None) -> tuple[Merged, ...]:
     """The keys of a FULL JOIN: COALESCE of both sides, in either order."""
     found = list[Merged]()
     for theirs, mine in sides.on.items():
-        one = next(column for column in sides.one.columns if mine.text in column.value.text)
+        one = next(
+            now for was, now in zip(join.left.columns, sides.one.columns, strict=True) if was.value.field == mine.field
+        )
         other = prefixed(next(column for column in sides.other.columns if column.value.field == theirs), prefix)
         both = one.value.text, other.value.text
         shown = f"COALESCE({one.table}.{one.name}, {other.table}.{other.name})"

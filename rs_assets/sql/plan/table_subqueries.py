@@ -13,7 +13,7 @@ from rs_assets.sql.plan.join_conditions import Join
 from rs_assets.sql.plan.outputs import check_steady
 from rs_assets.sql.plan.planner import Planner, QueryContext
 from rs_assets.sql.plan.relation import Column, Relation, free_name
-from rs_assets.sql.plan.stateful import shuffled
+from rs_assets.sql.plan.stateful import before_table
 from rs_assets.sql.plan.table_joins import Sides, found_by_key, joined_by
 
 
@@ -21,9 +21,7 @@ def as_table(planner: Planner, right: Relation, context: QueryContext, at: Any) 
     """The rows of a sub-query as a table: those of a stream never go, so the table of their values only grows."""
     if right.changes or right.keys is not None or right.pending is not None:
         return right
-    if (right.stateful or right.apart) and not right.untimed:
-        right = shuffled(planner, right, context, at)
-    return replace(right, changes=True)
+    return replace(before_table(planner, right, context, at), changes=True)
 
 
 def kept_by_table(join: Join) -> Relation:

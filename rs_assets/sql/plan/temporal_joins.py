@@ -12,7 +12,7 @@ from rs_assets.sql.plan.join_fields import prefix_of, prefixed
 from rs_assets.sql.plan.outputs import filtered
 from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts
 from rs_assets.sql.plan.relation import Relation
-from rs_assets.sql.plan.stateful import shuffled
+from rs_assets.sql.plan.stateful import before_table
 from rs_assets.sql.plan.table_joins import found_by_key
 
 NOW = "FOR SYSTEM_TIME AS OF PROCTIME()"
@@ -72,9 +72,7 @@ def _check(planner: Planner, left: Relation, right: Relation, tree: Any, how: Jo
 def _joined(join: Join, on: dict[str, Value]) -> Relation:
     """The step of the join. No watermark passes it, so steps by event time follow in a query of their own."""
     planner, context, at = join.planner, join.context, join.at
-    left = join.left
-    if (left.stateful or left.apart) and not left.untimed:
-        left = shuffled(planner, left, context, at)
+    left = before_table(planner, join.left, context, at)
     left, fields = planner.with_fields(left, {f"key_{n}": v for n, v in enumerate(on.values(), 1)}, context, "keys", at)
     prefix = prefix_of(left, join.right, always=True)
     stream = left.stream.join_table(
