@@ -18,6 +18,7 @@ from pathlib import Path
 
 import psutil
 
+from rs_assets.common.processes import lives, started_s
 from rs_assets.errors import ConfigurationError
 
 # $1: the folder to remove, or nothing. A line of the pipe is the id of the process to kill, or - for none.
@@ -140,11 +141,12 @@ class ServerProcess:
         # Paused, it starts no child that the list would not have.
         self.send(signal.SIGSTOP)
         children = psutil.Process(pid).children(recursive=True)
+        known = [(child.pid, started_s(child)) for child in children]
         self.kill()
         for child in children:
             with contextlib.suppress(psutil.NoSuchProcess):
                 child.kill()
-        settle(lambda: not any(map(_runs, children)), "a child of the killed server still runs")
+        settle(lambda: not any(lives(*each) for each in known), "a child of the killed server still runs")
 
     def close(self) -> None:
         """Stop the process, and the watchdog after it; may be called twice."""
@@ -184,13 +186,6 @@ def _tell(watchdog: subprocess.Popen[bytes], line: str) -> None:
         with contextlib.suppress(BrokenPipeError):
             watchdog.stdin.write(f"{line}\n".encode())
             watchdog.stdin.flush()
-
-
-def _runs(process: psutil.Process) -> bool:
-    try:
-        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
 
 
 def settle(done: Callable[[], object], otherwise: str) -> None:

@@ -233,6 +233,19 @@ class TestRescale:
         after = sensor(build_sensor_context(instance=instance, cursor=result.cursor))
         assert after.skip_message == "3 partitions are right for 6 splits"
 
+    def test_growth_is_answered_though_a_split_goes_before_the_sensor_looks(self, pipeline, folder, driver, instance):
+        run(pipeline, driver)
+        seen = self.look(pipeline, instance)
+        for number in range(6):
+            (folder / f"s{number}.jsonl").write_text(lines(0, 1))
+        seen = self.look(pipeline, instance, seen)
+        (folder / "s5.jsonl").unlink()
+        self.look(pipeline, instance, seen)
+        sensor = rescale_sensor(StreamAssets.of(pipeline), RescalePolicy(splits_per_partition=2))
+        request = sensor(build_sensor_context(instance=instance)).run_requests[0]
+        assert request.run_config["ops"]["upkeep"]["config"] == {"rescale": {"partitions": 3}}
+        assert request.tags["rs/why"] == "0 splits added, 1 removed: 6 splits"
+
     def test_a_change_in_the_cooldown_is_answered_after_it(self, pipeline, folder, driver, instance):
         run(pipeline, driver)
         seen = self.look(pipeline, instance)

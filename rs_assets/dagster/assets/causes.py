@@ -7,7 +7,6 @@ as one story on the page of a source's asset; so do a lost stream and its recove
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from dagster import AssetKey, AssetObservation, DagsterRun, EventLogRecord, MetadataValue
@@ -18,23 +17,9 @@ from rs_assets.dagster.runs.run_tags import EVENT, EVENT_AT, RECOVERS, RECOVERY_
 Metadata = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
-    """The event that leads to a run: `name` for people, the asset that it is of, its time (seconds since the epoch)."""
-
-    why: str
-    name: str
-    at: float
-
-    @classmethod
-    def of(cls, record: EventLogRecord, key: AssetKey, why: str) -> Cause:
-        """The event of `record`, which is of the asset `key`."""
-        return cls(why=why, name=f"{key.to_user_string()}#{record.storage_id}", at=record.timestamp)
-
-    @property
-    def tags(self) -> dict[str, str]:
-        """The tags of the run."""
-        return {WHY: self.why, EVENT: self.name, EVENT_AT: f"{self.at:.3f}"}
+def tags_of(record: EventLogRecord, key: AssetKey, why: str) -> dict[str, str]:
+    """The tags of a run that an event of the asset `key` led to, with the reason in words."""
+    return {WHY: why, EVENT: f"{key.to_user_string()}#{record.storage_id}", EVENT_AT: f"{record.timestamp:.3f}"}
 
 
 def cause_in(tags: Mapping[str, str]) -> dict[str, str]:
@@ -71,7 +56,7 @@ def restart_events(assets: StreamAssets, run: DagsterRun) -> list[AssetObservati
 def _restart(tags: Mapping[str, str]) -> tuple[str, Metadata] | None:
     if RECOVERS in tags:
         metadata = {"recovers_run": MetadataValue.dagster_run(tags[RECOVERS])}
-        return f"restarted: {tags.get(RECOVERY_REASON, 'the stream was lost')}", metadata
+        return f"restarted: {tags[RECOVERY_REASON]}", metadata
     if RESUMES_AFTER in tags:
         upkeep = tags.get(RESUMES_RUN)
         run = {"resumes_after_run": MetadataValue.dagster_run(upkeep)} if upkeep else {}

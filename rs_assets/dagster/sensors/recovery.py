@@ -8,7 +8,9 @@ from datetime import timedelta
 from typing import Any
 
 from dagster import (
+    AssetKey,
     AssetObservation,
+    DagsterInstance,
     DagsterRun,
     DefaultSensorStatus,
     MetadataValue,
@@ -172,13 +174,19 @@ def _restarted(
 def _lost(assets: StreamAssets, stream: StreamRuns, verdict: Verdict, source: str) -> AssetObservation:
     """The event of a lost stream, with the newest checkpoint of its source in Dagster's log."""
     key = assets.key(source)
-    newest = stream.instance.get_latest_materialization_event(key)
-    checkpoint = newest.asset_materialization if newest is not None else None
-    batch = checkpoint.metadata.get("batch_id") or checkpoint.metadata.get("batch") if checkpoint is not None else None
-    metadata: dict[str, Any] = {"lost_run": MetadataValue.dagster_run(verdict.run_id)}
-    if newest is not None and batch is not None:
-        metadata |= {
-            "reported_batch": str(batch.value),
-            "reported_at": MetadataValue.timestamp(newest.timestamp),
-        }
-    return AssetObservation(key, description=f"lost: {verdict.why}; a restart was requested", metadata=metadata)
+    return AssetObservation(
+        key,
+        description=f"lost: {verdict.why}; a restart was requested",
+        metadata={"lost_run": MetadataValue.dagster_run(verdict.run_id), **_reported(stream.instance, key)},
+    )
+
+
+def _reported(instance: DagsterInstance, key: AssetKey) -> dict[str, Any]:
+    """The newest batch that an event of the asset names; a run calls it `batch`, the checkpoint sensor `batch_id`."""
+    newest = instance.get_latest_materialization_event(key)
+    if newest is None or newest.asset_materialization is None:
+        return {}
+    metadata = newest.asset_materialization.metadata
+    found = [str(metadata[name].value) for name in ("batch_id", "batch") if name in metadata]
+    at = MetadataValue.timestamp(newest.timestamp)
+    return {"reported_batch": found[0], "reported_at": at} if found else {}

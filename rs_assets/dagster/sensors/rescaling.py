@@ -2,11 +2,13 @@
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 import time
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from datetime import timedelta
 from typing import Any
 
 from dagster import (
+    AssetKey,
     DagsterInstance,
     DefaultSensorStatus,
     RunRequest,
@@ -22,7 +24,7 @@ from rs_assets.checkpoint.source_log import SourceLog
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.readers import reader_of
 from rs_assets.connectors.source import Lag, Lagging
-from rs_assets.dagster.assets.causes import Cause
+from rs_assets.dagster.assets.causes import tags_of
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import Place, place_of
 from rs_assets.dagster.runs.run_tags import WHY
@@ -69,6 +71,10 @@ class RescalePolicy:
         """Whether `lag` is more than a pipeline catches up with by itself."""
         return lag.bytes > self.lag_bytes or lag.records > self.lag_records
 
+    def lasts(self, since: float | None, now: float) -> bool:
+        """Whether a lag since `since` lasts long enough; times are seconds, without a lag None."""
+        return since is not None and self.lag_lasts is not None and now - since >= self.lag_lasts.total_seconds()
+
     def wanted(self, now: int, *, splits: int, change: int = 0, lagging: bool = False) -> int:
         """What `now` partitions should become after `change` splits more; a negative change is splits fewer."""
         fitting = self._bounded(-(-splits // self.splits_per_partition))
@@ -91,7 +97,8 @@ def rescale_sensor(
     drains the stream, which starts again when its state is rewritten. `running` is whether the sensor is on by default.
     """
     topology = assets.topology
-    if not lasting(topology) or not any(node.stateful for node in topology):
+    sources = lasting(topology)
+    if not sources or not any(node.stateful for node in topology):
         return None
 
     @sensor(
@@ -106,7 +113,7 @@ def rescale_sensor(
         manifest = manifests.load(place.job(topology))
         if manifest is None or not manifest.partitions:
             return SkipReason("it has not run yet")
-        seen = _with_events(seen, assets, context.instance)
+        seen = _with_events(seen, {each.name: assets.key(each.name) for each in sources}, context.instance)
         try:
             since = _lagging_since(seen.get("lagging_since"), policy, topology, place, now)
         except SourceReadError as error:
@@ -116,17 +123,19 @@ def rescale_sensor(
     return rescale
 
 
-def _with_events(seen: dict[str, Any], assets: StreamAssets, instance: DagsterInstance) -> dict[str, Any]:
-    """The cursor after the events of the split sensor that are new: splits by source, and the change to answer."""
+def _with_events(seen: dict[str, Any], keys: Mapping[str, AssetKey], instance: DagsterInstance) -> dict[str, Any]:
+    """The cursor after the new events of the split sensor on the assets `keys`, by source.
+
+    It has the splits by source, and the change to answer: the sum of all since the last answer, with the newest event.
+    """
     read, splits, change = dict(seen.get("read", {})), dict(seen.get("splits", {})), seen.get("change")
-    for source in lasting(assets.topology):
-        key = assets.key(source.name)
-        events, read[source.name] = split_events(instance, key, read.get(source.name))
+    for source, key in keys.items():
+        events, read[source] = split_events(instance, key, read.get(source))
         for event in events:
-            splits[source.name] = event.splits
+            splits[source] = event.splits
             if event.change:
-                cause = Cause.of(event.record, key, event.description)
-                change = {"by": event.change, "tags": cause.tags}
+                by = event.change + (change["by"] if change else 0)
+                change = {"by": by, "tags": tags_of(event.record, key, event.description)}
     return {**seen, "read": read, "splits": splits, "change": change}
 
 
@@ -148,9 +157,8 @@ def _decided(
     context: SensorEvaluationContext,
 ) -> SensorResult | SkipReason:
     """A request, or why there is none; the cursor keeps a change until the partitions fit it."""
-    change, since, splits = seen["change"], seen["lagging_since"], sum(seen["splits"].values())
-    lasts = policy.lag_lasts.total_seconds() if policy.lag_lasts is not None else 0.0
-    lagging = since is not None and now - since >= lasts
+    change, splits = seen["change"], sum(seen["splits"].values())
+    lagging = policy.lasts(seen["lagging_since"], now)
     wanted = policy.wanted(partitions, splits=splits, change=change["by"] if change else 0, lagging=lagging)
     if wanted == partitions:
         context.update_cursor(cursor.dump({**seen, "change": None}))
