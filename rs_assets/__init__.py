@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from rs_assets.dagster.deployed.definitions import deployed_definitions
     from rs_assets.dagster.discovery import find_pipelines
     from rs_assets.dagster.resources.join import JoinResource
+    from rs_assets.dagster.resources.processor import ProcessorResource
     from rs_assets.dagster.resources.shuffle import ShuffleResource
     from rs_assets.dagster.resources.sink import SinkResource
     from rs_assets.dagster.resources.source import SourceResource
     from rs_assets.dagster.resources.spark import SparkResource
+    from rs_assets.dagster.resources.step import StepResource
+    from rs_assets.dagster.resources.table import TableResource
     from rs_assets.dagster.resources.window import WindowResource
     from rs_assets.dagster.runs.runtime import RunResource
     from rs_assets.dagster.sensors.alerts import Alert
@@ -86,6 +89,7 @@ __all__ = [
     "Pipeline",
     "PipelineComponent",
     "Processor",
+    "ProcessorResource",
     "RecoveryPolicy",
     "RescalePolicy",
     "RocketMQCluster",
@@ -103,9 +107,11 @@ __all__ = [
     "SlidingWindow",
     "SourceResource",
     "SparkResource",
+    "StepResource",
     "StreamBuilder",
     "StreamStep",
     "StreamTranslator",
+    "TableResource",
     "Time",
     "TumblingWindow",
     "ValueStore",
@@ -153,10 +159,13 @@ HOMES = {
     "SavepointPolicy": "rs_assets.runtime.options",
     "SessionWindow": "rs_assets.operators.window.spec",
     "SlidingWindow": "rs_assets.operators.window.spec",
+    "ProcessorResource": "rs_assets.dagster.resources.processor",
     "ShuffleResource": "rs_assets.dagster.resources.shuffle",
     "SinkResource": "rs_assets.dagster.resources.sink",
     "SourceResource": "rs_assets.dagster.resources.source",
     "SparkResource": "rs_assets.dagster.resources.spark",
+    "StepResource": "rs_assets.dagster.resources.step",
+    "TableResource": "rs_assets.dagster.resources.table",
     "StreamBuilder": "rs_assets.stream.builder",
     "StreamStep": "rs_assets.dagster.assets.translator",
     "StreamTranslator": "rs_assets.dagster.assets.translator",

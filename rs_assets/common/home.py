@@ -17,7 +17,8 @@ DEFAULT_HOME = ".rs"
 class Home:
     """The folder of catalog, checkpoints and tables; a relative path is resolved against the working directory at once.
 
-    ConfigurationError for a path that Delta and Spark would read as a different one.
+    `tables_of` is another home: a table that is given by name is there, all else is here. ConfigurationError for a path
+    that Delta and Spark would read as a different one.
 
     >>> home = Home(Path("/data/rs"))
     >>> str(home.job("shop", "clicks"))
@@ -25,6 +26,7 @@ class Home:
     """
 
     root: Path
+    tables_of: Home | None = None
 
     def __post_init__(self) -> None:
         """Make the path absolute and check it."""
@@ -108,4 +110,6 @@ class Home:
         """The path of a Delta table: a plain name is below `tables/`, paths are relative to the project's folder."""
         if "://" in table:
             return table
-        return anchored(table) if "/" in table else str(self.root / "tables" / namespace / table)
+        if "/" in table:
+            return anchored(table)
+        return str((self.tables_of or self).root / "tables" / namespace / table)

@@ -17,11 +17,15 @@ from rs_assets.topology.nodes.shuffle import ShuffleWrite
 
 def compile_sink(context: CompileContext, node: Sink, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001  the table's form
     """The rows without hidden columns."""
-    df = inputs[0].df
+    return Flow(rows_for(node, inputs[0].df))
+
+
+def rows_for(node: Sink, df: DataFrame) -> DataFrame:
+    """The rows of `df` that `node` writes; SchemaError and others for columns that its system does not take."""
     check = SINKS[type(node)].check_rows
     if check is not None:
         check(node, df)
-    return Flow(shown(df, node))
+    return shown(df, node)
 
 
 def shown(df: DataFrame, node: Node) -> DataFrame:

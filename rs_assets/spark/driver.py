@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from weakref import WeakSet
 
 from rs_assets.errors import ConfigurationError, EngineError
 from rs_assets.spark.settings import SQL_SETTINGS, SparkSettings
@@ -45,6 +46,8 @@ class SparkDriver:
 
     _shared: ClassVar[SparkDriver | None] = None
     _shared_lock: ClassVar[threading.Lock] = threading.Lock()
+    _drivers: ClassVar[WeakSet[SparkDriver]] = WeakSet()
+    _drivers_lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, settings: SparkSettings | None = None, *, session: SparkSession | None = None) -> None:
         self.settings = settings or SparkSettings()
@@ -53,6 +56,8 @@ class SparkDriver:
         self._tasks: SimpleQueue[Task | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
+        with self._drivers_lock:
+            self._drivers.add(self)
 
     @classmethod
     def shared(cls, settings: SparkSettings | None = None) -> SparkDriver:
@@ -62,6 +67,17 @@ class SparkDriver:
                 cls._shared = cls(settings)
                 atexit.register(_stop_at_exit, cls._shared)
             return cls._shared
+
+    @classmethod
+    def of(cls, session: SparkSession) -> SparkDriver:
+        """The driver that has made `session`; for a session of others one that borrows it."""
+        with cls._drivers_lock:
+            made = next((driver for driver in cls._drivers if driver.made(session)), None)
+        return made or cls(session=session)
+
+    def made(self, session: SparkSession) -> bool:
+        """Whether `session` is the one that this driver calls."""
+        return self._session is session
 
     @property
     def started(self) -> bool:

@@ -1,4 +1,4 @@
-"""Testing pipelines: rows through steps or a processor, a driver that goes batch by batch, and real servers.
+"""Testing pipelines: rows through steps, ops or a processor, a driver that goes batch by batch, and real servers.
 
 The servers are Kafka, Postgres and RocketMQ. Importing this package loads neither Spark nor a client of
 those; each name is loaded at its first use.
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rs_assets.testing.driver import PipelineDriver
     from rs_assets.testing.kafka import KafkaBroker, KafkaRecord
     from rs_assets.testing.kafka_security import BrokerSecurity
+    from rs_assets.testing.ops import OpRun, run_op
     from rs_assets.testing.postgres import PostgresServer
     from rs_assets.testing.processor import ProcessorTest
     from rs_assets.testing.rocketmq import RocketMQMessage, RocketMQServer
@@ -27,6 +28,7 @@ __all__ = [
     "BrokerSecurity",
     "KafkaBroker",
     "KafkaRecord",
+    "OpRun",
     "PipelineDriver",
     "PostgresServer",
     "ProcessorTest",
@@ -36,6 +38,7 @@ __all__ = [
     "SourceCase",
     "check_sink",
     "check_source",
+    "run_op",
     "run_rows",
 ]
 
@@ -44,6 +47,7 @@ HOMES = {
     "BrokerSecurity": "rs_assets.testing.kafka_security",
     "KafkaBroker": "rs_assets.testing.kafka",
     "KafkaRecord": "rs_assets.testing.kafka",
+    "OpRun": "rs_assets.testing.ops",
     "PipelineDriver": "rs_assets.testing.driver",
     "PostgresServer": "rs_assets.testing.postgres",
     "ProcessorTest": "rs_assets.testing.processor",
@@ -53,6 +57,7 @@ HOMES = {
     "SourceCase": "rs_assets.testing.conformance",
     "check_sink": "rs_assets.testing.conformance",
     "check_source": "rs_assets.testing.conformance",
+    "run_op": "rs_assets.testing.ops",
     "run_rows": "rs_assets.testing.rows",
 }
 

@@ -17,10 +17,14 @@ from rs_assets.dagster.assets.output_checks import OUTPUT_CHECKS
 from rs_assets.dagster.assets.positions import as_records
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.resources.join import JoinResource
+from rs_assets.dagster.resources.processor import ProcessorResource
+from rs_assets.dagster.resources.resource_keys import RUNTIME, key_of
 from rs_assets.dagster.resources.shuffle import ShuffleResource
 from rs_assets.dagster.resources.sink import SinkResource
 from rs_assets.dagster.resources.source import SourceResource
 from rs_assets.dagster.resources.spark import SparkResource
+from rs_assets.dagster.resources.step import StepResource
+from rs_assets.dagster.resources.table import TableResource
 from rs_assets.dagster.resources.window import WindowResource
 from rs_assets.dagster.runs.ops import source_op, step_op, window_op
 from rs_assets.dagster.runs.runtime import RunResource, RuntimeResource
@@ -149,20 +153,23 @@ def test_of_many_splits_the_first_are_shown():
 
 
 def test_should_wire_an_op_that_is_called_directly(pipeline, tmp_path, driver):
-    runtime = RuntimeResource(
-        spark=SparkResource(share=True),
-        source=SourceResource(),
-        shuffle=ShuffleResource(),
-        window=WindowResource(),
-        join=JoinResource(),
-        sink=SinkResource(),
-        run=RunResource(home=str(tmp_path / "rs")),
-    )
+    families = {
+        "source": SourceResource(),
+        "step": StepResource(),
+        "shuffle": ShuffleResource(),
+        "window": WindowResource(),
+        "join": JoinResource(),
+        "table": TableResource(),
+        "processor": ProcessorResource(),
+        "sink": SinkResource(),
+    }
+    runtime = RuntimeResource(spark=SparkResource(share=True), run=RunResource(home=str(tmp_path / "rs")), **families)
     topology = pipeline.topology
 
     def call(factory, step, **upstream):
-        with build_op_context(instance=instance) as context:
-            return factory(topology, topology[step])(context, rs_runtime=runtime, **upstream)
+        needed = {key_of(topology[step].family): families[topology[step].family], RUNTIME: runtime}
+        with build_op_context(instance=instance, resources=needed) as context:
+            return factory(topology, topology[step])(context, **upstream)
 
     with DagsterInstance.ephemeral() as instance:
         log = call(source_op, "log")
@@ -223,3 +230,46 @@ def test_should_load_several_pipelines_in_one_code_location(pipeline, log):
     repository = definitions.get_repository_def()
     repository.load_all_definitions()
     assert {"shop_pages_upkeep", "shop_others_upkeep"} <= set(repository.job_names)
+
+
+def told_by_ops(instance, run_id):
+    """What each op says of itself in the log of a run, by its name."""
+    found = {}
+    for entry in instance.all_logs(run_id):
+        event = entry.dagster_event
+        if event is not None and event.event_type_value == "ENGINE_EVENT" and event.step_key:
+            found[event.step_key] = event
+    return found
+
+
+def test_each_op_has_its_own_numbers_in_the_log_of_the_run(log, tmp_path, driver):
+    log.write_text(lines(0, 30) + '{"page": "/1"}\n')
+    source = StreamBuilder.data_stream("shop", "ops").from_file(
+        log, schema=SCHEMA, tail=True, name="log", bad_records="dead_letter"
+    )
+    window = source.filter("page <> '/x'", name="kept").window(TumblingWindow.of(Time.seconds(10), "ts"), name="tens")
+    pipeline = window.group_by("page").count("n").to_data_stream().to_delta("tens", name="table").build()
+    job = build_definitions([pipeline]).resolve_job_def("shop_ops_run")
+    with DagsterInstance.ephemeral() as instance:
+        done = job.execute_in_process(run_config=config(tmp_path), instance=instance)
+        found = told_by_ops(instance, done.run_id)
+    said = {key.partition(".")[2]: event.message for key, event in found.items()}
+    assert said["log"] == "31 rows read, 0 dead"
+    assert said["kept"] == "computed in query 'tens': 2 batches"
+    assert said["tens"].startswith("31 rows in, 1 dead, 2 rows of state, 0 late, watermark 2024-01-01 00:00:29")
+    assert said["table"] == "4 rows written"
+    assert found["shop_ops.tens"].engine_event_data.metadata["batches"].value == 2
+
+
+def test_a_failure_is_shown_at_the_op_of_its_step(log, tmp_path, driver):
+    def fails(row):
+        raise ValueError("no")
+
+    source = StreamBuilder.data_stream("shop", "fails").from_file(log, schema=SCHEMA, tail=True, name="log")
+    pipeline = source.map(fails, schema="page string", trace=False, name="bad").to_delta("none").build()
+    job = build_definitions([pipeline]).resolve_job_def("shop_fails_run")
+    with DagsterInstance.ephemeral() as instance:
+        done = job.execute_in_process(run_config=config(tmp_path), instance=instance, raise_on_error=False)
+        failed = told_by_ops(instance, done.run_id)["shop_fails.bad"]
+    assert failed.message.startswith("the run failed at this step: ")
+    assert "ValueError: no" in failed.engine_event_data.error.to_string()

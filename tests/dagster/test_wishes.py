@@ -36,6 +36,7 @@ from rs_assets.dagster.assets.checks import checks_of
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import Place, place_of
 from rs_assets.dagster.resources.resource_keys import IN_PROCESS
+from rs_assets.dagster.resources.source import SourceResource
 from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.dagster.runs import runtime, upkeep
 from rs_assets.dagster.runs.ops import process_op, source_op
@@ -328,6 +329,7 @@ class TestStop:
         made = GraphDefinition("wired", node_defs=[opens]).to_job(
             resource_defs={
                 "rs_runtime": ResourceDefinition.hardcoded_resource(Runtime()),
+                "rs_source": SourceResource(),
                 IN_PROCESS: mem_io_manager,
             }
         )

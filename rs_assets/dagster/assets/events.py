@@ -25,6 +25,7 @@ from rs_assets.compile.provenance import Columns, fields_of, provenance
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.connectors.source import Positions
 from rs_assets.dagster.assets.newest_rows import newest_rows
+from rs_assets.dagster.assets.op_events import OpEvents
 from rs_assets.dagster.assets.positions import as_records, positions_read
 from rs_assets.dagster.assets.roles import Role, roles_of
 from rs_assets.dagster.assets.stream_assets import StreamAssets
@@ -37,6 +38,8 @@ from rs_assets.runtime.report import BatchProgress, RunReport
 
 # Each event costs Dagster tens of milliseconds and stays in its memory, so a live stream reports at most this often.
 LIVE_EVERY_S = 10.0
+# The ops of a live stream are reported at most this often.
+OPS_EVERY_S = 30.0
 # The run's log of a stream: at most this often for batches, and this often without any.
 SAID_EVERY_S, WAITING_EVERY_S = 2.0, 30.0
 Metadata = dict[str, Any]
@@ -47,7 +50,7 @@ class StepEvents:
 
     `place` is where the run stores its data. `tables` are the paths of the Delta tables by sink; their contents are
     reported, too, during a stream and at its end. `computing_s` returns for how many seconds a batch has been computed.
-    `judge` is called now and then, and at the end, to report the results of the checks.
+    `judge` is called now and then, and at the end, to report the results of the checks. `ops` reports the steps as ops.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class StepEvents:
         tables: Mapping[str, str],
         computing_s: Callable[[], float],
         judge: Callable[[], None] = lambda: None,
+        ops: OpEvents | None = None,
     ) -> None:
         self.assets = assets
         self.place = place
@@ -86,6 +90,8 @@ class StepEvents:
         self._tables = tables
         self._computing_s = computing_s
         self._judging = judge
+        self._ops = ops
+        self._ops_shown = -math.inf
         self.failures = BackgroundFailures()
         self._thread = threading.Thread(target=self._work, name="rs-events", daemon=True)
         self._thread.start()
@@ -100,6 +106,7 @@ class StepEvents:
         self._thread.join(timeout=30)
         if not self._closed:
             self._closed = True
+            self._show_ops()
             self._judge()
 
     def seen(self) -> list[tuple[str, Role]]:
@@ -264,6 +271,15 @@ class StepEvents:
         self._unshown = False
         with self.failures.guarding("Dagster does not show the newest batches"):
             self._log()
+        if time.monotonic() - self._ops_shown >= OPS_EVERY_S:
+            self._show_ops()
+
+    def _show_ops(self) -> None:
+        """Report what each op has done so far."""
+        self._ops_shown = time.monotonic()
+        with self.failures.guarding("Dagster does not show what each op has done"):
+            if self._ops is not None:
+                self._ops.report()
 
     def _patience_s(self) -> float | None:
         """How long to wait for the next batch before `_without_batch`."""
@@ -283,6 +299,8 @@ class StepEvents:
 
     def _note(self, progress: BatchProgress) -> None:
         query = progress.query
+        if self._ops is not None:
+            self._ops.note(progress)
         self._latest[query] = progress
         self._passed.update(dict.fromkeys(progress.steps, query))
         self._batches[query] = self._batches.get(query, 0) + 1

@@ -36,19 +36,25 @@ def resources_of(given: Mapping[str, Any]) -> dict[str, Any]:
 @cache
 def _defaults() -> Mapping[str, Any]:
     from rs_assets.dagster.resources.join import JoinResource
+    from rs_assets.dagster.resources.processor import ProcessorResource
     from rs_assets.dagster.resources.shuffle import ShuffleResource
     from rs_assets.dagster.resources.sink import SinkResource
     from rs_assets.dagster.resources.source import SourceResource
     from rs_assets.dagster.resources.spark import SparkResource
+    from rs_assets.dagster.resources.step import StepResource
+    from rs_assets.dagster.resources.table import TableResource
     from rs_assets.dagster.resources.window import WindowResource
     from rs_assets.dagster.runs.runtime import RunResource
 
     classes: dict[str, Any] = {
         "spark": SparkResource,
         "source": SourceResource,
+        "step": StepResource,
         "shuffle": ShuffleResource,
         "window": WindowResource,
         "join": JoinResource,
+        "table": TableResource,
+        "processor": ProcessorResource,
         "sink": SinkResource,
         "run": RunResource,
     }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-FAMILIES = ("spark", "source", "shuffle", "window", "join", "sink", "run")
+# The families of operators, and what a run needs besides.
+OPERATORS = ("source", "step", "shuffle", "window", "join", "table", "processor", "sink")
+FAMILIES = ("spark", *OPERATORS, "run")
 
 
 def key_of(family: str) -> str:

@@ -11,10 +11,11 @@ from rs_assets.common.node import Family, Node
 from rs_assets.compile.planner.context import Flow
 from rs_assets.dagster.assets.causes import restart_events
 from rs_assets.dagster.assets.events import StepEvents
+from rs_assets.dagster.assets.op_events import OpEvents
 from rs_assets.dagster.assets.roles import PROCESS, output_name, roles_of
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.assets.verdicts import report_verdicts
-from rs_assets.dagster.resources.resource_keys import IN_PROCESS
+from rs_assets.dagster.resources.resource_keys import IN_PROCESS, RUNTIME, key_of
 from rs_assets.dagster.runs.compaction import delta_outputs
 from rs_assets.dagster.runs.outcome import (
     AT_ONCE,
@@ -27,7 +28,7 @@ from rs_assets.dagster.runs.outcome import (
     stop_was_requested,
 )
 from rs_assets.dagster.runs.runtime import RuntimeResource
-from rs_assets.errors import StartRefused, UserError
+from rs_assets.errors import RsError, StartRefused, UserError
 from rs_assets.topology.topology import Topology
 
 Flows = Mapping[str, Flow]
@@ -101,12 +102,15 @@ def _wiring_op(topology: Topology, node: Node, verb: str, refused: Refused) -> O
         ins={f"from_{name}": In(dagster_type=Any) for name in node.follows},
         out=Out(dagster_type=Any, io_manager_key=IN_PROCESS),
         tags={"dagster/compute_kind": node.family},
+        # It wires the step; Dagster shows it with the op.
+        required_resource_keys={key_of(node.family), RUNTIME},
     )
-    def wire(context: OpExecutionContext, rs_runtime: RuntimeResource, **upstream: Flows) -> Flows:
+    def wire(context: OpExecutionContext, **upstream: Flows) -> Flows:
         inputs = {name: upstream[f"from_{name}"] for name in node.inputs}
+        runtime: RuntimeResource = getattr(context.resources, RUNTIME)
         try:
             with cause_first(context):
-                return rs_runtime.wire(topology, node.name, inputs, run_id=context.run_id)
+                return runtime.wire(topology, node.name, inputs, run_id=context.run_id)
         except DagsterExecutionInterruptedError:
             refuse_interrupted(context, UNBEGUN)
             raise
@@ -135,6 +139,7 @@ def process_op(assets: StreamAssets) -> OpDefinition:
         place = rs_runtime.run.place()
         tables = delta_outputs(topology, place.home)
         live = rs_runtime.run.mode == "start"
+        ops = OpEvents(context, topology)
         events = StepEvents(
             assets,
             context,
@@ -143,6 +148,7 @@ def process_op(assets: StreamAssets) -> OpDefinition:
             tables=tables,
             computing_s=rs_runtime.computing_s,
             judge=lambda: report_verdicts(context.instance, assets, place),
+            ops=ops,
         )
         rs_runtime.listen(events.put)
         for event in restart_events(assets, context.run):
@@ -152,6 +158,9 @@ def process_op(assets: StreamAssets) -> OpDefinition:
                 ended = rs_runtime.process(on_interrupt=lambda: stop_was_requested(context))
             except DagsterExecutionInterruptedError:
                 refuse_interrupted(context, AT_ONCE)
+                raise
+            except RsError as error:
+                ops.failed(error)
                 raise
             finally:
                 events.close()

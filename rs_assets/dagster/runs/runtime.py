@@ -15,11 +15,16 @@ from rs_assets.common.home import Home
 from rs_assets.common.interrupts import held_back
 from rs_assets.compile.planner.context import Flow
 from rs_assets.dagster.place import Place
+from rs_assets.dagster.resources.family import FamilyResource
 from rs_assets.dagster.resources.join import JoinResource
+from rs_assets.dagster.resources.processor import ProcessorResource
+from rs_assets.dagster.resources.resource_keys import OPERATORS
 from rs_assets.dagster.resources.shuffle import ShuffleResource
 from rs_assets.dagster.resources.sink import SinkResource
 from rs_assets.dagster.resources.source import SourceResource
 from rs_assets.dagster.resources.spark import SparkResource
+from rs_assets.dagster.resources.step import StepResource
+from rs_assets.dagster.resources.table import TableResource
 from rs_assets.dagster.resources.window import WindowResource
 from rs_assets.dagster.runs.run_tags import answers_of
 from rs_assets.dagster.sensors.stream_runs import refuse_if_stopped
@@ -159,9 +164,12 @@ class RuntimeResource(ConfigurableResource[None]):
 
     spark: SparkResource
     source: SourceResource
+    step: StepResource
     shuffle: ShuffleResource
     window: WindowResource
     join: JoinResource
+    table: TableResource
+    processor: ProcessorResource
     sink: SinkResource
     run: RunResource
 
@@ -195,9 +203,12 @@ class RuntimeResource(ConfigurableResource[None]):
     def wire(
         self, topology: Topology, step: str, inputs: Mapping[str, Mapping[str, Flow]], *, run_id: str
     ) -> Mapping[str, Flow]:
-        """The flows of `step` by query, from those of its inputs; the first call opens the pipeline."""
-        session = self._open(topology, run_id)
-        return session.options.driver.call(lambda _: session.wire(step, inputs))
+        """The flows of `step` by query, from those of its inputs; the first call opens the pipeline.
+
+        The resource of the step's family wires it.
+        """
+        family: FamilyResource = getattr(self, topology[step].family)
+        return family.wire(self._open(topology, run_id), step, inputs)
 
     def process(self, *, on_interrupt: Callable[[], bool] = bool) -> Ended:
         """Run the wired queries in `mode`. An interrupt drains and stops them; it is not an error by itself.
@@ -235,15 +246,14 @@ class RuntimeResource(ConfigurableResource[None]):
         session.run_on(answers=answers)
 
     def options(self, run_id: str) -> RunOptions:
-        """The options of a run, from the resources."""
-        connector, place = self.sink.delta_connector, self.run.place()
+        """The options of a run: those of its place and course, and those that each family sets."""
+        place = self.run.place()
+        families = [getattr(self, family) for family in OPERATORS]
         return RunOptions(
             home=Home.at(self.run.home) if self.run.home else Home.default(),
             driver=self.spark.driver,
             on_progress=self._report,
             interval=timedelta(seconds=self.run.interval_seconds),
-            idle_timeout=timedelta(seconds=self.join.idle_timeout_seconds) or None,
-            close_on_idle=timedelta(seconds=self.window.close_on_idle_seconds) or None,
             new_generation=self.run.new_generation,
             reset_steps=tuple(self.run.reset_steps),
             keep_state=self.run.keep_state,
@@ -251,12 +261,10 @@ class RuntimeResource(ConfigurableResource[None]):
             savepoints=self.run.savepoint_policy(),
             checkpoint_storage=place.checkpoint_storage,
             storage_url=place.storage_url,
-            partitions=self.shuffle.partitions or None,
-            max_line_bytes=self.source.max_line_bytes,
-            connector=None if connector == "as_written" else connector,
             metrics_port=default_metrics_port() if self.run.metrics_port is None else self.run.metrics_port,
             metrics_endpoint=self.run.metrics_endpoint or default_metrics_endpoint(),
             run_id=run_id,
+            **{name: value for family in families for name, value in family.settings().items()},
         )
 
     def _report(self, progress: BatchProgress) -> None:

@@ -22,7 +22,8 @@ class Counts:
     """Rows that one batch of one query read and rejected.
 
     `in_again` is the part of `rows_in`, and `dead_again` the part of `rows_dead`, that an earlier query counts as well;
-    `sources` are those with rows, `clean` the gates that rejected no other rows.
+    `sources` are those with rows, `clean` the gates that rejected no other rows. `gates` are the rows that came to each
+    gate, and those that it rejected.
     """
 
     rows_in: int = 0
@@ -32,6 +33,7 @@ class Counts:
     dead_again: int = 0
     sources: frozenset[str] = frozenset()
     clean: frozenset[str] = field(default=frozenset(), compare=False)
+    gates: Mapping[str, tuple[int, int]] = field(default_factory=dict, compare=False)
 
 
 def counts_of(
@@ -66,6 +68,10 @@ def counts_of(
             name for name in plan.sources if plain.get(name) or ((gate := found[name]) is not None and gate.rows)
         ),
         clean=frozenset(name for name, gate in gates.items() if gate.dead == gate.shared),
+        gates={
+            **{name: (rows, 0) for name, rows in plain.items()},
+            **{name: (gate.rows, gate.dead) for name, gate in gates.items() if name not in plain},
+        },
     )
 
 

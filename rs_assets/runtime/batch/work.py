@@ -135,6 +135,7 @@ class BatchWork:
             state_bytes=state.size,
             watermark=self._watermark(batch_id),
             offsets=self._offsets(batch_id),
+            gates=counts.gates,
             generation=self.generation,
             replayed=batch_id == self._planned_before,
         )

@@ -35,10 +35,15 @@ def analyse(topology: Topology, driver: SparkDriver) -> Mapping[str, str]:
 
     Nothing is read, written or connected to. SchemaError for a source whose schema would be inferred.
     """
+    return MappingProxyType({name: _text(schema) for name, schema in schemas_of(topology, driver).items()})
+
+
+def schemas_of(topology: Topology, driver: SparkDriver) -> Mapping[str, StructType]:
+    """The schema after each step, hidden columns included; errors as for `analyse`."""
     return driver.call(lambda spark: _analysed(spark, without_brokers(topology)))
 
 
-def _analysed(spark: SparkSession, topology: Topology) -> Mapping[str, str]:
+def _analysed(spark: SparkSession, topology: Topology) -> Mapping[str, StructType]:
     flows: dict[str, Flow] = {}
     with scratch_folder("rs-check-") as folder:
         for plan in plan_queries(topology):
@@ -46,8 +51,7 @@ def _analysed(spark: SparkSession, topology: Topology) -> Mapping[str, str]:
             for name in plan.nodes:
                 if name not in flows:
                     flows[name] = wire_node(context, topology, plan.streaming_output, name, flows)
-        schemas = {node.name: flows[node.name].df.schema for node in topology if node.name in flows}
-    return MappingProxyType({name: _text(schema) for name, schema in schemas.items()})
+        return {node.name: flows[node.name].df.schema for node in topology if node.name in flows}
 
 
 def reading_nothing(

@@ -1,0 +1,69 @@
+"""Steps of the fluent API over frames: stored, and read by the queries of a pipeline of its own."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rs_assets.errors import TopologyError
+from rs_assets.records.schema import schema_text
+from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.run.bounded import RESULT, bounded_result, result_sink, store_frame
+from rs_assets.spark.driver import SparkDriver
+from rs_assets.stream.builder import StreamBuilder
+from rs_assets.stream.data_stream import DataStream
+from rs_assets.topology.check.build import check_fields
+from rs_assets.topology.topology import Topology
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+NAMESPACE = "ops"
+
+
+def computed(
+    steps: Callable[..., Any],
+    frames: Mapping[str, DataFrame],
+    folder: Path,
+    *,
+    check: Callable[[Topology], None],
+    **options: Any,
+) -> DataFrame:
+    """The rows after `steps` over `frames`; `check` sees the topology before anything is computed.
+
+    `options` are those of `RunOptions`; its home has the tables that are given by name.
+    """
+    source = StreamBuilder.data_stream(NAMESPACE, f"frames_{uuid.uuid4().hex[:12]}")
+    driver = SparkDriver.of(next(iter(frames.values())).sparkSession)
+    streams = [
+        source.from_file(folder / name, "parquet", schema=schema_text(frame.schema, step=name), name=name)
+        for name, frame in frames.items()
+    ]
+    made = steps(*streams)
+    if not hasattr(made, "to_delta"):
+        raise TopologyError(
+            f"the steps must return a stream or a table, not a {type(made).__name__}",
+            remedy="lambda rows: rows.filter(...)",
+        )
+    topology = made.to_delta(str(folder / RESULT), name=RESULT).build().topology
+    check(topology)
+    for name, frame in frames.items():
+        store_frame(frame, folder / name, driver)
+    return bounded_result(topology, folder, RunOptions(driver=driver, **options))
+
+
+def read(stream: DataStream, folder: Path, **options: Any) -> DataFrame:
+    """The rows of a source, and of stateless steps after it, to the present end of the input."""
+    nodes = stream.draft.preview(stream.step)
+    topology = Topology(stream.draft.namespace, stream.draft.job, (*nodes, result_sink(str(stream.step), folder)))
+    stateful = next((node.name for node in topology if node.stateful), None)
+    if stateful is not None:
+        raise TopologyError(
+            f"read takes a source and stateless steps; step {stateful!r} keeps state",
+            remedy="read the source, then compute the step with the resource of its family",
+            step=stateful,
+        )
+    check_fields(topology)
+    return bounded_result(topology, folder, RunOptions(**options))

@@ -1,0 +1,70 @@
+"""A write of an op: its sink, and the mark under which the sink has its rows once."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, MutableMapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dagster import AssetExecutionContext, DagsterInstance, DagsterRun, OpExecutionContext
+from dagster._core.errors import DagsterInvalidPropertyError
+from dagster._core.execution.stats import StepEventStatus
+
+from rs_assets.connectors.delta.nodes import DeltaSink
+from rs_assets.connectors.nodes import Sink
+from rs_assets.connectors.sink import BatchMark
+from rs_assets.errors import TopologyError
+from rs_assets.records.schema import schema_text
+from rs_assets.stream.builder import StreamBuilder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# The job of the topology that names a sink; nothing is stored under it.
+JOB = "written"
+
+
+def sink_of(to: Callable[..., Any], frame: DataFrame, namespace: str, *, connector: Any = None) -> Sink:
+    """The sink that `to` adds to the rows of `frame`; TopologyError if it adds anything else."""
+    rows = StreamBuilder.data_stream(namespace, JOB).from_array([], schema=schema_text(frame.schema, step="rows"))
+    nodes = to(rows).build().topology.nodes
+    if len(nodes) != 2 or not isinstance(nodes[1], Sink):
+        extra = [node.name for node in nodes[1:] if not isinstance(node, Sink)]
+        raise TopologyError(
+            f"a write takes one sink and no other step, not: {', '.join(extra) or f'{len(nodes) - 1} sinks'}",
+            remedy="compute the rows before; write each sink by a call of its own",
+        )
+    sink = nodes[1]
+    return replace(sink, connector=connector) if connector and isinstance(sink, DeltaSink) else sink
+
+
+def mark_of(
+    context: OpExecutionContext | AssetExecutionContext, sink: str, counts: MutableMapping[tuple[str, int, str], int]
+) -> BatchMark:
+    """The mark of the next frame of this step for `sink`: the same in each attempt of the step.
+
+    An op that is called directly belongs to no run: each of its marks is new.
+    """
+    op = context if isinstance(context, OpExecutionContext) else context.op_execution_context
+    try:
+        step = op.get_step_execution_context().step.key
+    except DagsterInvalidPropertyError:
+        return BatchMark(uuid.uuid4().hex, 1, sink, 0)
+    key = (step, op.retry_number, sink)
+    number = counts[key] = counts.get(key, -1) + 1
+    return BatchMark(f"{first_run(op.instance, op.run, step)}/{step}", 1, sink, number)
+
+
+def first_run(instance: DagsterInstance, run: DagsterRun, step: str) -> str:
+    """The id of the run whose attempt of `step` this one repeats; its own if none, or if it succeeded there.
+
+    Dagster repeats a run as another one, which names its parent.
+    """
+    while run.parent_run_id:
+        parent = instance.get_run_by_id(run.parent_run_id)
+        tries = instance.get_run_step_stats(run.parent_run_id, [step])
+        if parent is None or not tries or tries[0].status == StepEventStatus.SUCCESS:
+            break
+        run = parent
+    return run.run_id

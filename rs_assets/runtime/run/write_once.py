@@ -1,0 +1,52 @@
+"""One frame into one sink, exactly once under a mark: what a batch of a pipeline does, without a pipeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from rs_assets.common.home import Home
+from rs_assets.compile.sink import rows_for, writer_of
+from rs_assets.connectors.nodes import Sink
+from rs_assets.connectors.sink import BatchMark, Checked, Closing
+from rs_assets.records.columns import ORDER
+from rs_assets.spark.driver import SparkDriver
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a write did: the number of rows, or `again` if the sink had them already and nothing was done."""
+
+    rows: int
+    again: bool = False
+
+
+def write_once(frame: DataFrame, sink: Sink, mark: BatchMark, *, home: Home, namespace: str) -> Written:
+    """Write `frame` into `sink`, unless the sink has `mark`; rows and mark become visible together.
+
+    Of a sink without memory, such as a topic under at-least-once, the rows may come again after a crash.
+    """
+    driver = SparkDriver.of(frame.sparkSession)
+    return driver.call(lambda _: _write(frame, sink, mark, home, namespace))
+
+
+def _write(frame: DataFrame, sink: Sink, mark: BatchMark, home: Home, namespace: str) -> Written:
+    rows = rows_for(sink, _in_no_order(frame) if sink.read_order else frame)
+    writer = writer_of(sink, home, namespace)
+    try:
+        if isinstance(writer, Checked):
+            writer.check_start()
+        if writer.committed(mark):
+            return Written(rows=0, again=True)
+        return Written(rows=writer.stage(rows, mark).commit())
+    finally:
+        if isinstance(writer, Closing):
+            writer.close()
+
+
+def _in_no_order(frame: DataFrame) -> DataFrame:
+    """`frame` with the columns by which the row is found that was read last: there is none."""
+    kinds = ("timestamp", "string", "bigint")
+    return frame.withColumns({name: F.lit(None).cast(kind) for name, kind in zip(ORDER, kinds, strict=True)})
