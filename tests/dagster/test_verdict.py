@@ -233,6 +233,18 @@ def test_recovery_behind_upkeep_leaves_a_stream_that_a_person_stopped_meanwhile(
     assert said(instance) == "it was stopped by a person"
 
 
+def test_a_stream_goes_on_though_the_upkeep_that_stopped_it_was_killed(instance, job, folder):
+    run = made(instance, job, DagsterRunStatus.SUCCESS)
+    upkeep = made(instance, build_definitions([PIPELINE]).resolve_job_def("shop_hits_upkeep"))
+    request_run(folder, run.run_id)
+    requests.ask(folder, "stop", reason="a rescale", run_id=upkeep.run_id)
+    assert "success" in said(instance)
+    instance.report_run_failed(upkeep)
+    [request] = tick(instance).run_requests
+    assert request.tags["rs/resumes_run"] == upkeep.run_id
+    assert request.tags["rs/resumes_after"] == "a rescale"
+
+
 def test_upkeep_does_not_ask_for_a_stream_that_a_person_stopped_while_it_drained(instance, job, folder, monkeypatch):
     monkeypatch.setattr(upkeep, "LOOK_S", 0.01)
     run = made(instance, job)

@@ -29,6 +29,7 @@ from rs_assets.dagster.deployed.job import JOB
 from rs_assets.dagster.deployed.reload import ask_for_reload
 from rs_assets.dagster.deployed.visible import VisibleVersion, precedence, visible_pipelines
 from rs_assets.dagster.sensors import cursor
+from rs_assets.dagster.sensors.resuming import resume_request
 from rs_assets.dagster.sensors.stream_runs import StreamRuns
 from rs_assets.dagster.sensors.verdict import Verdict
 from rs_assets.deploy.history import TABLE, Event, History, Standing, standings
@@ -100,7 +101,7 @@ class _Tick:
         mine = self.seen.setdefault("pipelines", {}).setdefault(name, {})
         now, lease = time.time(), read_lease(self.home.leases, name)
         run, verdict = self._run(name, lease)
-        resume = requests.asked(self._folder(name), "resume")
+        resume = resume_request(self._folder(name), self.context.instance)
         known = Known(
             standing=state,
             lease=lease,

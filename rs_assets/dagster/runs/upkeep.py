@@ -208,7 +208,7 @@ def _stopped(context: OpExecutionContext, topology: Topology, options: RunOption
         if mode is not None:
             context.log.info("waiting for the run that holds %s to stop", topology.name)
         if mode in ("start", "unknown"):
-            requests.ask(folder, "stop", reason=why)
+            requests.ask(folder, "stop", reason=why, run_id=context.run_id)
         if mode is not None:
             _wait_until_free(topology, options)
         yield

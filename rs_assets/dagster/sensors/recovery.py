@@ -23,7 +23,6 @@ from dagster import (
     sensor,
 )
 
-from rs_assets.catalog import requests
 from rs_assets.catalog.desired_state import DesiredState, read_desired_state
 from rs_assets.catalog.lease import read_lease
 from rs_assets.dagster.assets.causes import cause_in
@@ -40,6 +39,7 @@ from rs_assets.dagster.runs.run_tags import (
     RESUMES_RUN,
 )
 from rs_assets.dagster.sensors import cursor
+from rs_assets.dagster.sensors.resuming import resume_request
 from rs_assets.dagster.sensors.stream_runs import StreamRuns
 from rs_assets.dagster.sensors.verdict import Verdict
 
@@ -94,7 +94,7 @@ def recovery_sensor(assets: StreamAssets, policy: RecoveryPolicy = RecoveryPolic
         verdict = stream.verdict()
         if verdict.act == "wait":
             return SkipReason(verdict.why)
-        resume = requests.asked(folder, "resume")
+        resume = resume_request(folder, context.instance)
         if resume is not None and resume["id"] != seen.get("resumed") and (lease is None or lease.free):
             return SkipReason(verdict.why) if verdict.end == "stopped" else _resumed(seen, stream, newest, resume)
         if verdict.act == "leave":
