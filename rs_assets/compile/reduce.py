@@ -30,8 +30,8 @@ def compile_reduce(context: CompileContext, node: TableReduce, inputs: tuple[Flo
     for flow in inputs:
         check_keys(flow.df, node.keys, step=node.name)
     adders: Any = node.function.call
-    for each in adders.of:
-        check_sendable(each.add, f"of step {node.name!r}", step=node.name)
+    for what, function in adders.functions():
+        check_sendable(function, f"{what} of step {node.name!r}", step=node.name)
     if not context.streaming:
         return inputs[0]
     rows = reduce(_united, (_packed(flow.df, node.keys, number) for number, flow in enumerate(inputs)))

@@ -184,7 +184,10 @@ class ProcessSteps:
         from rs_assets.stream.processed_stream import ProcessedStream, state_of
 
         made = tuple(
-            (each, needed_schema(kind, f"schema of output {each!r}", step=name))
+            (
+                each,
+                needed_schema(kind, f"schema of output {each!r}", given=f"outputs={{{each!r}: 'n bigint'}}", step=name),
+            )
             for each, kind in (outputs or {}).items()
         )
         node = Process(
@@ -216,9 +219,10 @@ def _function(call: Any, schema: Schema, *, step: str) -> PythonFunction:
     return PythonFunction(call, needed_schema(schema, "schema", step=step), trace=False)
 
 
-def needed_schema(schema: Schema, what: str, *, step: str) -> str:
-    """A schema as DDL; SchemaError if there is none."""
+def needed_schema(schema: Schema, what: str, *, step: str, given: str | None = None) -> str:
+    """A schema as DDL; SchemaError if there is none, with how it is `given` (default: as the argument `what`)."""
     text = schema_text(schema, step=step)
     if text is None:
-        raise SchemaError(f"step {step!r} has no {what}", remedy=f"{what}='n bigint'", step=step)
+        argument = given or f"{what}='n bigint'"
+        raise SchemaError(f"step {step!r} has no {what}", remedy=f"name its fields: {argument}", step=step)
     return text

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rs_assets import ListStore, MapStore, Processor, SessionStore, Time, ValueStore, VersionedStore, WindowStore
-from rs_assets.errors import ConfigurationError, RsError, StepError
+from rs_assets.errors import ConfigurationError, RsError, SchemaError, StepError
 from rs_assets.testing import ProcessorTest
 
 T0 = datetime(2026, 1, 5, 10, tzinfo=UTC)
@@ -210,3 +210,84 @@ def test_wrong_timers_are_refused(how, why):
 
     with pytest.raises(StepError, match=why):
         ProcessorTest(Sets, **TIMED, time_field="ts").pipe({"k": 1, "n": 1, "ts": T0})
+
+
+class Times(Processor):
+    """Stores whose keys are times, or numbers with fewer digits than Python's."""
+
+    moments = MapStore("at timestamp", "n int")
+    locals = MapStore("at timestamp_ntz, n int", "n int")
+    weights = MapStore("weight float", "n int")
+    windows = WindowStore("n int", retention=Time.minutes(10))
+    sessions = SessionStore("n int", retention=Time.minutes(10))
+    versions = VersionedStore("n int", retention=Time.minutes(10))
+
+    def process(self, key, row, context):
+        context.forward({"found": row["do"](context)})
+
+
+NAIVE = T0.replace(tzinfo=None)
+# What was put under a key, as state gives that key back in a later batch, and how the key is asked for.
+KEYS = [
+    (lambda c: c.moments.put(NAIVE, {"n": 1}), lambda c: (c.moments.get(T0), c.moments.get("2026-01-05T10:00:00Z"))),
+    (lambda c: c.moments.put(T0, {"n": 1}), lambda c: (c.moments.get(NAIVE), c.moments.get(T0))),
+    (
+        lambda c: c.locals.put({"at": T0, "n": 1}, {"n": 1}),
+        lambda c: (c.locals.get({"at": NAIVE, "n": 1}), c.locals.get({"at": T0, "n": 1})),
+    ),
+    (lambda c: c.weights.put(0.1, {"n": 1}), lambda c: (c.weights.get(0.10000000149011612), c.weights.get(0.1))),
+    (lambda c: c.windows.put(NAIVE, {"n": 1}), lambda c: (c.windows.get(T0), c.windows.fetch(NAIVE, NAIVE)[0][1])),
+    (
+        lambda c: c.sessions.put(NAIVE, NAIVE, {"n": 1}),
+        lambda c: (c.sessions.find(NAIVE, T0)[0][2], c.sessions.find(T0, T0)[0][2]),
+    ),
+    (lambda c: c.versions.put({"n": 1}, NAIVE), lambda c: (c.versions.get(), c.versions.get(NAIVE))),
+]
+
+
+@pytest.mark.parametrize(("put", "asked"), KEYS)
+def test_a_key_of_a_store_is_found_however_it_is_given(put, asked):
+    test = ProcessorTest(Times, keys="k", schema="found string")
+    test.pipe({"k": "a", "do": put}, {"k": "a", "do": asked})
+    assert test.forwarded()[1] == {"found": ({"n": 1}, {"n": 1})}
+
+
+def test_a_time_of_a_store_must_be_a_time():
+    with pytest.raises(TypeError, match="must be a datetime, such as context.time, not '10:00'"):
+        done(lambda c: c.windows.get("10:00"))
+
+
+def test_a_record_that_was_passed_on_does_not_change_any_more():
+    class Path(Processor):
+        seen = ValueStore("n int")
+
+        def process(self, key, row, context):
+            tags = []
+            for tag in "ab":
+                tags.append(tag)
+                context.forward({"tags": tags})
+
+    test = ProcessorTest(Path, keys="k", schema="tags array<string>")
+    test.pipe({"k": 1})
+    assert test.forwarded() == [{"tags": ["a"]}, {"tags": ["a", "b"]}]
+
+
+class Schemaless(Processor):
+    """A store without the fields of its keys."""
+
+    entries = MapStore(None, "n bigint")
+
+    def process(self, key, row, context): ...
+
+
+def test_a_store_without_a_schema_is_refused_and_its_remedy_is_taken():
+    with pytest.raises(SchemaError, match="a store of step 'processor' has no schema") as caught:
+        ProcessorTest(Schemaless, keys="k", schema="n int")
+    assert "ValueStore('n bigint')" in caught.value.remedy
+    assert "MapStore('sku string', 'n bigint')" in caught.value.remedy
+
+    class Mended(Schemaless):
+        count = ValueStore("n bigint")
+        entries = MapStore("sku string", "n bigint")
+
+    ProcessorTest(Mended, keys="k", schema="n int").pipe({"k": 1})

@@ -33,6 +33,18 @@ def test_group_by_moves_a_row_from_one_group_to_another(follow):
     ]
 
 
+def test_the_least_whole_numbers_can_be_subtracted(follow):
+    orders = source("id bigint, user string, tiny tinyint, ms int").to_table("id").group_by("user")
+    least = {"id": 1, "user": "ann", "tiny": -128, "ms": -(2**31)}
+    told = follow(
+        orders.sum("tiny").sum("ms").avg("ms", "mean").to_stream(),
+        [[least, {**least, "id": 2}], [{**least, "ms": 1, "tiny": 1}]],
+    )
+    assert [row for row in told[1] if not row["retracted"]] == [
+        {"user": "ann", "tiny": -127, "ms": 1 - 2**31, "mean": (1 - 2**31) / 2, "retracted": False}
+    ]
+
+
 SUBTRACTED = {"n": "count(*)", "total": "sum(ms)", "mean": "avg(ms)", "ratios": "sum(ratio)"}
 KEPT = {
     "n": "count(*)",

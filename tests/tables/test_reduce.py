@@ -1,6 +1,7 @@
 """reduce and cogroup: values that Python functions keep for each group of a table or of streams."""
 
 import random
+import threading
 from collections import defaultdict
 
 import pytest
@@ -183,3 +184,60 @@ def test_a_function_that_fails_ends_the_run_with_its_key(driver):
     with pytest.raises(StepError, match="the field 'n' is missing") as caught:
         stream.group_by("user").reduce(lambda value, row: {"bits": 1}, schema="bits int, n int").to_stream().preview()
     assert caught.value.facts["key"] == "{'user': 'ann'}"
+
+
+def locked():
+    lock = threading.Lock()
+    return lambda value, row: lock and value
+
+
+def first_locked():
+    lock = threading.Lock()
+    return lambda: lock and {"n": 0}
+
+
+def few():
+    return StreamBuilder.data_stream("test", "few").from_array([order(1, "ann", 5)], schema=ROWS).to_table("id")
+
+
+def reduced_by(function, other=subtract):
+    return few().group_by("user").reduce(function, subtract=other, schema="bits bigint, n int")
+
+
+def cogrouped(initial):
+    group = few().group_by("user").cogroup(lambda key, row, value: value, subtract=lambda key, row, value: value)
+    return group.aggregate(schema="n int", initial=initial)
+
+
+UNSENDABLE = [
+    (lambda: reduced_by(add, locked()), r"that subtracts a row \(subtract=\) of step 'reduced'"),
+    (lambda: reduced_by(locked()), "that adds a row of step 'reduced'"),
+    (lambda: cogrouped(first_locked()), r"that makes a first value \(initial=\) of step 'cogroup'"),
+]
+
+
+@pytest.mark.parametrize(("make", "why"), UNSENDABLE)
+def test_a_function_that_holds_a_lock_is_named(driver, make, why):
+    with pytest.raises(TopologyError, match=f"the function {why} cannot be sent") as caught:
+        make().to_stream().preview()
+    assert caught.value.remedy == "create locks, connections and open files inside the function, not outside"
+
+
+def test_a_first_value_that_all_keys_share_is_not_changed_by_one(driver):
+    shared = {"pages": [], "n": 0}
+
+    def clicked(key, row, value):
+        value["pages"].append(row["id"])
+        value["n"] += 1
+        return value
+
+    rows = [order(1, "ann", 5), order(2, "bo", 1), order(3, "ann", 5), order(4, "cy", 1)]
+    table = (
+        StreamBuilder.data_stream("test", "shared")
+        .from_array(rows, schema=ROWS)
+        .group_by("user")
+        .cogroup(clicked)
+        .aggregate(schema="pages array<bigint>, n int", initial=lambda: shared)
+    )
+    made = sorted((row["user"], row["pages"], row["n"]) for row in table.to_stream().preview())
+    assert made == [("ann", [1, 3], 2), ("bo", [2], 1), ("cy", [4], 1)]

@@ -167,8 +167,14 @@ CASES = [
     Case(
         "stream/process_steps.py::needed_schema",
         lambda: counted(state=None),
-        "state='n bigint'",
+        "name its fields: state='n bigint'",
         lambda: counted(state="n bigint"),
+    ),
+    Case(
+        "stream/process_steps.py::needed_schema",
+        lambda: seen(outputs={"late": None}, output="late"),
+        "name its fields: outputs={'late': 'n bigint'}",
+        lambda: seen(outputs={"late": "n bigint"}, output="late"),
     ),
     Case(
         "topology/check/rules.py::_processed",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +46,8 @@ class ByGroup:
             before = {name: state[name] for name in self.fields} if state else None
             try:
                 value, count = self._reduced(key, before, state[ROWS] if state else 0, rows)
-                now = mapping(value, self.fields) if count else None
+                # Values of their own: what a function returned may be what it changes for the next key.
+                now = own(mapping(value, self.fields)) if count else None
             except RAISED as error:
                 raise failed(self.shape, error, key, rows) from error
             answers.add(key, None if now is None else {**now, ROWS: count}, _changes(key, before, now))
@@ -67,7 +69,8 @@ class ByGroup:
         return value, count
 
     def _begin(self) -> Any:
-        return None if self.adders.initial is None else self.adders.initial()
+        # A copy: it may be the same object for all keys, which functions change.
+        return None if self.adders.initial is None else deepcopy(self.adders.initial())
 
 
 def _changes(key: Row, before: Row | None, now: Row | None) -> list[Row]:

@@ -15,6 +15,7 @@ from rs_assets.compile.process.wire import NO_TIME
 from rs_assets.compile.python.contract import RAISED
 from rs_assets.compile.python.record import Columns
 from rs_assets.compile.python.results import mapping, mappings
+from rs_assets.topology.user_code.stores import own
 
 PAIR = 2
 
@@ -34,7 +35,9 @@ class ByKey:
         for key, state, rows in each_key(touched):
             try:
                 now, told = _pair(self.function(key.copy(), state, rows))
-                answers.add(key, None if now is None else mapping(now, state_names), mappings(told, made_names))
+                # Values of their own: what a function returned may be what it changes for the next key.
+                kept = None if now is None else own(mapping(now, state_names))
+                answers.add(key, kept, mappings(told, made_names))
             except RAISED as error:
                 raise failed(self.shape, error, key, rows) from error
         return answers.content()

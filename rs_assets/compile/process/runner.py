@@ -11,7 +11,7 @@ from rs_assets.compile.python.results import mapping
 from rs_assets.operators.window.event_time import has_ended, moving
 from rs_assets.records.fields import declared
 from rs_assets.topology.user_code.processor import MICROSECOND, TIMERS, Context, Processor, Timer
-from rs_assets.topology.user_code.stores import OpenStores, Store, stores_of
+from rs_assets.topology.user_code.stores import OpenStores, Store, own, stores_of
 
 Row = dict[str, Any]
 Made = list[tuple[str | None, Row]]
@@ -43,8 +43,8 @@ class ProcessorSpec:
         return cls(step=step, processor=processor, stores=stores_of(processor), outputs=fields, timed=timed)
 
     def fits(self, record: object, to: str | None) -> Row:
-        """`record` as a row of an output; MisfitError if it has other fields."""
-        return mapping(record, self.outputs[to])
+        """`record` as a row of an output, which later changes of it leave alone; MisfitError if it has other fields."""
+        return own(mapping(record, self.outputs[to]))
 
 
 @dataclass(slots=True)

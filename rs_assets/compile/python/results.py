@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from rs_assets.records.rows import MisfitError
+from rs_assets.topology.user_code.stores import own
 
 
 def mapping(value: object, names: AbstractSet[str]) -> dict[str, Any]:
@@ -60,12 +61,22 @@ def plain(value: Any) -> Any:
 
 
 def mappings(values: Any, names: AbstractSet[str]) -> list[dict[str, Any]]:
-    """Each of `values` as such a dict; no dicts if it is None or empty."""
+    """Each of `values` as such a dict with values of its own; no dicts if it is None or empty.
+
+    >>> def parts(path):
+    ...     found = []
+    ...     for part in path.split("/"):
+    ...         found.append(part)
+    ...         yield {"parts": found}
+    >>> mappings(parts("a/b"), {"parts"})
+    [{'parts': ['a']}, {'parts': ['a', 'b']}]
+    """
     if not values:
         return []
     if isinstance(values, Mapping | str | bytes):
         raise TypeError(f"the function must return a list of dicts, not {type(values).__name__}")
-    return [mapping(value, names) for value in values]
+    # Copied one by one: a generator may go on with the list or dict that it has just yielded.
+    return [own(mapping(value, names)) for value in values]
 
 
 def _misnamed(made: dict[str, Any], names: AbstractSet[str]) -> MisfitError:

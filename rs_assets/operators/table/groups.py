@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, DecimalType, FractionalType, LongType
+from pyspark.sql.types import DataType, DecimalType, FractionalType, IntegralType, LongType
 
 from rs_assets.operators.window.output import Aggregate
 from rs_assets.records.columns import PREFIX, RETRACTED
@@ -89,6 +89,9 @@ def _total(column: Column, kind: DataType) -> Column:
         return _sum_of_longs(column)
     if isinstance(kind, FractionalType) and not isinstance(kind, DecimalType):
         return _sum_of_doubles(column)
+    if isinstance(kind, IntegralType):
+        # The least int has no opposite among ints.
+        return _signed_sum(column.cast("bigint"))
     return _signed_sum(column)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -35,6 +35,15 @@ class Adders:
     def __name__(self) -> str:
         """The names of the functions."""
         return ", ".join(getattr(each.add, "__name__", type(each.add).__name__) for each in self.of)
+
+    def functions(self) -> Iterator[tuple[str, Callable[..., Any]]]:
+        """All functions, each with what it is for."""
+        for each in self.of:
+            yield "that adds a row", each.add
+            if each.subtract is not None:
+                yield "that subtracts a row (subtract=)", each.subtract
+        if self.initial is not None:
+            yield "that makes a first value (initial=)", self.initial
 
     def __call__(self, row: dict[str, Any]) -> Any:
         """What the first one makes of a single row."""

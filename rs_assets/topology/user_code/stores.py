@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from rs_assets.errors import SchemaError
 from rs_assets.records.fields import declared
 from rs_assets.records.schema import Schema, schema_text
+from rs_assets.topology.user_code.inner_keys import settled
 
 Row = dict[str, Any]
 # Makes a row of the fields of a store out of what a processor gives it, or raises.
@@ -109,7 +111,9 @@ class MapStore(Store):
         """The records of the key."""
         names = names_of(self.key)
         found = {tuple(pair["key"][name] for name in names): pair["value"] for pair in kept or ()}
-        return OpenMap(names, found, checked(self.key, check), checked(self.value, check))
+        return OpenMap(
+            names, text_of(self.key, "processor"), found, checked(self.key, check), checked(self.value, check)
+        )
 
 
 @dataclass(slots=True)
@@ -117,6 +121,7 @@ class OpenMap(OpenStore):
     """The records of the current key, by inner key."""
 
     names: tuple[str, ...]
+    schema: str
     found: dict[tuple[Any, ...], Row]
     check_key: Callable[[object], Row]
     check: Callable[[object], Row]
@@ -163,9 +168,9 @@ class OpenMap(OpenStore):
 
     def _inner(self, key: object) -> tuple[Any, ...]:
         if len(self.names) == 1 and not isinstance(key, Mapping):
-            return (key,)
+            return (settled(self.names[0], key, self.schema),)
         row = self.check_key(key)
-        return tuple(row[name] for name in self.names)
+        return tuple(settled(name, row[name], self.schema) for name in self.names)
 
     def _outer(self, key: tuple[Any, ...]) -> Any:
         return key[0] if len(key) == 1 else dict(zip(self.names, key, strict=True))
@@ -271,8 +276,16 @@ def own(record: Row) -> Row:
 
 
 def text_of(schema: Schema, step: str) -> str:
-    """A schema as DDL."""
-    return schema_text(schema, step=step) or ""
+    """A schema as DDL; SchemaError if there is none."""
+    text = schema_text(schema, step=step)
+    if text is None:
+        raise SchemaError(
+            f"a store of step {step!r} has no schema",
+            remedy="name the fields of its records, such as ValueStore('n bigint'); those of a key come first:"
+            " MapStore('sku string', 'n bigint')",
+            step=step,
+        )
+    return text
 
 
 def names_of(schema: Schema) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 from rs_assets.records.schema import Schema
+from rs_assets.topology.user_code.inner_keys import moment
 from rs_assets.topology.user_code.stores import Checked, OpenStore, Row, Store, checked, own, text_of
 
 Times = tuple[datetime, ...]
@@ -40,12 +41,12 @@ class OpenTimes(OpenStore):
         ] or None
 
     def _record(self, *at: datetime) -> Row | None:
-        record = self.found.get(at)
+        record = self.found.get(tuple(map(moment, at)))
         return None if record is None else own(record)
 
     def _keep(self, record: Row | None, *at: datetime) -> None:
         """Add or replace a record, and remove what has become too old."""
-        self.found[at] = record
+        self.found[tuple(map(moment, at))] = record
         # The last of its times says how old a record is.
         self._forget(max(each[-1] for each in self.found) - self.retention)
 
@@ -112,11 +113,12 @@ class OpenWindows(OpenTimes):
 
     def delete(self, start: datetime) -> None:
         """Remove the window that begins at `start`, if there is one."""
-        self.found.pop((start,), None)
+        self.found.pop((moment(start),), None)
 
     def fetch(self, first: datetime, last: datetime) -> list[tuple[datetime, Row | None]]:
         """The windows that begin from `first` to `last`, both included, in order, with their records."""
-        return [(start, self._record(start)) for (start,) in sorted(self.found) if first <= start <= last]
+        low, high = moment(first), moment(last)
+        return [(start, self._record(start)) for (start,) in sorted(self.found) if low <= start <= high]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +146,9 @@ class OpenSessions(OpenTimes):
 
     def find(self, first: datetime, last: datetime) -> list[tuple[datetime, datetime, Row | None]]:
         """The sessions that end at `first` or later and begin at `last` or earlier: start, end, record; in order."""
+        low, high = moment(first), moment(last)
         return [
-            (start, end, self._record(start, end))
-            for start, end in sorted(self.found)
-            if end >= first and start <= last
+            (start, end, self._record(start, end)) for start, end in sorted(self.found) if end >= low and start <= high
         ]
 
     def put(self, start: datetime, end: datetime, record: object) -> None:
@@ -156,7 +157,7 @@ class OpenSessions(OpenTimes):
 
     def delete(self, start: datetime, end: datetime) -> None:
         """Remove the session from `start` to `end`, if there is one."""
-        self.found.pop((start, end), None)
+        self.found.pop((moment(start), moment(end)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +185,7 @@ class OpenVersions(OpenTimes):
 
     def get(self, at: datetime | None = None) -> Row | None:
         """The record as it was at a time (None: the newest); None if there was none, or its version was removed."""
-        known = [since for (since,) in self.found if at is None or since <= at]
+        known = [since for (since,) in self.found if at is None or since <= moment(at)]
         return self._record(max(known)) if known else None
 
     def put(self, record: object, at: datetime) -> None:
