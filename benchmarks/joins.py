@@ -7,6 +7,7 @@ many rows as it brings have waited long enough.
 from __future__ import annotations
 
 import json
+import os
 import random
 import statistics
 from collections.abc import Iterator
@@ -31,6 +32,8 @@ WITHIN_S = 3600
 BATCHES = 14
 MOST_PAIRS = 3
 MOST_MS = 300
+# The time of the first file, in seconds since 1970.
+EPOCH_S = int(START.timestamp())
 # The kinds of joins, each with the rows of a side that a key has in an interval.
 CASES: tuple[tuple[JoinType, str, int], ...] = (
     ("inner", "a key has a row or two", 1),
@@ -116,4 +119,7 @@ def _generate(folder: Path, bench: Bench, rows_a_key: int) -> None:
                 at = START + timedelta(seconds=number * WITHIN_S / waiting)
                 key = pick.randrange(max(waiting // rows_a_key, 1))
                 lines.append(json.dumps({"id": key, "n": number, "ts": at.isoformat(timespec="milliseconds")}))
-            (folder / side / f"{side}-{file:03}.json").write_text("\n".join(lines) + "\n", encoding="ascii")
+            path = folder / side / f"{side}-{file:03}.json"
+            path.write_text("\n".join(lines) + "\n", encoding="ascii")
+            # Spark reads files by the time of their change: of two in one millisecond either would be the first.
+            os.utime(path, (EPOCH_S + file, EPOCH_S + file))

@@ -60,7 +60,8 @@ class SinkResource(FamilyResource):
         A sink with memory (Delta, files, databases, exactly-once topics) stores a mark with the rows. A step that
         Dagster repeats because it failed, in the same run or in a re-execution, finds the mark and writes nothing:
         `again` is true, and the rows are those of the first attempt. Its n-th frame for a sink counts as the n-th frame
-        of the attempt before. Any other run, and a step that had succeeded, writes its own rows.
+        of the attempt before. Any other run, and a step that had succeeded, writes its own rows. A folder of files and
+        a served store belong to one run: SinkError for another one.
 
         - `context`: that of the op or asset.
         - `to` (function of a stream): one sink and nothing else, such as `lambda rows: rows.to_delta("pages")`.
