@@ -23,6 +23,7 @@ CLASS_PATH = "spark.driver.extraClassPath"
 LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 SECRETS = "(?i)secret|password|passwd|pwd|token|credential|jaas|api.?key|access.?key|keystore.?key|private.?key"
 
+SNAPSHOT_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
 # Spark then filters late rows by the watermark of the previous batch, so that rows released by one stateful operator
 # are not late for the next: only for queries with several of them.
 CHAINS = "spark.sql.streaming.statefulOperator.allowMultiple"
@@ -157,7 +158,8 @@ class SparkSettings:
         if any(jar.name.startswith(FORKLESS_JAR) for jar in jars):
             # The machines of a cluster may not have it.
             conf["spark.hadoop.fs.file.impl"] = FORKLESS
-        return conf
+        # Delta computes the files of a version in 50 tasks by default, for each version that it looks at.
+        return conf | ({SNAPSHOT_PARTITIONS: str(self.partitions or os.cpu_count() or 2)} if self.delta else {})
 
     def _class_path(self, jars: tuple[Path, ...]) -> dict[str, str]:
         """The class path of the only Java: the jars, Spark's own, and then those of `extra`.
