@@ -10,6 +10,7 @@ from rs_assets.common.secrets import Secret
 from rs_assets.connectors.console.nodes import PrintSink
 from rs_assets.connectors.database.nodes import DatabaseMode, DatabaseSink
 from rs_assets.connectors.delta.nodes import DeltaConnector, DeltaMode, DeltaSink
+from rs_assets.connectors.files.form import Compression, FileForm, WrittenFormat
 from rs_assets.connectors.files.nodes import FileSink
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.nodes import Delivery, KafkaSink
@@ -53,23 +54,49 @@ class SinkSteps:
         """
         return self._sink(PrintSink(name=name, inputs=(self.step,), max_rows=max_rows))
 
-    def to_file(self, path: str | PathLike[str], *, name: str | None = None) -> Self:
-        """Write JSON lines below `path`: one folder a batch, made visible by one rename.
+    def to_file(
+        self,
+        path: str | PathLike[str],
+        format: WrittenFormat = "json",  # noqa: A002  the name is fixed by the public surface
+        *,
+        compression: Compression | None = None,
+        partition_by: Sequence[str] = (),
+        header: bool = True,
+        delimiter: str = ",",
+        name: str | None = None,
+    ) -> Self:
+        """Write files below `path`, exactly once: one folder a batch, made visible by one rename.
 
-        Typical uses: files for programs that cannot read Delta.
+        Typical uses: files for programs that cannot read Delta. docs/sinks.md has what each format keeps of a value.
 
         - `path` (str or Path): a folder.
+        - `format` (default "json"): "json" has a record a line, "csv" and "parquet" have columns; "text" has the texts
+          of the only field, a line each.
+        - `compression` (default: none, for "parquet" Spark's): "gzip" or "zstd"; for "parquet" also "snappy"; "none".
+        - `partition_by` (sequence of str, default none): fields that become folders `name=value` within that of a
+          batch, as Spark and Hive name them. The files do not have these fields.
+        - `header` (bool, default True): whether each CSV file begins with the names of its columns.
+        - `delimiter` (str, default ","): the character between the values of CSV.
         - `name` (str, default: the last part of the path and `_files`).
 
         >>> from rs_assets import StreamBuilder
-        >>> hits = StreamBuilder.data_stream("docs", "files").from_array([{"page": "/a"}])
-        >>> print(hits.to_file("/data/out").build().describe())
+        >>> hits = StreamBuilder.data_stream("docs", "files").from_array([{"page": "/a", "day": "2024-03-01"}])
+        >>> print(hits.to_file("/data/out").to_file("/data/days", "csv", partition_by=["day"]).build().describe())
         docs.files  fingerprint ...
-          array      array_source  [1 rows]
-          out_files  file_sink <- array  [/data/out]
+          array       array_source  [1 rows]
+          out_files   file_sink <- array  [/data/out]
+          days_files  file_sink <- array  [csv, partitioned by day /data/days]
         """
         where = fspath(path)
-        return self._sink(FileSink(name=name or name_from(where, suffix="files"), inputs=(self.step,), path=where))
+        form = FileForm(
+            format=format,
+            compression=compression,
+            partition_by=(partition_by,) if isinstance(partition_by, str) else tuple(partition_by),
+            header=header,
+            delimiter=delimiter,
+        )
+        named = name or name_from(where, suffix="files")
+        return self._sink(FileSink(name=named, inputs=(self.step,), path=where, form=form))
 
     def to_delta(
         self,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rs_assets.common.home import Home
-from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, SqlSink, code, listed
-from rs_assets.connectors.delta.nodes import KEYED, VALIDITY, DeltaSink, DeltaSource, KeyedMode
+from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, SqlSink, SqlSource, code, listed
+from rs_assets.connectors.delta.nodes import VALIDITY, DeltaSink, DeltaSource
+from rs_assets.connectors.delta.sql_table import METADATA, read_table, write_table
 from rs_assets.connectors.files.nodes import FileSource
 from rs_assets.connectors.location import REMOTE
 from rs_assets.connectors.messages import check_flag, history_taken, no_record_time
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from rs_assets.connectors.sink import SinkWriter
     from rs_assets.connectors.source import SourceReader
-    from rs_assets.sql.connectors.sinks import SinkTable
-    from rs_assets.stream.data_stream import DataStream
 
 # What a sink does, by mode; `keys` are those of the node.
 MODES: Final = {
@@ -30,9 +28,6 @@ MODES: Final = {
     "history": "Keeps each version of the rows by {keys} in the Delta table {table}",
     "complete": "Holds the current rows of all windows in the Delta table {table}",
 }
-
-# Those that an SQL table with a PRIMARY KEY may name.
-SQL_MODES: Final = {mode: mode for mode in KEYED}
 
 
 def _reader(node: DeltaSource, home: Home) -> SourceReader:
@@ -118,35 +113,10 @@ def _reads(node: DeltaSource) -> str:
     return f"Reads {'all changes of' if node.changes else 'rows added to'} the Delta table {code(node.table)}"
 
 
-def _write_table(table: SinkTable) -> DataStream:
-    found = table.keys()
-    if not found and table.replace:
-        raise table.options.error(
-            "the query updates one row, but the table has no key",
-            remedy="declare a PRIMARY KEY, or group by a column",
-        )
-    where = table.options.take("path") or table.options.need("table", "totals")
-    partitions = [word.text for word in table.options.table.partitioned_by]
-    mode: KeyedMode = table.options.choice("mode", SQL_MODES, "upsert") if found else "upsert"
-    changes = table.changes
-    if changes is not None:
-        made = changes.to_delta(where, mode=mode, partition_by=partitions, name=table.name)
-        return replace(table.rows, step=made.step)
-    return table.stream.to_delta(
-        where,
-        mode=mode if found else "append",
-        keys=found,
-        order_by=table.order_by(),
-        deletes=table.deletes or (table.options.take("deletes") if found else None),
-        time_field=table.options.take("time-field") if mode == "history" else None,
-        partition_by=partitions,
-        name=table.name,
-    )
-
-
 CONNECTOR = Connector(
     name="delta",
     sources=(SourceConnector(node=DeltaSource, reader=_reader, describe=_reads, shortened=_shortened),),
     sinks=(SinkConnector(node=DeltaSink, writer=_writer, describe=_writes, check=_check, check_rows=_check_rows),),
-    sql_sink=SqlSink(write=_write_table, keys=True, updates=True, retracts=True, partitions=True),
+    sql_source=SqlSource(read=read_table, metadata=METADATA),
+    sql_sink=SqlSink(write=write_table, keys=True, updates=True, retracts=True, partitions=True),
 )

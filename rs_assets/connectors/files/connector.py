@@ -7,10 +7,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rs_assets.common.home import Home
 from rs_assets.common.project import anchored
-from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, SqlSink, SqlSource, code
+from rs_assets.connectors.connector import (
+    Connector,
+    SinkConnector,
+    SourceConnector,
+    SqlSink,
+    SqlSource,
+    code,
+    listed,
+)
+from rs_assets.connectors.files.form import COMPRESSIONS, NAMES, Kinds, first_word
 from rs_assets.connectors.files.nodes import FileSink, FileSource
+from rs_assets.errors import TopologyError
+from rs_assets.records.fields import Fields
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from rs_assets.connectors.sink import SinkWriter
     from rs_assets.connectors.source import SourceReader
     from rs_assets.sql.connectors.sinks import SinkTable
@@ -20,7 +33,7 @@ if TYPE_CHECKING:
 
 # Names of formats in a sentence; the others are written in capitals.
 FORMATS: Final = {"text": "text", "parquet": "Parquet"}
-SQL_FORMATS: Final = {"json": "json", "csv": "csv", "raw": "text", "text": "text"}
+SQL_FORMATS: Final = {"json": "json", "csv": "csv", "raw": "text", "text": "text", "parquet": "parquet"}
 
 
 def _reader(node: FileSource, home: Home) -> SourceReader:  # noqa: ARG001  the connector's form
@@ -49,7 +62,32 @@ def _reader(node: FileSource, home: Home) -> SourceReader:  # noqa: ARG001  the 
 def _writer(node: FileSink, home: Home, namespace: str) -> SinkWriter:  # noqa: ARG001  the connector's form
     from rs_assets.connectors.files.writer import FileWriter
 
-    return FileWriter(node.name, anchored(node.path))
+    return FileWriter(node.name, anchored(node.path), node.form)
+
+
+def _check(node: FileSink, fields: Fields) -> None:
+    fields.check(node.form.partition_by, step=node.name)
+    _refuse(
+        node, {name: first_word(kind.name) if kind else None for name, kind in fields.types.items()}, whole=fields.whole
+    )
+
+
+def _check_rows(node: FileSink, rows: DataFrame) -> None:
+    from rs_assets.records.columns import check_fields, visible
+
+    check_fields(rows, node.form.partition_by, step=node.name)
+    _refuse(node, {name: first_word(rows.schema[name].dataType.simpleString()) for name in visible(rows.columns)})
+
+
+def _refuse(node: FileSink, kinds: Kinds, *, whole: bool = True) -> None:
+    for what, remedy in node.form.unwritable(kinds, whole=whole):
+        raise TopologyError(f"step {node.name!r}: {what}", remedy=remedy, step=node.name)
+
+
+def _writes(node: FileSink) -> str:
+    form = node.form
+    folders = f", in folders by {listed(form.partition_by)}" if form.partition_by else ""
+    return f"Writes rows as {NAMES[form.format]} below {code(node.path)}{folders}"
 
 
 def _reads(node: FileSource) -> str:
@@ -83,8 +121,20 @@ def _read_table(table: SourceTable) -> DataStream | Table:
 
 
 def _write_table(table: SinkTable) -> DataStream:
-    table.options.choice("format", {"json": "json"}, "json")
-    return table.stream.to_file(table.options.need("path", "/data/out").removeprefix("file://"), name=table.name)
+    options = table.options
+    form: Any = options.choice("format", SQL_FORMATS, "json")
+    given = "compression" in options.found
+    packed: Any = options.choice("compression", {name: name for name in COMPRESSIONS[form]}, "none")
+    csv = form == "csv"
+    return table.stream.to_file(
+        options.need("path", "/data/out").removeprefix("file://"),
+        form,
+        compression=packed if given else None,
+        partition_by=[word.text for word in options.table.partitioned_by],
+        header=not csv or options.flag("csv.header"),
+        delimiter=(options.take("csv.field-delimiter") if csv else None) or ",",
+        name=table.name,
+    )
 
 
 CONNECTOR = Connector(
@@ -94,9 +144,11 @@ CONNECTOR = Connector(
         SinkConnector(
             node=FileSink,
             writer=_writer,
-            describe=lambda node: f"Writes rows as JSON lines below {code(node.path)}",
+            describe=_writes,
+            check=_check,
+            check_rows=_check_rows,
         ),
     ),
     sql_source=SqlSource(read=_read_table),
-    sql_sink=SqlSink(write=_write_table, keys=True),
+    sql_sink=SqlSink(write=_write_table, keys=True, partitions=True),
 )

@@ -11,6 +11,7 @@ from typing import ClassVar, Literal, get_args
 from rs_assets.common.node import positive
 from rs_assets.common.project import anchored
 from rs_assets.connectors.files.codecs import CODECS
+from rs_assets.connectors.files.form import JSON, FileForm
 from rs_assets.connectors.location import REMOTE, SCHEME
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import TopologyError
@@ -119,16 +120,20 @@ class FileSource(Source):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSink(Sink):
-    """JSON lines: one folder a batch below `path`, made visible by one rename."""
+    """Files of one form: one folder a batch below `path`, made visible by one rename."""
 
     path: str
+    form: FileForm = JSON
 
     def __post_init__(self) -> None:
-        """Refuse an empty path."""
+        """Refuse an empty path, and what the form cannot be."""
         Sink.__post_init__(self)
         if not isinstance(self.path, str) or not self.path or "\0" in self.path:
             raise TopologyError(f"step {self.name!r}: the path must be text")
+        for what, remedy in self.form.faults():
+            raise TopologyError(f"step {self.name!r}: {what}", remedy=remedy, step=self.name)
 
     def detail(self) -> str:
-        """The folder."""
-        return self.path
+        """The folder, and the form of its files unless they are plain JSON lines."""
+        form = ", ".join(filter(None, (self.form.text, self.form.compression)))
+        return self.path if form == JSON.text else f"{form} {self.path}"

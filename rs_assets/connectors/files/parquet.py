@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 
 import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from rs_assets.checkpoint.source_log import SourceBatch, SourceLog
-from rs_assets.connectors.files.header import schema_names
+from rs_assets.connectors.files.parquet_columns import check_columns, schema_of
 from rs_assets.connectors.files.parse import LineFormat
 from rs_assets.connectors.files.whole import spark_files as native
 from rs_assets.connectors.files.whole.counting import FileWatch
@@ -24,9 +21,9 @@ from rs_assets.connectors.files.whole.line_format import file_sizes
 from rs_assets.connectors.files.whole.modified_files import check_all_read, check_whole
 from rs_assets.connectors.files.whole.watch import FilesWatch
 from rs_assets.connectors.source import Ends, Known, Positions, Reading, Start, Watch, Watching
-from rs_assets.errors import SourceReadError
 from rs_assets.records.calendar import judged
 from rs_assets.records.columns import LINE, OFFSET, RAW, SPLIT
+from rs_assets.records.ddl import arrow_schema
 from rs_assets.records.poison import exact_text
 
 # The line format for the guards of whole files: no header and no lines.
@@ -77,7 +74,7 @@ class ParquetReader:
 
     def watch(self, watching: Watching) -> Watch:
         """Check that the files of a batch have the fields, and stay as they were planned."""
-        return ParquetWatch(watching, schema_names(self.schema) or ())
+        return ParquetWatch(watching, arrow_schema(self.schema) if self.schema else None)
 
     def ends(self, patience: timedelta) -> Ends:  # noqa: ARG002  needs no remote call
         """The sizes of the files."""
@@ -92,50 +89,29 @@ class ParquetReader:
 
     def _inferred(self, reading: Reading) -> StructType:
         first = native.sample_file(self.path, step=self.name)
-        columns_of(first)
+        schema_of(first)
         return reading.spark.read.parquet(native.as_glob(str(first))).schema
 
 
 class ParquetWatch(FilesWatch):
-    """Guards the files of each batch: Spark returns nulls for a column that a file lacks."""
+    """Guards the files of each batch: Spark returns nulls for a column that a file lacks, and cuts numbers to fit."""
 
-    __slots__ = ("_log", "_names")
+    __slots__ = ("_fields", "_log")
 
-    def __init__(self, watching: Watching, names: Sequence[str]) -> None:
+    def __init__(self, watching: Watching, fields: pa.Schema | None) -> None:
         super().__init__(self._files, watching)
         self._log = watching.log
-        self._names = names
+        self._fields = fields or pa.schema([])
 
     def planned(self, batch_id: int) -> None:
-        """SourceReadError for a file that lacks one of the fields, or that is not Parquet."""
+        """SourceReadError for a file that lacks one of the fields, has it as another type, or is not Parquet."""
         super().planned(batch_id)
         for file in self._log.batch(batch_id).files:
-            self._check_columns(file.local)
+            check_columns(file.local, self._fields)
 
     def _files(self, batch_id: int, plain: PlainLines | None) -> FileWatch:  # noqa: ARG002  it has no lines
         files = self._log.batch(batch_id).files
         return FileWatch(files, batch_id=batch_id, counted=False, form=FORM.format, header=False, cap=NO_LINES)
-
-    def _check_columns(self, file: Path) -> None:
-        there = columns_of(file)
-        known = {name.lower() for name in there}
-        missing = next((name for name in self._names if name.lower() not in known), None)
-        if missing is not None:
-            raise SourceReadError(
-                f"the file has no column {missing!r}",
-                remedy=f"name the fields of the schema like its columns: {', '.join(there)}",
-                file=file,
-            )
-
-
-def columns_of(file: Path) -> list[str]:
-    """The names of the columns of a Parquet file; SourceReadError if it is not one."""
-    try:
-        return list(pq.read_schema(file).names)
-    except (OSError, pa.ArrowException) as error:
-        raise SourceReadError(
-            "a file is not Parquet, or is damaged", remedy="replace it by a complete one, or move it away", file=file
-        ) from error
 
 
 def _address(schema: StructType, file: Column, row: Column) -> dict[str, Column]:

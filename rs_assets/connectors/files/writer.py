@@ -1,4 +1,4 @@
-"""The sink of JSON lines: one folder a batch, published by one rename."""
+"""The sink of files: one folder a batch, published by one rename."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,16 +16,17 @@ import orjson
 from pyspark.sql import DataFrame
 
 from rs_assets.common.files import write_atomically
-from rs_assets.connectors.files.rewind import Folders, Return, note_return, noted_returns, planned
+from rs_assets.connectors.files.form import JSON, FileForm
+from rs_assets.connectors.files.rewind import AFRESH, Folders, Return, note_return, noted_returns, planned
+from rs_assets.connectors.files.written import rows_in, write_files
 from rs_assets.connectors.generations import Point
 from rs_assets.connectors.progress_guard import ProgressGuard
 from rs_assets.connectors.sink import BatchMark, LastWriter, Staged
 from rs_assets.errors import SinkError
-from rs_assets.records.poison import EXACT
 
 # The folder of a batch: its generation and its number.
 FOLDER = re.compile(r"batch=g([0-9]{4,})-b([0-9]{12,})")
-# A file in the folder of each batch that names its writer; readers of JSON ignore it.
+# A file in the folder of each batch that names its writer; readers ignore it.
 OWNER = "_rs_writer"
 # Another file names the start that wrote it.
 WROTE = ".rs_start"
@@ -35,12 +36,13 @@ WROTE = ".rs_start"
 class FileWriter:
     """Writes `path/batch=<generation and id>/part-*.json`; Spark, DuckDB and others read `path` as a whole.
 
-    Times have microseconds and nulls are written. Requires the atomic rename of a local or mounted file system, which
-    object stores lack.
+    Times have microseconds and nulls are written. Folders of partitions are in that of the batch. Requires the atomic
+    rename of a local or mounted file system, which object stores lack.
     """
 
     name: str
     path: str
+    form: FileForm = JSON
     progress: ProgressGuard = field(default_factory=ProgressGuard, compare=False, repr=False)
 
     def location(self) -> str:
@@ -71,12 +73,14 @@ class FileWriter:
     def last_committed(self, mark: BatchMark) -> int | None:
         """The greatest batch that has a folder, or that a return went back to; empty batches leave none.
 
-        SinkError if it belongs to another writer.
+        SinkError if it belongs to another writer, or has files of another form.
         """
         known = self._folders(mark)
         last = max((point.batch for point in known.batches if point.generation == mark.generation), default=-1)
         if last >= 0:
-            self._check_owner(self._target(replace(mark, batch_id=last)), mark)
+            newest = self._target(replace(mark, batch_id=last))
+            self._check_owner(newest, mark)
+            self._check_form(newest)
         self.progress.advance(mark, last, step=self.name, place=self.path)
         return known.last_batch(mark.generation)
 
@@ -85,9 +89,8 @@ class FileWriter:
         sink = hashlib.sha256(f"{mark.pipeline_id}/{mark.sink}".encode()).hexdigest()[:8]
         hidden = Path(self.path) / f".{mark.folder}-{sink}.tmp"
         shutil.rmtree(hidden, ignore_errors=True)
-        batch.write.options(**EXACT).json(str(hidden))
         with self._errors():
-            files = {file: file.stat().st_size for file in hidden.iterdir() if file.suffix == ".json"}
+            files = write_files(batch, hidden, self.form)
         return Staged(lambda: self._publish(hidden, files, mark))
 
     def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:  # noqa: ARG002  the protocol's form
@@ -119,7 +122,7 @@ class FileWriter:
                 shutil.rmtree(self._folder(point))
             stays = sorted(set(known.batches) - set(later))
             for point in stays[-1:]:
-                self._note(self._folder(point), begun)
+                self._note(self._folder(point), begun, form=_form_of(self._folder(point)))
             for point in stays:
                 self._folder(point).rename(self._folder(point._replace(generation=begun.generation)))
         except OSError as error:
@@ -159,23 +162,22 @@ class FileWriter:
                     step=self.name,
                     file=gone[0],
                 )
-            rows = sum(map(_lines, files))
+            rows = {file: found for file in files if (found := rows_in(file, self.form))}
             if rows:
-                self._move(hidden, mark)
+                self._move(hidden, rows, mark)
                 self.progress.advance(mark, mark.batch_id, step=self.name, place=self.path)
             else:
                 shutil.rmtree(hidden)
-        return rows
+        return sum(rows.values())
 
-    def _move(self, hidden: Path, mark: BatchMark) -> None:
+    def _move(self, hidden: Path, kept: Container[Path], mark: BatchMark) -> None:
         earlier = [f for f in Path(self.path).glob("batch=g*-b*") if f.name < f"batch=g{mark.generation:04d}"]
         for folder in earlier:
             self._check_owner(folder, mark)
-        for file in hidden.iterdir():
-            if file.suffix != ".json" or not file.stat().st_size:
-                file.unlink()
+        for file in [file for file in hidden.rglob("*") if file.is_file() and file not in kept]:
+            file.unlink()
         (hidden / OWNER).write_text(_owner(mark))
-        self._note(hidden, mark)
+        self._note(hidden, mark, form=self.form.text)
         hidden.rename(self._target(mark))
         # A new generation writes everything again, so the folders of earlier ones are removed.
         for folder in earlier:
@@ -192,9 +194,14 @@ class FileWriter:
             home=wrote.get("home", ""),
         )
 
-    def _note(self, folder: Path, mark: BatchMark) -> None:
-        """Store which start writes a batch."""
-        content: dict[str, Any] = {"pipeline_id": mark.pipeline_id, "fence": mark.fence, "token": mark.token}
+    def _note(self, folder: Path, mark: BatchMark, *, form: str) -> None:
+        """Store which start writes a batch, and the form of its files."""
+        content: dict[str, Any] = {
+            "pipeline_id": mark.pipeline_id,
+            "fence": mark.fence,
+            "token": mark.token,
+            "form": form,
+        }
         if mark.claim is not None:
             content |= {"claimed": mark.claimed, "claim": mark.claim.number, "home": mark.claim.home}
         write_atomically(folder / WROTE, orjson.dumps(content))
@@ -219,6 +226,16 @@ class FileWriter:
                 folder=folder,
             )
 
+    def _check_form(self, folder: Path) -> None:
+        """SinkError if the files of `folder` have another form: a reader of all files would misread some."""
+        if (was := _form_of(folder)) != self.form.text:
+            raise SinkError(
+                f"the folder has files of the form {was!r}, this is {self.form.text!r}",
+                remedy=f"write to a folder of its own, or {AFRESH}",
+                step=self.name,
+                folder=self.path,
+            )
+
     @contextmanager
     def _errors(self) -> Iterator[None]:
         try:
@@ -241,10 +258,10 @@ def _noted(folder: Path) -> dict[str, Any]:
     return wrote
 
 
+def _form_of(folder: Path) -> str:
+    """The form of the files of a batch; earlier releases wrote JSON lines only."""
+    return str(_noted(folder).get("form", JSON.text))
+
+
 def _owner(mark: BatchMark) -> str:
     return f"{mark.pipeline_id}/{mark.sink}"
-
-
-def _lines(file: Path) -> int:
-    with file.open("rb") as lines:
-        return sum(block.count(b"\n") for block in iter(lambda: lines.read(1 << 20), b""))

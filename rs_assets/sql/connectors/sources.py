@@ -63,11 +63,13 @@ class SourceTable:
         """The columns of the PRIMARY KEY; empty without one."""
         return tuple(word.text for word in self.options.table.key)
 
-    def rows(self, stream: DataStream, *, placed: bool = True) -> DataStream | Table:
+    def rows(
+        self, stream: DataStream, *, placed: bool = True, instead: str = "'follow' = 'true'"
+    ) -> DataStream | Table:
         """The rows as they are read; with a PRIMARY KEY the newest of each key, as a table.
 
         The options `order-by` and `deletes` name columns. Rows that are not `placed` have no order of reading, so they
-        need the first.
+        need the first, or the option `instead`.
         """
         if not self.keys:
             return stream
@@ -75,7 +77,7 @@ class SourceTable:
         if not (order or placed):
             raise self.options.error(
                 f"the rows of {self.options.table.name.text!r} have no order of reading, so no row is the newest",
-                at=self.options.table.key[0].start, remedy=f"'{ORDER_BY}' = 'ts', or 'follow' = 'true'",
+                at=self.options.table.key[0].start, remedy=f"'{ORDER_BY}' = 'ts', or {instead}",
             )  # fmt: skip
         gone = self.options.take("deletes")
         deletes = quote_name(gone) if gone is not None else None

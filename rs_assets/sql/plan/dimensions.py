@@ -118,7 +118,7 @@ def dimension_of(planner: Planner, table: CreateTable) -> Dimension:
         path = options.need("path", "/data/t.csv").removeprefix("file://")
         made = Dimension.from_file(path, format=form, schema=schema, header=header)
     elif kind == "delta":
-        made = Dimension.from_delta(options.need("table", "users"), schema=schema)
+        made = Dimension.from_delta(options.take("path") or options.need("table", "users"), schema=schema)
     elif kind == "jdbc":
         made = Dimension.from_database(
             options.need("url", "sqlite:///t.db"), table=options.need("table-name", "t"), schema=schema

@@ -25,6 +25,8 @@ OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "value.format": "format",
         "namesrvAddr": "nameServerAddress",
         "tags": "tag",
+        "startingVersion": "starting-version",
+        "parquet.compression": "compression",
     }
 )
 CONNECTORS: Final[Mapping[str, str]] = MappingProxyType(
@@ -80,14 +82,15 @@ class Options:
             )  # fmt: skip
         return values[value]
 
-    def number(self, key: str) -> int | None:
-        """An option that is a positive number."""
+    def number(self, key: str, *, least: int = 1) -> int | None:
+        """An option that is a whole number of at least `least`."""
         pair = self.found.get(key)
         value = self.take(key)
         if value is None:
             return None
-        if not value.isdigit() or int(value) < 1:
-            raise self.error(f"the option {key!r} must be a positive number", at=pair[1].start if pair else None)
+        if not value.isdigit() or int(value) < least:
+            kind = "a positive number" if least else "a whole number from 0"
+            raise self.error(f"the option {key!r} must be {kind}", at=pair[1].start if pair else None)
         return int(value)
 
     def flag(self, key: str) -> bool:

@@ -19,10 +19,8 @@ from rs_assets.errors import TopologyError
 from rs_assets.topology.targets import target_of
 from rs_assets.topology.topology import Topology
 
-# A sample file that a sink writes, relative to its folder.
 Database = DatabaseSource | PostgresSource | SqliteSource | DatabaseSink | SqliteSink
 DATABASES = (DatabaseSource, PostgresSource, SqliteSource, DatabaseSink, SqliteSink)
-WRITTEN = {FileSink: "batch=0/part-0.json", DeltaSink: "part-0.parquet"}
 
 
 def check_places(topology: Topology) -> None:
@@ -90,7 +88,8 @@ def _reads_files(source: Node, sink: Sink) -> bool:
     if isinstance(source, DeltaSource):
         return isinstance(sink, DeltaSink) and real_place(source.table) == real_place(written)
     if isinstance(source, FileSource) and written.startswith("/"):
-        return is_read(source.path, str(PurePath(real_place(written), WRITTEN[type(sink)])))
+        sample = sink.form.sample if isinstance(sink, FileSink) else "part-0.parquet"
+        return is_read(source.path, str(PurePath(real_place(written), sample)))
     return False
 
 

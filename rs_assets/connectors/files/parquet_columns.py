@@ -1,0 +1,93 @@
+"""The columns of a Parquet file: whether they are the fields of a schema, by name and type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import types
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import from_arrow_type
+
+from rs_assets.errors import SourceReadError
+
+
+def any_of(*kinds: Callable[[pa.DataType], bool]) -> Callable[[pa.DataType], bool]:
+    """Whether a type is one of some kinds."""
+    return lambda kind: any(each(kind) for each in kinds)
+
+
+# Families of types whose values differ by their size, their zone or their parts alone.
+FAMILIES: Final = (
+    any_of(types.is_string, types.is_large_string, types.is_binary, types.is_large_binary, types.is_fixed_size_binary),
+    any_of(types.is_list, types.is_large_list, types.is_fixed_size_list),
+    types.is_timestamp,
+    types.is_date,
+    types.is_struct,
+    types.is_map,
+)
+
+
+def schema_of(file: Path) -> pa.Schema:
+    """The columns of a Parquet file; SourceReadError if it is not one."""
+    try:
+        return pq.read_schema(file)
+    except (OSError, pa.ArrowException) as error:
+        raise SourceReadError(
+            "a file is not Parquet, or is damaged", remedy="replace it by a complete one, or move it away", file=file
+        ) from error
+
+
+def check_columns(file: Path, fields: pa.Schema) -> None:
+    """SourceReadError if a file lacks one of `fields`, or has it as a type whose values are not those of the field."""
+    there = {column.name.lower(): column for column in schema_of(file)}
+    for field in fields:
+        column = there.get(field.name.lower())
+        if column is None:
+            names = ", ".join(each.name for each in there.values())
+            raise SourceReadError(
+                f"the file has no column {field.name!r}",
+                remedy=f"name the fields of the schema like its columns: {names}",
+                file=file,
+            )
+        if not holds(field.type, column.type):
+            raise SourceReadError(
+                f"the file has {column.name!r} as {_name(column.type)}, and the schema as {_name(field.type)}",
+                remedy=f"declare it as {_name(column.type)}, and cast it in a step",
+                file=file,
+            )
+
+
+def holds(wanted: pa.DataType, found: pa.DataType) -> bool:
+    """Whether a field of type `wanted` can hold each value of a column of type `found`; the parts are not compared.
+
+    >>> holds(pa.int64(), pa.int32()), holds(pa.int32(), pa.int64()), holds(pa.string(), pa.int64())
+    (True, False, False)
+    """
+    if types.is_dictionary(found):
+        found = found.value_type
+    if wanted == found or types.is_null(found):
+        return True
+    if types.is_integer(wanted) and types.is_integer(found):
+        unsigned = types.is_unsigned_integer(found)
+        return bool(found.bit_width + unsigned <= wanted.bit_width)
+    if types.is_decimal(wanted) and types.is_decimal(found):
+        whole = found.precision - found.scale
+        return bool(wanted.scale >= found.scale and wanted.precision - wanted.scale >= whole)
+    if types.is_floating(wanted) and types.is_floating(found):
+        return bool(wanted.bit_width >= found.bit_width)
+    if types.is_integer(found) and (types.is_decimal(wanted) or types.is_floating(wanted)):
+        # Spark decides, and says what it does not read.
+        return True
+    return any(family(wanted) and family(found) for family in FAMILIES)
+
+
+def _name(kind: pa.DataType) -> str:
+    """Spark's name of a type, Arrow's of one that Spark does not have."""
+    try:
+        return str(from_arrow_type(kind).simpleString())
+    except PySparkException:
+        return str(kind)
