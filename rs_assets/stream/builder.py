@@ -119,6 +119,7 @@ class DataStreamSource(DatabaseSources, Fluent):
         pattern: str | None = None,
         time_format: str | None = None,
         header: bool = True,
+        delimiter: str = ",",
         bad_records: str | BadRecords = BadRecords.FAIL,
         max_files_per_batch: int | None = None,
         max_rows_per_batch: int | None = None,
@@ -140,6 +141,7 @@ class DataStreamSource(DatabaseSources, Fluent):
         - `time_format` (str, default None): for `pattern`, the pattern of timestamps.
         - `header` (bool, default True): whether CSV files begin with a header; columns are matched by the header of
           each file.
+        - `delimiter` (str, default ","): the character between the values of CSV.
         - `bad_records` (default "fail").
         - `max_files_per_batch` (int, default None: no limit).
         - `max_rows_per_batch` (int, default None: no limit).
@@ -161,6 +163,7 @@ class DataStreamSource(DatabaseSources, Fluent):
                 pattern=pattern,
                 time_format=time_format,
                 header=header,
+                delimiter=delimiter,
                 policy=BadRecords.of(bad_records),
                 max_files_per_batch=max_files_per_batch,
                 max_rows_per_batch=max_rows_per_batch,

@@ -55,6 +55,9 @@ _HINTS: tuple[tuple[str, str], ...] = (
 )
 HINTS: Mapping[str, str] = MappingProxyType({name: hint for names, hint in _HINTS for name in names.split()})
 
+# Sinks whose rows stay: a table, whose rows change, has none of them.
+APPENDING = frozenset({"to_file", "to_memory", "to_print", "to_rocketmq", "to_sqlite", "to"})
+
 
 class Fluent:
     """A class that answers method names of other systems with a hint."""
@@ -80,6 +83,8 @@ def no_such_method(owner: object, name: str, *, also: type = object) -> Attribut
     has = {each: None for own in (type(owner), also) for each in dir(own) if _is_method(own, each)}
     hint = HINTS.get(name, "")
     near = [each for each in has if each.replace("_", "") == name.replace("_", "").lower()]
+    if name in APPENDING and "to_stream" in has:
+        hint, near = f".to_stream().{name}(...): a row that goes has the field 'retracted'", []
     near = near or ([] if hint else get_close_matches(name.lower(), has, n=1))
     remedy = f"did you mean .{near[0]}?" if near else f"it has: {', '.join(has)}"
     if hint and not near:

@@ -12,7 +12,7 @@ from rs_assets.errors import TopologyError
 from rs_assets.operators.join.spec import pairs_of
 from rs_assets.operators.window.output import Aggregate, AggregateFunction
 from rs_assets.stream.draft import Draft
-from rs_assets.stream.method_hints import no_such_method
+from rs_assets.stream.method_hints import Fluent, no_such_method
 from rs_assets.stream.reduced_table import CogroupedTable, adder, reduced
 from rs_assets.stream.table_sinks import TableSinks
 from rs_assets.topology.nodes.step import Filter, Map, WithFields
@@ -67,7 +67,7 @@ class Keyed:
 
 
 @dataclass(frozen=True, slots=True)
-class Table(TableSinks):
+class Table(TableSinks, Fluent):
     """The current row of each key. Each method returns another table, which changes when this one does.
 
     Its rows are changes inside: a row that goes and a row that comes. Steps of SQL and Python see both, so a row that

@@ -6,6 +6,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -351,20 +353,33 @@ def test_a_source_that_was_taken_out_comes_back_where_the_batch_left_it(world):
     assert world.complete()
 
 
-def test_files_are_restored_as_often_as_one_likes(world):
-    files = world.source().to_file(world.folder / "files", name="files").build()
+def test_files_of_every_form_are_restored_as_often_as_one_likes(world):
+    forms = {
+        "json": {"compression": "zstd"},
+        "csv": {"format": "csv", "header": False, "partition_by": ["half"]},
+        "parquet": {"format": "parquet", "partition_by": ["half"]},
+    }
+    stream = world.source().with_fields(half="n % 2")
+    for name, how in forms.items():
+        stream = stream.to_file(world.folder / name, name=f"{name}_files", **how)
+    files = stream.build()
 
-    def lines():
-        return sorted(line for f in (world.folder / "files").glob("batch=*/*.json") for line in f.read_text().split())
+    def numbers(name):
+        found = [*(world.folder / name).glob("batch=*/**/part-*")]
+        if name == "parquet":
+            return sorted(n for file in found for n in pq.read_table(file, partitioning=None)["n"].to_pylist())
+        texts = "".join(pa.input_stream(str(file)).read().decode() for file in found).splitlines()
+        return sorted(json.loads(text)["n"] if name == "json" else int(text.strip('"')) for text in texts)
 
     world.run(files)
     savepoint(files.topology, world.options)
     for _ in range(2):
         world.run(files)
         restore(files.topology, world.options)
-        assert len(lines()) == 3
+        assert [numbers(name) for name in forms] == [[0, 1, 2]] * len(forms)
     world.run(files)
-    assert len(set(lines())) == len(lines()) == world.written
+    for name in forms:
+        assert len(set(numbers(name))) == len(numbers(name)) == world.written
 
 
 def test_dead_letters_of_batches_that_are_undone_are_marked_and_come_once(world):

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rs_assets.checkpoint.log import PlannedFile
+from rs_assets.connectors.files.parse import LineFormat
 from rs_assets.connectors.files.whole import counting
 from rs_assets.connectors.files.whole.counting import Counted, FileWatch, count_records
 from rs_assets.connectors.files.whole.known_files import FileFacts, Same, compared
@@ -81,7 +82,7 @@ class TestWatch:
     @staticmethod
     def watch(file: Path, *, form: str = "csv", cap: int = 100) -> FileWatch:
         planned = PlannedFile(file.as_uri(), file.stat().st_mtime_ns // 1_000_000, 0)
-        return FileWatch([planned], batch_id=7, counted=True, form=form, header=True, cap=cap)
+        return FileWatch([planned], batch_id=7, counted=True, form=LineFormat(form), cap=cap)
 
     def test_a_header_is_no_record(self, file: Path) -> None:
         assert self.watch(file).rows() == 2
@@ -124,7 +125,7 @@ class TestWatch:
     def test_a_time_just_before_a_millisecond_is_no_change(self, file: Path) -> None:
         os.utime(file, ns=(0, 1_795_381_138_319_999_913))
         planned = PlannedFile(file.as_uri(), 1_795_381_138_319, 0)
-        FileWatch([planned], batch_id=7, counted=False, form="csv", header=True, cap=100).check()
+        FileWatch([planned], batch_id=7, counted=False, form=LineFormat("csv"), cap=100).check()
         assert compared(file, file.stat(), planned.modified_ms, None) is Same.YES
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -113,15 +114,16 @@ def test_should_leave_to_spark_what_stands_in_place(tmp_path: Path, header: str,
     rows=st.lists(st.lists(VALUE, min_size=4, max_size=4), min_size=1, max_size=5),
     places=st.permutations(range(4)).flatmap(lambda p: st.integers(1, 4).map(lambda n: tuple(p[:n]))),
     quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
+    between=st.sampled_from(",;\t|^-] "),
 )
-def test_should_cut_lines_as_pythons_csv_does(rows, places, quoting) -> None:
-    pick = picker(Columns(places, 4))
+def test_should_cut_lines_as_pythons_csv_does(rows, places, quoting, between) -> None:
+    pick = picker(Columns(places, 4), between.encode())
     for row in rows:
         text = io.StringIO()
-        csv.writer(text, quoting=quoting, lineterminator="").writerow(row)
+        csv.writer(text, quoting=quoting, lineterminator="", delimiter=between).writerow(row)
         picked = pick(text.getvalue().encode())
         assert picked is not None
-        assert (next(csv.reader([picked.decode()])) or [""]) == [row[place] for place in places]
+        assert (next(csv.reader([picked.decode()], delimiter=between)) or [""]) == [row[place] for place in places]
 
 
 @pytest.mark.parametrize("line", [b"1,2", b"1,2,3,4", b'1,"2"x,3', b'1,"2,3', b'"1,2,3', b""])
@@ -130,19 +132,22 @@ def test_should_not_pick_from_a_line_that_does_not_fit(line: bytes) -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(rows=st.lists(st.lists(st.text(alphabet='ab,"\n', max_size=5), min_size=2, max_size=2), max_size=6))
-def test_should_never_take_a_line_within_a_value_for_a_record(rows) -> None:
+@given(
+    rows=st.lists(st.lists(st.text(alphabet='ab,;\t"\n', max_size=5), min_size=2, max_size=2), max_size=6),
+    between=st.sampled_from(",;\t"),
+)
+def test_should_never_take_a_line_within_a_value_for_a_record(rows, between) -> None:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
+    csv.writer(text, lineterminator="\n", delimiter=between).writerows(rows)
     lines = text.getvalue().encode().split(b"\n")[:-1]
     inner, number = set(), 0
     for row in rows:
         size = sum(value.count("\n") for value in row)
         inner |= set(range(number + 1, number + size + 1))
         number += size + 1
-    assert inner <= set(OpenQuotes().within(lines))
+    assert inner <= set(OpenQuotes(between.encode()).within(lines))
     # And where every record is a line, none is lost.
-    assert inner or not OpenQuotes().within(lines)
+    assert inner or not OpenQuotes(between.encode()).within(lines)
 
 
 def test_should_know_an_open_value_where_a_range_begins(tmp_path: Path) -> None:
@@ -160,9 +165,11 @@ def test_should_know_an_open_value_where_a_range_begins(tmp_path: Path) -> None:
         assert read[RECORD].null_count == len(read)
 
 
-def write(file: Path, header: list[str], rows: list[dict], *, bom: str = "", end: str = "\r\n") -> None:
+def write(
+    file: Path, header: list[str], rows: list[dict], *, bom: str = "", end: str = "\r\n", delimiter: str = ","
+) -> None:
     text = io.StringIO()
-    writer = csv.DictWriter(text, header, extrasaction="ignore", lineterminator=end)
+    writer = csv.DictWriter(text, header, extrasaction="ignore", lineterminator=end, delimiter=delimiter)
     writer.writeheader()
     writer.writerows(rows)
     data = (bom + text.getvalue()).encode()
@@ -173,21 +180,27 @@ def records(numbers: range) -> list[dict]:
     return [{"id": n, "name": f'n "{n}", x', "note": f"{n + 100}"} for n in numbers]
 
 
-@pytest.mark.parametrize(("tail", "policy"), [(False, "fail"), (True, "fail"), (False, "dead_letter")])
-def test_should_read_each_file_by_its_own_header(tmp_path: Path, options: RunOptions, tail: bool, policy: str) -> None:
+@pytest.mark.parametrize(
+    ("tail", "policy", "between"),
+    [(False, "fail", ","), (True, "fail", "\t"), (False, "dead_letter", ","), (False, "skip", ";")],
+)
+def test_should_read_each_file_by_its_own_header(
+    tmp_path: Path, options: RunOptions, tail: bool, policy: str, between: str
+) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
-    write(folder / "a.csv", ["id", "name"], records(range(3)))
-    write(folder / "b.csv", ["name", "note", "id"], records(range(3, 6)), bom="\ufeff")
-    write(folder / "c.csv.gz", ["note", "ID ", " Name"], [{"note": 1, "ID ": 6, " Name": "six"}], end="\n")
-    write(folder / "d.csv", ["note", "name", "id"], [])
+    put = partial(write, delimiter=between)
+    put(folder / "a.csv", ["id", "name"], records(range(3)))
+    put(folder / "b.csv", ["name", "note", "id"], records(range(3, 6)), bom="\ufeff")
+    put(folder / "c.csv.gz", ["note", "ID ", " Name"], [{"note": 1, "ID ": 6, " Name": "six"}], end="\n")
+    put(folder / "d.csv", ["note", "name", "id"], [])
     out = MemoryChannel()
     stream = StreamBuilder.data_stream("csv", "names").from_file(
-        folder, "csv", schema="name string, id bigint", tail=tail, bad_records=policy
+        folder, "csv", schema="name string, id bigint", tail=tail, bad_records=policy, delimiter=between
     )
     pipeline = stream.to_memory(out).build()
     assert pipeline.run(options).rows_in == 7
-    write(folder / "e.csv", ["name", "id"], records(range(7, 9)))
+    put(folder / "e.csv", ["name", "id"], records(range(7, 9)))
     assert pipeline.run(options).rows_in == 2
     wanted = [{"name": row["name"], "id": row["id"]} for row in records(range(9))]
     wanted[6]["name"] = "six"
@@ -230,7 +243,7 @@ def test_should_refuse_a_file_of_another_order_that_comes_while_spark_reads_by_p
     file.write_text("name,id\nx,1\n")
     planned = PlannedFile(path=file.as_uri(), modified_ms=modified_ms(file.stat()), batch=0)
     with pytest.raises(SourceReadError, match="in another order than those of earlier files"):
-        FileWatch([planned], batch_id=0, counted=True, form="csv", header=True, cap=1 << 20, schema=SCHEMA)
+        FileWatch([planned], batch_id=0, counted=True, form=LineFormat("csv"), cap=1 << 20, schema=SCHEMA)
     form = LineFormat("csv", StructType.fromDDL(SCHEMA))
     rows = read_stream(spark, name="place", path=str(tmp_path), form=form)
     query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "_c")).start()

@@ -45,7 +45,9 @@ def _reader(node: FileSource, home: Home) -> SourceReader:  # noqa: ARG001  the 
     if node.format == "parquet":
         most = node.max_files_per_batch
         return ParquetReader(name=node.name, path=node.path, schema=node.schema, max_files_per_batch=most)
-    form = LineFormat(node.format, pattern=node.pattern, time_format=node.time_format, header=node.header)
+    form = LineFormat(
+        node.format, pattern=node.pattern, time_format=node.time_format, header=node.header, delimiter=node.delimiter
+    )
     if node.tail:
         rows = node.max_rows_per_batch
         return LinesReader(name=node.name, path=node.path, form=form, schema=node.schema, max_rows_per_batch=rows)
@@ -112,6 +114,7 @@ def _read_table(table: SourceTable) -> DataStream | Table:
         schema=None if form == "text" else table.schema,
         tail=follow,
         header=form != "csv" or options.flag("csv.header"),
+        delimiter=(options.take("csv.field-delimiter") if form == "csv" else None) or ",",
         bad_records=table.bad_records,
         max_files_per_batch=options.number("max-files-per-batch"),
         max_rows_per_batch=options.number("max-rows-per-batch"),

@@ -41,6 +41,11 @@ def first_word(kind: str) -> str:
     return re.split(r"\W", kind, maxsplit=1)[0]
 
 
+def separates(delimiter: object) -> bool:
+    """Whether a text can be between the values of CSV: one character of ASCII that is not part of a value's quotes."""
+    return isinstance(delimiter, str) and len(delimiter) == 1 and delimiter.isascii() and delimiter not in '"\r\n\0'
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileForm:
     """The form of the files of a sink; `header` and `delimiter` belong to CSV.
@@ -87,7 +92,7 @@ class FileForm:
             yield f"{self.format} is not compressed by {self.compression!r}", f"use one of: {', '.join(known)}"
         if self.format != "csv" and (not self.header or self.delimiter != ","):
             yield "header and delimiter belong to format='csv'", "leave them out"
-        if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n\0':
+        if not separates(self.delimiter):
             yield f"{self.delimiter!r} cannot separate values", "use one character, such as ';'"
         folded = [name.casefold() for name in self.partition_by]
         if len(set(folded)) != len(folded):

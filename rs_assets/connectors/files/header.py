@@ -56,26 +56,26 @@ class Columns:
         return self.places == tuple(range(self.width))
 
 
-def header_names(text: bytes) -> list[str]:
+def header_names(text: bytes, delimiter: str = ",") -> list[str]:
     """The values of a line; SourceReadError if it cannot be a header."""
     line = text.decode(errors="replace")
     if line.count('"') % 2:
         raise SourceReadError("a name in the header contains a line break", remedy="write the header in one line")
-    return next(csv.reader([line]), [])
+    return next(csv.reader([line], delimiter=delimiter), [])
 
 
-def columns_of(planned: LineRange, names: Sequence[str]) -> tuple[int, Columns] | None:
+def columns_of(planned: LineRange, names: Sequence[str], *, delimiter: str = ",") -> tuple[int, Columns] | None:
     """The line number of the header and its columns, None for a file without a line; SourceReadError names the file."""
     head = first_line(planned)
     if head is None:
         return None
     try:
-        return head.number, Columns.matched(header_names(head.text), names)
+        return head.number, Columns.matched(header_names(head.text, delimiter), names)
     except SourceReadError as error:
         raise SourceReadError(error.what, remedy=error.remedy, file=planned.file) from error
 
 
-def check_header(file: Path, schema: str | None, *, header: bool = True) -> None:
+def check_header(file: Path, schema: str | None, *, header: bool = True, delimiter: str = ",") -> None:
     """Raise SourceReadError if the header of `file` lacks a field of `schema`.
 
     Without `header` it is raised if the first line is one: it has the names of all fields, in order. Not checked are a
@@ -86,8 +86,8 @@ def check_header(file: Path, schema: str | None, *, header: bool = True) -> None
     if not names or head is None or not head.ended:
         return
     if header:
-        columns_of(_whole(file), names)
-    elif columns_in_order(file, schema):
+        columns_of(_whole(file), names, delimiter=delimiter)
+    elif columns_in_order(file, schema, delimiter=delimiter):
         raise SourceReadError(
             "the first line has the names of the fields, and would be read as a record",
             remedy="read it as a header: header=True ('csv.header' = 'true' in SQL); or remove the line",
@@ -95,14 +95,14 @@ def check_header(file: Path, schema: str | None, *, header: bool = True) -> None
         )
 
 
-def columns_in_order(file: Path, schema: str | None) -> bool:
+def columns_in_order(file: Path, schema: str | None, *, delimiter: str = ",") -> bool:
     """Whether Spark's own reader maps the columns of `file` to the right fields: same names in the same order."""
     names = schema_names(schema)
     head = _head(file)
     if names is None or head is None:
         return names is not None
     try:
-        return [name.lower() for name in header_names(head.text)] == [name.lower() for name in names]
+        return [name.lower() for name in header_names(head.text, delimiter)] == [name.lower() for name in names]
     except SourceReadError:
         return False
 

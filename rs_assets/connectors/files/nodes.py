@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, get_args
 from rs_assets.common.node import positive
 from rs_assets.common.project import anchored
 from rs_assets.connectors.files.codecs import CODECS
-from rs_assets.connectors.files.form import JSON, FileForm
+from rs_assets.connectors.files.form import JSON, FileForm, separates
 from rs_assets.connectors.location import REMOTE, SCHEME
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import TopologyError
@@ -47,6 +47,7 @@ class FileSource(Source):
     format: Format = "json"
     tail: bool = False
     header: bool = True
+    delimiter: str = ","
     pattern: str | None = None
     time_format: str | None = None
     policy: BadRecords = BadRecords.FAIL
@@ -70,6 +71,8 @@ class FileSource(Source):
             (self.pattern is None or self.schema is not None, "a pattern needs a schema", "pass schema='...'"),
             (self.format != "text" or self.pattern is not None or self.schema is None,
              "plain text has the one field 'value'", "leave schema out, or pass pattern="),
+            (self.format == "csv" or self.delimiter == ",", "a delimiter needs format='csv'", "leave it out"),
+            (separates(self.delimiter), f"{self.delimiter!r} cannot separate values", "use one character, such as ';'"),
             (all(positive(n) for n in (self.max_files_per_batch, self.max_rows_per_batch) if n is not None),
              "the limit of a batch must be a positive number", ""),
             (self.max_rows_per_batch is None or self.tail, "max_rows_per_batch needs tail=True",
@@ -114,8 +117,9 @@ class FileSource(Source):
         return f"{self.format}{', tail' if self.tail else ''} {self.written}"
 
     def identity(self) -> tuple[str, ...]:
-        """The path may move; the format and the schema may not change."""
-        return (self.format, str(self.tail), self.pattern or "", self.schema or "inferred")
+        """The path may move; the format, its delimiter and the schema may not change."""
+        delimiter = () if self.delimiter == "," else (self.delimiter,)
+        return (self.format, str(self.tail), self.pattern or "", self.schema or "inferred", *delimiter)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

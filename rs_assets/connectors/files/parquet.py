@@ -111,7 +111,7 @@ class ParquetWatch(FilesWatch):
 
     def _files(self, batch_id: int, plain: PlainLines | None) -> FileWatch:  # noqa: ARG002  it has no lines
         files = self._log.batch(batch_id).files
-        return FileWatch(files, batch_id=batch_id, counted=False, form=FORM.format, header=False, cap=NO_LINES)
+        return FileWatch(files, batch_id=batch_id, counted=False, form=FORM, cap=NO_LINES)
 
 
 def _address(schema: StructType, file: Column, row: Column) -> dict[str, Column]:

@@ -35,6 +35,7 @@ class LineFormat:
     pattern: str | None = None
     time_format: str | None = None
     header: bool = True
+    delimiter: str = ","
     max_line_bytes: int = MAX_LINE_BYTES
 
     @property
@@ -43,7 +44,7 @@ class LineFormat:
         options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
         if self.format == "csv":
             # As in RFC 4180 and all common CSV writers: a quote within quotes is doubled.
-            options["escape"] = '"'
+            options |= {"escape": '"', "sep": self.delimiter}
         if self.time_format:
             options["timestampFormat"] = self.time_format
         return options
@@ -59,6 +60,7 @@ class LineFormat:
         options = {"max_line_bytes": str(self.max_line_bytes)}
         if self.format == "csv" and self.schema is not None:
             options["records"] = json.dumps(self.schema.names if self.header else None)
+            options["delimiter"] = self.delimiter
         return options
 
 

@@ -46,7 +46,7 @@ def _first_lines(node: FileSource, rows: int) -> Mapping[bytes, list[bytes]]:
         head = first_line(LineRange(file=str(file), split=file.name)) if with_header else None
         if head:
             # Checked here, since the error should name the original file.
-            check_header(file, node.schema)
+            check_header(file, node.schema, delimiter=node.delimiter)
         header, skipped = (head.text + b"\n", head.number) if head else (b"", 0)
         with opened(file) as content:
             kept = list(islice(content, skipped, skipped + left))

@@ -90,7 +90,7 @@ class FileWriter:
         hidden = Path(self.path) / f".{mark.folder}-{sink}.tmp"
         shutil.rmtree(hidden, ignore_errors=True)
         with self._errors():
-            files = write_files(batch, hidden, self.form)
+            files = write_files(batch, hidden, self.form, step=self.name)
         return Staged(lambda: self._publish(hidden, files, mark))
 
     def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:  # noqa: ARG002  the protocol's form

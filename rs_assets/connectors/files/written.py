@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType, StringType
 
 from rs_assets.connectors.files.form import FileForm
+from rs_assets.errors import SinkError
 from rs_assets.records.poison import EXACT
 from rs_assets.records.schema import quoted
 
@@ -28,14 +31,31 @@ CSV: Mapping[str, str] = {
 # The folder of null and of the empty text. Spark writes a text of this name and a null to one file, and fails.
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 BLOCK_BYTES = 1 << 20
+# The bytes of a name in file systems, and what Spark escapes in it by two more of them.
+NAME_BYTES, ESCAPED = 255, r"""[\x01-\x1f"#%'*/:=?\\{\[\]^\x7f]"""
+BROKEN = "a text with a line break would be more than one line"
+UNNAMED = "a value of partition_by has too many bytes for the name of a folder, or a character of code 0"
+REFUSED = (
+    (BROKEN, "replace it: with_fields(line=\"replace(line, '\\n', ' ')\"), or use format='json'"),
+    (UNNAMED, "shorten it: with_fields(start='left(replace(page, char(0)), 50)') and partition_by=['start']"),
+)
 
 
-def write_files(batch: DataFrame, folder: Path, form: FileForm) -> Mapping[Path, int]:
-    """Compute `batch` and write it below `folder`; the files and their sizes."""
+def write_files(batch: DataFrame, folder: Path, form: FileForm, *, step: str) -> Mapping[Path, int]:
+    """Compute `batch` and write it below `folder`; the files and their sizes.
+
+    SinkError for a value that has no place in them.
+    """
     writer = _prepared(batch, form).write.options(**_options(batch, form))
     if form.partition_by:
         writer = writer.partitionBy(*form.partition_by)
-    getattr(writer, form.format)(str(folder))
+    try:
+        getattr(writer, form.format)(str(folder))
+    except (Py4JJavaError, PySparkException) as error:
+        refused = next(((what, remedy) for what, remedy in REFUSED if what in str(error)), None)
+        if refused is None:
+            raise
+        raise SinkError(refused[0], remedy=refused[1], step=step) from error
     files = sorted(file for file in folder.rglob("part-*") if file.is_file())
     if form.packed == ".zst":
         # Spark's writers of lines cannot.
@@ -83,16 +103,25 @@ def _prepared(batch: DataFrame, form: FileForm) -> DataFrame:
 def _value(batch: DataFrame, name: str, form: FileForm) -> Column:
     column, kind = F.col(quoted(name)), batch.schema[name].dataType
     if name in form.partition_by:
-        return F.when(column != NO_VALUE, column) if isinstance(kind, StringType) else column
+        return _folder(column, name) if isinstance(kind, StringType) else column
     if form.format == "csv" and isinstance(kind, DecimalType):
         # Digits without an exponent.
         return column.cast("string")
     if form.format == "text":
-        broken = F.lit(
-            "a text with a line break is more than one line: replace it before the sink, or use format='json'"
-        )
-        return F.when(column.contains("\n") | column.contains("\r"), F.raise_error(broken)).otherwise(column)
+        return _refused_if(column.contains("\n") | column.contains("\r"), column, BROKEN)
     return column
+
+
+def _folder(column: Column, name: str) -> Column:
+    """A text as a partition: null for those that Spark and Hive read as null."""
+    bytes_left = NAME_BYTES - len(f"{name}=".encode())
+    length = F.octet_length(F.regexp_replace(column, ESCAPED, "%00"))
+    valued = F.when(column != NO_VALUE, column)
+    return _refused_if((length > bytes_left) | column.contains("\0"), valued, UNNAMED)
+
+
+def _refused_if(wrong: Column, column: Column, why: str) -> Column:
+    return F.when(wrong, F.raise_error(F.lit(why))).otherwise(column)
 
 
 def _packed(file: Path, form: FileForm) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -18,49 +19,65 @@ RECORDS = SCHEMA.append(pa.field(RECORD, pa.binary())).append(pa.field(FAULT, pa
 # How far a quoted value is followed after the line that opens it.
 REACH_BYTES = 1 << 16
 QUOTE = ord('"')
-QUOTED = rb'"(?:[^"]|"")*+"[ \t]*+'
-PLAIN = rb'(?:[^",][^,]*+)?+'
-# Each column with the preceding comma: a comma is put before the line.
-COLUMN = re.compile(rb",(" + QUOTED + rb"|" + PLAIN + rb")")
-OPENS = re.compile(rb"(?:(?:" + QUOTED + rb"|" + PLAIN + rb'),)*+"(?:[^"]|"")*+')
+COMMA = b","
+# What may follow a closing quote, unless it is the delimiter.
+BLANKS = b" \t"
 INSIDE = re.compile(rb'(?:[^"]|"")*+')
 WITHIN = "malformed CSV: the line may belong to a quoted value that an earlier line leaves open"
 
 
+@lru_cache
+def patterns(delimiter: bytes) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+    """Each column with the preceding delimiter (one is put before the line), and a line that leaves a quote open."""
+    mark, blanks = re.escape(delimiter), BLANKS.replace(delimiter, b"")
+    quoted = rb'"(?:[^"]|"")*+"' + (rb"[" + blanks + rb"]*+")
+    plain = rb'(?:[^"' + mark + rb"][^" + mark + rb"]*+)?+"
+    column = quoted + rb"|" + plain
+    return re.compile(mark + rb"(" + column + rb")"), re.compile(
+        rb"(?:(?:" + column + rb")" + mark + rb')*+"(?:[^"]|"")*+'
+    )
+
+
 def read_records(
-    planned: LineRange, names: Sequence[str] | None, *, max_line_bytes: int = MAX_LINE_BYTES
+    planned: LineRange,
+    names: Sequence[str] | None,
+    *,
+    max_line_bytes: int = MAX_LINE_BYTES,
+    delimiter: str = ",",
 ) -> Iterator[pa.RecordBatch]:
     """The lines of the range as from `read_range`, as batches of RECORDS and without the header.
 
     `names` are the selected columns of a file with a header, None if there is no header. SourceReadError for a missing
     header.
     """
-    head = columns_of(planned, names) if names is not None else None
+    head = columns_of(planned, names, delimiter=delimiter) if names is not None else None
     number, columns = head or (0, None)
-    pick = None if columns is None or columns.in_place else picker(columns)
-    quotes = OpenQuotes.before(planned)
+    between = delimiter.encode()
+    pick = None if columns is None or columns.in_place else picker(columns, between)
+    quotes = OpenQuotes.before(planned, between)
     for batch in read_range(planned, max_line_bytes=max_line_bytes):
         kept = batch.filter(pa.compute.greater(batch["line"], number)) if planned.start_line <= number else batch
         if kept.num_rows:
             yield _with_records(kept, quotes, pick)
 
 
-def picker(columns: Columns) -> Callable[[bytes], bytes | None]:
+def picker(columns: Columns, delimiter: bytes = COMMA) -> Callable[[bytes], bytes | None]:
     """A function that returns the selected columns of a line, unchanged; None if the line does not fit.
 
     >>> picker(Columns((2, 0), 3))(b'1,"x,y",z')
     b'z,1'
     """
+    column, _ = patterns(delimiter)
 
     def pick(line: bytes) -> bytes | None:
         if QUOTE not in line:
-            values = line.split(b",")
+            values = line.split(delimiter)
         else:
-            values = COLUMN.findall(b"," + line)
+            values = column.findall(delimiter + line)
             # Text after a closing quote belongs to no column.
             if sum(map(len, values)) + len(values) != len(line) + 1:
                 return None
-        return b",".join([values[place] for place in columns.places]) if len(values) == columns.width else None
+        return delimiter.join([values[place] for place in columns.places]) if len(values) == columns.width else None
 
     return pick
 
@@ -74,15 +91,17 @@ class OpenQuotes:
     [1, 2]
     """
 
-    __slots__ = ("left",)
+    __slots__ = ("_delimiter", "_opens", "left")
 
-    def __init__(self) -> None:
+    def __init__(self, delimiter: bytes = COMMA) -> None:
         self.left = 0
+        self._delimiter = delimiter
+        _, self._opens = patterns(delimiter)
 
     @classmethod
-    def before(cls, planned: LineRange) -> OpenQuotes:
+    def before(cls, planned: LineRange, delimiter: bytes = COMMA) -> OpenQuotes:
         """The open quote, if any, at the start of a range."""
-        made = cls()
+        made = cls(delimiter)
         if planned.start_byte:
             # There is nothing after the last newline, and half a line before the first one if the file began earlier.
             most = 2 * REACH_BYTES
@@ -99,14 +118,14 @@ class OpenQuotes:
             if inside:
                 closed = INSIDE.match(line)
                 end = closed.end() if closed else 0
-                after = line[end + 1 :].lstrip(b" \t\r")
-                if end < len(line) and after and not after.startswith(b","):
+                after = line[end + 1 :].lstrip((BLANKS + b"\r").replace(self._delimiter, b""))
+                if end < len(line) and after and not after.startswith(self._delimiter):
                     inside = False
                 else:
                     found.append(number)
                     rest = after[1:] if end < len(line) else None
             if rest is not None:
-                self.left = REACH_BYTES if QUOTE in rest and OPENS.fullmatch(rest.rstrip(b"\r")) else 0
+                self.left = REACH_BYTES if QUOTE in rest and self._opens.fullmatch(rest.rstrip(b"\r")) else 0
         return found
 
 

@@ -156,7 +156,8 @@ def _rows(options: Mapping[str, str]) -> Callable[[LineRange], Iterator[pa.Recor
     cap = _positive(options, "max_line_bytes") or MAX_LINE_BYTES
     if "records" not in options:
         return partial(read_range, max_line_bytes=cap)
-    return partial(read_records, names=json.loads(options["records"]), max_line_bytes=cap)
+    between = options.get("delimiter", ",")
+    return partial(read_records, names=json.loads(options["records"]), max_line_bytes=cap, delimiter=between)
 
 
 def _path(options: Mapping[str, str]) -> str:

@@ -17,7 +17,7 @@ from rs_assets.connectors.files.codecs import CODECS
 from rs_assets.connectors.files.header import check_header, columns_in_order
 from rs_assets.connectors.files.lines.files import opened
 from rs_assets.connectors.files.lines.reading import MAX_LINE_BYTES
-from rs_assets.connectors.files.parse import UNBALANCED
+from rs_assets.connectors.files.parse import UNBALANCED, LineFormat
 from rs_assets.connectors.files.whole.fast_check import PlainLines, parts_of
 from rs_assets.connectors.files.whole.known_files import FileFacts
 from rs_assets.connectors.files.whole.spark_files import check_name
@@ -141,10 +141,11 @@ def _blank(block: bytes, *, open_line_blank: bool) -> tuple[int, bool]:
     return count, blank_so_far and not pieces[-1].strip()
 
 
-def _check_columns(file: Path, schema: str | None, *, header: bool, in_parser: bool) -> None:
+def _check_columns(file: Path, schema: str | None, form: LineFormat, *, in_parser: bool) -> None:
     """Raise SourceReadError for a header that the reader of the batch does not follow."""
-    check_header(file, schema, header=header)
-    if header and in_parser and schema is not None and not columns_in_order(file, schema):
+    check_header(file, schema, header=form.header, delimiter=form.delimiter)
+    in_order = columns_in_order(file, schema, delimiter=form.delimiter) if schema is not None else True
+    if form.header and in_parser and not in_order:
         raise SourceReadError(
             "the columns of a new file are in another order than those of earlier files",
             remedy="start again: the new run reads all headers, and matches columns by name",
@@ -163,8 +164,7 @@ class FileWatch:
         *,
         batch_id: int,
         counted: bool,
-        form: str,
-        header: bool,
+        form: LineFormat,
         cap: int,
         schema: str | None = None,
         plain: PlainLines | None = None,
@@ -172,12 +172,11 @@ class FileWatch:
         self.files = files
         self.batch_id = batch_id
         self.form = form
-        self.header = header
         self.cap = cap
         self.counted = counted
         self.check()
-        for file in files if form == "csv" else ():
-            _check_columns(file.local, schema, header=header, in_parser=counted)
+        for file in files if form.format == "csv" else ():
+            _check_columns(file.local, schema, form, in_parser=counted)
         # Each plain line is a record within the length limit.
         self._plain = [self._pool.submit(plain.count, p) for f in files for p in parts_of(f.local)] if plain else None
         self._count: Future[Counted] | None = (
@@ -210,9 +209,9 @@ class FileWatch:
         count = self._count.result() if self._count else Counted(0)
         if count.beyond:
             raise BadRecordError(f"a record cannot be used: its line has more than {self.cap} bytes")
-        if count.arrays and self.form == "json":
+        if count.arrays and self.form.format == "json":
             raise BadRecordError("a record cannot be used: a JSON array is not a record")
-        if count.unbalanced and self.form == "csv":
+        if count.unbalanced and self.form.format == "csv":
             raise BadRecordError(f"a record cannot be used: {UNBALANCED}")
         return count.records
 
@@ -240,9 +239,9 @@ class FileWatch:
         return {str(f.local): FileFacts.read(f.local).number for f in self.files}
 
     def _count_all(self) -> Counted:
-        csv = self.form == "csv"
+        csv = self.form.format == "csv"
         counts = [count_records(file.local, cap=self.cap, quotes=csv) for file in self.files]
-        header = int(self.header and csv)
+        header = int(self.form.header and csv)
         return Counted(
             sum(max(c.records - header, 0) for c in counts),
             sum(c.beyond for c in counts),

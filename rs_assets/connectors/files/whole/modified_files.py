@@ -28,7 +28,7 @@ COPYING = "._COPYING_"
 def check_columns(form: LineFormat, schema: str | None, file: Path) -> None:
     """SourceReadError if the header of a CSV file does not fit the declared schema, or should not exist."""
     if form.format == "csv":
-        check_header(file, schema, header=form.header)
+        check_header(file, schema, header=form.header, delimiter=form.delimiter)
 
 
 def check_whole(name: str, path: str, form: LineFormat, schema: str | None, start: Start) -> Known:

@@ -75,8 +75,7 @@ class FilesReader:
                 watching.log.batch(batch_id).files,
                 batch_id=batch_id,
                 counted=in_parser,
-                form=self.form.format,
-                header=self.form.header,
+                form=self.form,
                 cap=watching.max_line_bytes,
                 schema=self.schema,
                 plain=plain,
@@ -100,7 +99,9 @@ class FilesReader:
         """Whether Spark's parser reads the existing files: it maps the columns of CSV by position."""
         if not (self.in_parser and self.form.format == "csv" and self.form.header):
             return self.in_parser
-        return all(columns_in_order(file, self.schema) for file in existing_files(self.path))
+        return all(
+            columns_in_order(file, self.schema, delimiter=self.form.delimiter) for file in existing_files(self.path)
+        )
 
     def _plain(self, max_line_bytes: int) -> PlainLines | None:
         """The checker for plain lines; None if there is none. It rejects lines that are longer than a block."""

@@ -96,11 +96,13 @@ def _lines(reader: DataStreamReader, path: str, form: LineFormat) -> DataFrame:
     """The lines of the files, read by our own reader; Spark only lists the files."""
     listed = reader.format("binaryFile").schema(BINARY_FILE).load(path).select("path")
     names = form.schema.names if form.schema is not None and form.header else None
-    return listed.mapInArrow(partial(_read_files, names=names, max_line_bytes=form.max_line_bytes), RECORDS_DDL)
+    return listed.mapInArrow(
+        partial(_read_files, names=names, max_line_bytes=form.max_line_bytes, delimiter=form.delimiter), RECORDS_DDL
+    )
 
 
 def _read_files(
-    paths: Iterable[pa.RecordBatch], *, names: Sequence[str] | None, max_line_bytes: int
+    paths: Iterable[pa.RecordBatch], *, names: Sequence[str] | None, max_line_bytes: int, delimiter: str
 ) -> Iterator[pa.RecordBatch]:
     """Runs in Spark's Python workers."""
     for batch in paths:
@@ -108,7 +110,7 @@ def _read_files(
             file = Path("/", path.removeprefix("file:").lstrip("/"))
             with wired():
                 planned = LineRange(file=str(file), split=file.name)
-                yield from read_records(planned, names, max_line_bytes=max_line_bytes)
+                yield from read_records(planned, names, max_line_bytes=max_line_bytes, delimiter=delimiter)
 
 
 def as_glob(path: str) -> str:
