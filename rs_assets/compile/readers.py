@@ -78,6 +78,11 @@ def reading_of(context: CompileContext, node: Source) -> Reading:
 
 def _order(reader: SourceReader) -> dict[str, Column]:
     """The read position of a row, for sinks that keep the last one: most sources return rows in their order."""
-    places = reader.order() if isinstance(reader, Ordered) else (F.lit(None),) * len(ORDER)
+    return order_columns(reader.order() if isinstance(reader, Ordered) else None)
+
+
+def order_columns(places: tuple[Column, Column, Column] | None = None) -> dict[str, Column]:
+    """The columns of ORDER with `places`; None: null, for rows that have no other order than the one they come in."""
     kinds = ("timestamp", "string", "bigint")
-    return {name: column.cast(kind) for name, column, kind in zip(ORDER, places, kinds, strict=True)}
+    columns = places or (F.lit(None),) * len(ORDER)
+    return {name: column.cast(kind) for name, column, kind in zip(ORDER, columns, kinds, strict=True)}

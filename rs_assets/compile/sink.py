@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyspark.sql import DataFrame
 
 from rs_assets.common.home import Home
 from rs_assets.common.node import Node
 from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.shuffle import place_of
+from rs_assets.connectors.delta.nodes import DeltaConnector, DeltaSink
 from rs_assets.connectors.nodes import Sink
 from rs_assets.connectors.registry import SINKS
 from rs_assets.connectors.sink import SinkWriter
@@ -32,6 +35,11 @@ def shown(df: DataFrame, node: Node) -> DataFrame:
     """`df` without hidden columns, except those by which an upsert finds the newest row and the rows that go."""
     kept = (*(ORDER if node.read_order else ()), node.flag) if isinstance(node, Sink) else ()
     return df.drop(*(name for name in hidden(df.columns) if name not in kept))
+
+
+def by_connector(node: Sink, connector: DeltaConnector | None) -> Sink:
+    """`node` with the writer of all Delta sinks of a run; None: as the step says."""
+    return replace(node, connector=connector) if connector and isinstance(node, DeltaSink) else node
 
 
 def writer_of(node: Sink, home: Home, namespace: str) -> SinkWriter:

@@ -14,7 +14,7 @@ from rs_assets.connectors.memory.nodes import ArraySource, MemorySink
 from rs_assets.connectors.nodes import Source
 from rs_assets.errors import SchemaError, TopologyError
 from rs_assets.records.policy import BadRecords
-from rs_assets.records.schema import quoted
+from rs_assets.records.schema import schema_text
 from rs_assets.runtime.job.analysis import schemas_of
 from rs_assets.spark.driver import SparkDriver
 from rs_assets.stream.pipeline import Pipeline
@@ -130,12 +130,11 @@ def _stand(topology: Topology, given: Mapping[str, list[Any]]) -> Any:
         schemas = {}
 
     def stand(node: Node) -> Source:
-        fields = schemas[node.name].fields if node.name in schemas else []
-        ddl = ", ".join(f"{quoted(f.name)} {f.dataType.simpleString()}" for f in fields if f.name[:1] != "_")
         declared = node.row_schema if isinstance(node, Source) else None
+        schema = declared or schema_text(schemas.get(node.name), step=node.name)
         above = {node.name} | topology.ancestors(node.name)
         policy = BadRecords.strictest({source.bad_records for source in topology.sources if source.name in above})
-        return ArraySource(name=node.name, rows=tuple(given[node.name]), schema=declared or ddl or None, policy=policy)
+        return ArraySource(name=node.name, rows=tuple(given[node.name]), schema=schema, policy=policy)
 
     return stand
 

@@ -51,7 +51,7 @@ def cut_out(topology: Topology, step: str, given: Collection[str], *, stand: Sta
 
     `stand(node)` replaces a given step, `end(name)` is the sink after the step `name`. A sink is its own end.
     """
-    above = _above(topology, step)
+    above = _between(topology, step, ()) - {step}
     strays = sorted(set(given) - above)
     if strays:
         raise TopologyError(
@@ -64,18 +64,8 @@ def cut_out(topology: Topology, step: str, given: Collection[str], *, stand: Sta
     return Topology(topology.namespace, topology.job, (*nodes, *_ends(topology, topology[step], end)))
 
 
-def _above(topology: Topology, step: str) -> set[str]:
-    found, waiting = set[str](), list(topology[step].follows)
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            waiting += topology[name].follows
-    return found
-
-
 def _between(topology: Topology, step: str, given: Collection[str]) -> set[str]:
-    """`step`, the steps given, and those between."""
+    """`step`, and the steps upstream of it up to those `given`."""
     found, waiting = set[str](), [step]
     while waiting:
         name = waiting.pop()

@@ -91,6 +91,12 @@ def test_rows_that_are_dead_and_rows_that_are_late_are_counted(pipeline, driver)
     assert (dead.rows_in, dead.rows_dead, [row["total"] for row in dead.rows]) == (2, 1, [3])
 
 
+def test_a_field_may_begin_with_an_underscore(driver):
+    hits = StreamBuilder.data_stream("shop", "under").from_array([{"_n": 1}])
+    pipeline = hits.with_fields(m="_n + 1", name="more").filter("_n > 1", name="kept").to_print().build()
+    assert run_op(pipeline, "kept", [{"_n": 1, "m": 2}, {"_n": 2, "m": 3}]).rows == [{"_n": 2, "m": 3}]
+
+
 def test_an_error_of_a_function_is_that_of_a_run(driver):
     def fails(row):
         raise ValueError("no")

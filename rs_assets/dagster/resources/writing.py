@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, MutableMapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dagster import AssetExecutionContext, DagsterInstance, DagsterRun, OpExecutionContext
 from dagster._core.errors import DagsterInvalidPropertyError
 from dagster._core.execution.stats import StepEventStatus
 
-from rs_assets.connectors.delta.nodes import DeltaSink
+from rs_assets.compile.sink import by_connector
 from rs_assets.connectors.nodes import Sink
 from rs_assets.connectors.sink import BatchMark
 from rs_assets.errors import TopologyError
@@ -35,8 +34,7 @@ def sink_of(to: Callable[..., Any], frame: DataFrame, namespace: str, *, connect
             f"a write takes one sink and no other step, not: {', '.join(extra) or f'{len(nodes) - 1} sinks'}",
             remedy="compute the rows before; write each sink by a call of its own",
         )
-    sink = nodes[1]
-    return replace(sink, connector=connector) if connector and isinstance(sink, DeltaSink) else sink
+    return by_connector(nodes[1], connector)
 
 
 def mark_of(

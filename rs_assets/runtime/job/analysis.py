@@ -39,7 +39,7 @@ def analyse(topology: Topology, driver: SparkDriver) -> Mapping[str, str]:
 
 
 def schemas_of(topology: Topology, driver: SparkDriver) -> Mapping[str, StructType]:
-    """The schema after each step, hidden columns included; errors as for `analyse`."""
+    """The schema after each step, without hidden columns; errors as for `analyse`."""
     return driver.call(lambda spark: _analysed(spark, without_brokers(topology)))
 
 
@@ -51,7 +51,7 @@ def _analysed(spark: SparkSession, topology: Topology) -> Mapping[str, StructTyp
             for name in plan.nodes:
                 if name not in flows:
                     flows[name] = wire_node(context, topology, plan.streaming_output, name, flows)
-        return {node.name: flows[node.name].df.schema for node in topology if node.name in flows}
+        return {node.name: _visible(flows[node.name].df) for node in topology if node.name in flows}
 
 
 def reading_nothing(
@@ -120,5 +120,4 @@ def _visible(frame: DataFrame) -> StructType:
 
 
 def _text(schema: StructType) -> str:
-    shown = [field for field in schema.fields if field.name in visible([field.name])]
-    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in shown)
+    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)

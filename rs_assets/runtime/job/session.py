@@ -27,7 +27,7 @@ from rs_assets.compile.planner.context import Flow
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.readers import reader_of
-from rs_assets.compile.sink import writer_of
+from rs_assets.compile.sink import by_connector, writer_of
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.files.nodes import FileSink
 from rs_assets.connectors.nodes import Sink, Source
@@ -259,9 +259,7 @@ class JobSession:
             return self._writers[name]
         node = self.topology[name]
         assert isinstance(node, Sink)  # noqa: S101  plans name sinks
-        if isinstance(node, DeltaSink) and self.options.connector:
-            node = replace(node, connector=self.options.connector)
-        made = writer_of(node, self.options.home, self.topology.namespace)
+        made = writer_of(by_connector(node, self.options.connector), self.options.home, self.topology.namespace)
         if isinstance(made, Closing):
             self.at_end(made.close)
         else:

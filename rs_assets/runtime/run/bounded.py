@@ -6,13 +6,11 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql import DataFrame
 
 from rs_assets.common.home import Home
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.delta.table import open_table
-from rs_assets.records.columns import visible
 from rs_assets.runtime.job.analysis import schemas_of
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.run.run import run
@@ -42,7 +40,7 @@ def bounded_result(topology: Topology, folder: Path, options: RunOptions) -> Dat
         # No one changes the table any more, and Spark plans a read of files faster than one of a Delta table.
         return options.driver.call(lambda spark: spark.read.parquet(*files))
     schema = schemas_of(topology, options.driver)[sink.inputs[0]]
-    return options.driver.call(lambda spark: _empty(spark, schema))
+    return options.driver.call(lambda spark: spark.createDataFrame([], schema))
 
 
 def result_sink(step: str, folder: Path) -> DeltaSink:
@@ -53,7 +51,3 @@ def result_sink(step: str, folder: Path) -> DeltaSink:
 def store_frame(frame: DataFrame, path: Path, driver: SparkDriver) -> None:
     """Compute `frame` once, into Parquet files at `path`."""
     driver.call(lambda _: frame.write.parquet(str(path)))
-
-
-def _empty(spark: SparkSession, schema: StructType) -> DataFrame:
-    return spark.createDataFrame([], StructType([schema[name] for name in visible(schema.names)]))

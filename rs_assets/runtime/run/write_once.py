@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from rs_assets.common.home import Home
+from rs_assets.compile.readers import order_columns
 from rs_assets.compile.sink import rows_for, writer_of
 from rs_assets.connectors.nodes import Sink
 from rs_assets.connectors.sink import BatchMark, Checked, Closing
-from rs_assets.records.columns import ORDER
 from rs_assets.spark.driver import SparkDriver
 
 
@@ -33,7 +32,7 @@ def write_once(frame: DataFrame, sink: Sink, mark: BatchMark, *, home: Home, nam
 
 
 def _write(frame: DataFrame, sink: Sink, mark: BatchMark, home: Home, namespace: str) -> Written:
-    rows = rows_for(sink, _in_no_order(frame) if sink.read_order else frame)
+    rows = rows_for(sink, frame.withColumns(order_columns()) if sink.read_order else frame)
     writer = writer_of(sink, home, namespace)
     try:
         if isinstance(writer, Checked):
@@ -44,9 +43,3 @@ def _write(frame: DataFrame, sink: Sink, mark: BatchMark, home: Home, namespace:
     finally:
         if isinstance(writer, Closing):
             writer.close()
-
-
-def _in_no_order(frame: DataFrame) -> DataFrame:
-    """`frame` with the columns by which the row is found that was read last: there is none."""
-    kinds = ("timestamp", "string", "bigint")
-    return frame.withColumns({name: F.lit(None).cast(kind) for name, kind in zip(ORDER, kinds, strict=True)})
