@@ -17,6 +17,8 @@ from threading import Event
 
 import pytest
 from dagster import DagsterInstance, DagsterRunStatus
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
+from playwright.sync_api import sync_playwright
 
 from pipelines.access_log_data import write
 from rs_assets.catalog.lease import LeaseRow, read_lease
@@ -37,6 +39,8 @@ FLAGS = [
 ]
 # Several times what Spark takes to start on a machine that has other work: 20 to 80 s were seen.
 PATIENCE_MS = 600_000
+# After it a page that does not show what it should is loaded again.
+RELOAD_MS = 30_000
 LINES = 2_000
 
 pytestmark = [
@@ -108,8 +112,6 @@ def answers(url):
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     assert BROWSER, "CI must have a Chromium: .ci/run installs it"
-    from playwright.sync_api import sync_playwright
-
     with sync_playwright() as playwright:
         context = playwright.chromium.launch_persistent_context(
             tmp_path_factory.mktemp("profile"),
@@ -160,8 +162,8 @@ def test_should_show_launch_and_terminate(page, ui, world):
     wait_for_success(page, world)
     shot(page, "run_succeeded")
     page.goto(f"{ui}/assets/web/access_log/requests_by_page")
-    page.get_by_text("Row count").first.wait_for(timeout=PATIENCE_MS)
-    page.get_by_text("newest_rows").first.wait_for(timeout=PATIENCE_MS)
+    wait_for_text(page, "Row count")
+    wait_for_text(page, "newest_rows")
     shot(page, "output_asset")
 
     home = Path(world["RS_HOME"])
@@ -239,9 +241,20 @@ def wait_for_success(page, world):
         status = instance.get_run_by_id(run_id).status
         events = [str(entry.user_message or entry.message)[:300] for entry in instance.all_logs(run_id)[-30:]]
     assert status is DagsterRunStatus.SUCCESS, "\n".join([status.value, *events])
-    # What a page missed while the machine was busy it shows when it is loaded.
     page.goto(page.url)
-    page.get_by_text("Success", exact=True).first.wait_for(timeout=PATIENCE_MS)
+    wait_for_text(page, "Success", exact=True)
+
+
+def wait_for_text(page, text, *, exact=False):
+    """Wait until the page shows the text; it is loaded again now and then, since a missed answer does not come back."""
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    while True:
+        try:
+            return page.get_by_text(text, exact=exact).first.wait_for(timeout=RELOAD_MS)
+        except PlaywrightTimeout:
+            if time.monotonic() > deadline:
+                raise
+            page.reload()
 
 
 def wait_until(page, holds, *, what):
