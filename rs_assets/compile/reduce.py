@@ -43,7 +43,8 @@ def compile_reduce(context: CompileContext, node: TableReduce, inputs: tuple[Flo
         partial(ByGroup, adders, frozenset(value.names)),
         fields=[INPUT, RETRACTED, *map(row_of, range(len(inputs)))],
         order_by=[COMES, *(name for name in (ORIGIN, PLACE) if name in rows.columns)],
-        state=StructType([*value.fields, StructField(ROWS, LongType())]),
+        # All null for a key whose function returned None.
+        state=StructType([*(StructField(each.name, each.dataType) for each in value), StructField(ROWS, LongType())]),
         made=StructType([*keys, *value.fields, StructField(RETRACTED, BooleanType())]),
     )
 

@@ -431,7 +431,8 @@ class GroupedTable:
         Typical uses: aggregates that Spark lacks. State has the value alone, however many rows the group has.
 
         - `function`: `value` is None for the first row of a group, then the previous result, a dict with all fields of
-          `schema`. Rows of a stream come as they were read; those of a table in any order.
+          `schema`. Rows of a stream come as they were read; those of a table in any order. If it returns None the group
+          has no value and no row, until its next row, which finds None.
         - `subtract` (needed for the rows of a table): `subtract(value, row)` takes the effect of a row away that goes.
           A group whose last row goes has no value, and begins with None again.
         - `schema` (default: the function's return annotation): the fields of the value, without the keys.
@@ -463,7 +464,7 @@ class GroupedTable:
         Typical uses: the state of an order out of its events, payments and deliveries, without joining them.
 
         - `function`: `function(key, row, value)` returns the new value; `value` is None for a new key, or what
-          `aggregate(initial=)` makes.
+          `aggregate(initial=)` makes. If it returns None the key has no value, until its next row.
         - `subtract`: as for `reduce`, with the same three arguments.
 
         >>> from rs_assets import StreamBuilder

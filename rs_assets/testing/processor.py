@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pyarrow as pa
+
 from rs_assets.compile.process.runner import ProcessorRunner, ProcessorSpec
-from rs_assets.errors import ConfigurationError
+from rs_assets.errors import ConfigurationError, StepError
 from rs_assets.operators.window.event_time import END_OF_TIME
+from rs_assets.records.ddl import arrow_schema
+from rs_assets.records.rows import MisfitError, to_arrays
 from rs_assets.records.schema import Schema, schema_text
+from rs_assets.records.values import values_of
+from rs_assets.stream.process_steps import needed_schema
 from rs_assets.stream.processed_stream import state_of
+from rs_assets.topology.user_code.inner_keys import one_key
 from rs_assets.topology.user_code.processor import TIMERS, Processor
 from rs_assets.topology.user_code.stores import OpenStore
 
@@ -20,13 +28,39 @@ STEP = "processor"
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """The fields of a schema: a row of them becomes what Spark gives back for it, or is refused as a run refuses it."""
+
+    schema: pa.Schema | None
+    what: str
+
+    @classmethod
+    def of(cls, schema: str, what: str) -> Typed:
+        """Those of a text; a schema that Spark alone can read leaves rows as they are."""
+        return cls(arrow_schema(schema), what)
+
+    def __call__(self, row: Mapping[str, Any]) -> Row:
+        """The row with all fields of the schema; those that it lacks are null."""
+        if self.schema is None:
+            return dict(row)
+        try:
+            arrays = to_arrays([row], self.schema)
+        except MisfitError as error:
+            text = f"step {STEP!r} {self.what} that does not fit its schema: {error.text}"
+            raise StepError(text, step=STEP) from error
+        return dict(zip(self.schema.names, (values_of(each)[0] for each in arrays), strict=True))
+
+
 class ProcessorTest:
     """A processor with its stores in dictionaries. Each row is a batch of its own, after which timers fire.
 
     - `processor`, `keys`, `schema`, `outputs`, `time_field`, `water_mark`, `tick`: as for `DataStream.process`.
+    - `rows` (schema, default none): the fields of the input. Rows have values of its types then, as in a run: a time is
+      a datetime in UTC, a field that is not given is None. Without it the processor gets rows as they are piped.
 
-    Fields of records are checked as in a pipeline, their types are not. A time may be a datetime, text in ISO form, or
-    milliseconds since 1970; without a zone it is UTC.
+    Records and states have values of their types, and are refused if they do not fit, as in a run. A time may be a
+    datetime, text in ISO form, or milliseconds since 1970; without a zone it is UTC.
 
     >>> from rs_assets import Processor, Time, ValueStore
     >>> class Silence(Processor):
@@ -58,24 +92,30 @@ class ProcessorTest:
         time_field: str | None = None,
         water_mark: timedelta = timedelta(0),
         tick: timedelta | None = None,
+        rows: Schema | None = None,
     ) -> None:
         self.keys = (keys,) if isinstance(keys, str) else tuple(keys)
         self.time_field, self.water_mark = time_field, water_mark
         self.clock = BEGIN if tick is not None else None
         self.watermark = self.clock
         timed = time_field is not None or tick is not None
-        state_of(processor, step=STEP, timed=timed)
-        named = [(name, schema_text(kind, step=STEP)) for name, kind in (outputs or {}).items()]
-        spec = ProcessorSpec.of(processor, step=STEP, schema=schema_text(schema, step=STEP), outputs=named, timed=timed)
+        self._state = Typed.of(state_of(processor, step=STEP, timed=timed), "returned a state")
+        main = needed_schema(schema, "schema", step=STEP)
+        named = [(name, needed_schema(kind, "schema", step=STEP)) for name, kind in (outputs or {}).items()]
+        kinds: list[tuple[str | None, str]] = [(None, main), *named]
+        self._records = {name: Typed.of(kind, "returned a record") for name, kind in kinds}
+        given = schema_text(rows, step=STEP)
+        self._row = Typed(None, "") if given is None else Typed.of(given, "got a row")
+        spec = ProcessorSpec.of(processor, step=STEP, schema=main, outputs=named, timed=timed)
         self._runner = ProcessorRunner(spec)
         self._states: dict[tuple[Any, ...], Row] = {}
         self._made: list[tuple[str | None, Row]] = []
 
     def pipe(self, *rows: Mapping[str, Any]) -> None:
         """Process rows, one after another."""
-        for row in rows:
+        for row in map(self._row, rows):
             time = self._time_of(row)
-            self._touch(tuple(row[key] for key in self.keys), [(dict(row), time)])
+            self._touch(self._key(row), [(row, time)])
             if self.time_field is not None and time is not None:
                 self._advance(time - self.water_mark)
 
@@ -109,13 +149,13 @@ class ProcessorTest:
     def store(self, name: str, **key: Any) -> OpenStore:
         """The store `name` of a key, to be read: changes of it are not kept."""
         context = self._runner.context
-        self._runner.load(key, self._states.get(tuple(key[each] for each in self.keys)))
+        self._runner.load(key, self._states.get(self._key(key)))
         found: OpenStore = getattr(context, name)
         return found
 
     def timers(self, **key: Any) -> dict[str, datetime]:
         """When the methods of the processor are called next for a key."""
-        state = self._states.get(tuple(key[each] for each in self.keys)) or {}
+        state = self._states.get(self._key(key)) or {}
         return {each["call"]: each["at"] for each in state.get(TIMERS) or ()}
 
     def close(self) -> None:
@@ -131,11 +171,14 @@ class ProcessorTest:
     def _touch(self, key: tuple[Any, ...], rows: list[tuple[Row, datetime | None]]) -> None:
         named = dict(zip(self.keys, key, strict=True))
         state, made = self._runner.touch(named, self._states.get(key), rows, self.watermark)
-        self._made += made
+        self._made += [(to, self._records[to](record)) for to, record in made]
         if state is None:
             self._states.pop(key, None)
         else:
-            self._states[key] = state
+            self._states[key] = self._state(state)
+
+    def _key(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
+        return tuple(one_key(row[key]) for key in self.keys)
 
     def _time_of(self, row: Mapping[str, Any]) -> datetime | None:
         return self.clock if self.time_field is None else _moment(row[self.time_field])

@@ -233,7 +233,10 @@ class Wrong(Processor):
 
 
 WRONG = [
-    (lambda self, context: context.seen.put({"n": "x"}), "returned a state that does not fit its schema"),
+    (
+        lambda self, context: context.seen.put({"n": "x"}),
+        "n='x' is not of type int",
+    ),
     (lambda self, context: 1 / 0, "raised ZeroDivisionError"),
 ]
 

@@ -1,6 +1,9 @@
 """Stores and ProcessorTest: a processor without Spark."""
 
-from datetime import UTC, datetime, timedelta
+import json
+import math
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 
@@ -27,14 +30,14 @@ class Does(Processor):
     versions = VersionedStore("n int", retention=Time.minutes(10))
 
     def process(self, key, row, context):
-        context.forward({"found": row["do"](context)})
+        row["found"].append(row["do"](context))
 
 
-def done(*steps):
+def done(*steps, processor=Does):
     """What each of `steps`, functions of the context, returned."""
-    test = ProcessorTest(Does, keys="k", schema="found string")
-    test.pipe(*({"k": "a", "do": each} for each in steps))
-    return [row["found"] for row in test.forwarded()]
+    test, found = ProcessorTest(processor, keys="k", schema="n int"), []
+    test.pipe(*({"k": "a", "do": each, "found": found} for each in steps))
+    return found
 
 
 def test_a_value_store_keeps_a_record_and_no_reference_to_it():
@@ -71,6 +74,30 @@ def test_a_map_store_has_inner_keys_of_one_or_several_fields():
         None,
         ({"n": 5}, [({"a": 1, "b": "x"}, {"n": 5})]),
     ]
+
+
+def test_a_range_of_a_map_store_has_null_first_and_nan_last_and_may_have_no_limit():
+    numbers = [2.0, math.nan, None, -1.0, math.inf]
+    ranges = done(
+        lambda c: [c.numbers.put(number, {"n": n}) for n, number in enumerate(numbers)],
+        lambda c: [key for key, _ in c.numbers.range()],
+        lambda c: [key for key, _ in c.numbers.range({"number": None}, -1.0)],
+        lambda c: [key for key, _ in c.numbers.range(2.0, reverse=True)],
+        lambda c: [key for key, _ in c.numbers.range(None, 1)],
+        processor=Times,
+    )[1:]
+    assert repr(ranges) == "[[None, -1.0, 2.0, inf, nan], [None, -1.0], [nan, inf, 2.0], [None, -1.0]]"
+
+
+def test_a_prefix_has_the_inner_keys_that_begin_so():
+    assert done(
+        lambda c: [c.entries.put(sku, {"n": 0}) for sku in ("pen", "cup", "pencil", "Pen")],
+        lambda c: [key for key, _ in c.entries.prefix(begins="pen")],
+        lambda c: [c.pairs.put({"a": a, "b": b}, {"n": 0}) for a, b in ((2, "x"), (1, "y"), (1, None), (1, "x"))],
+        lambda c: [key["b"] for key, _ in c.pairs.prefix(1)],
+        lambda c: [key["b"] for key, _ in c.pairs.prefix(1, begins="y")],
+        lambda c: (len(c.pairs.prefix()), c.pairs.prefix(1, "x", begins="x")),
+    )[1::2] == [["pen", "pencil"], [None, "x", "y"], (4, [])]
 
 
 def test_a_list_store_keeps_the_order():
@@ -180,8 +207,11 @@ def test_timers_by_the_clock_go_by_the_clock():
 
 
 WRONG = [
-    (lambda c: c.forward({"fund": 1}), RsError, "the field 'fund', which is not one of: found"),
-    (lambda c: c.forward({"found": 1}, to="nowhere"), StepError, "has no output 'nowhere'"),
+    (lambda c: c.forward({"fund": 1}), RsError, "the field 'fund', which is not one of: n"),
+    (lambda c: c.forward({"n": 1}, to="nowhere"), StepError, "has no output 'nowhere'"),
+    (lambda c: c.forward({"n": 2**31}), StepError, "returned a record that does not fit its schema: n=2147483648"),
+    (lambda c: c.value.put({"n": 2**31, "tags": None}), RsError, "n=2147483648 is not of type int"),
+    (lambda c: c.entries.get(5), RsError, "sku=5 is not of type string"),
     (lambda c: c.value.put({"n": 1}), RsError, "the field 'tags' is missing"),
     (lambda c: c.pairs.get("a"), TypeError, "must return a dict"),
     (lambda c: c.scene, AttributeError, "has no store 'scene'; it has: value, entries"),
@@ -212,7 +242,7 @@ def test_wrong_timers_are_refused(how, why):
         ProcessorTest(Sets, **TIMED, time_field="ts").pipe({"k": 1, "n": 1, "ts": T0})
 
 
-class Times(Processor):
+class Times(Does):
     """Stores whose keys are times, or numbers with fewer digits than Python's."""
 
     moments = MapStore("at timestamp", "n int")
@@ -221,9 +251,9 @@ class Times(Processor):
     windows = WindowStore("n int", retention=Time.minutes(10))
     sessions = SessionStore("n int", retention=Time.minutes(10))
     versions = VersionedStore("n int", retention=Time.minutes(10))
-
-    def process(self, key, row, context):
-        context.forward({"found": row["do"](context)})
+    days = MapStore("day date", "n int")
+    numbers = MapStore("number double", "n int")
+    prices = MapStore("price decimal(10,2)", "n int")
 
 
 NAIVE = T0.replace(tzinfo=None)
@@ -242,14 +272,23 @@ KEYS = [
         lambda c: (c.sessions.find(NAIVE, T0)[0][2], c.sessions.find(T0, T0)[0][2]),
     ),
     (lambda c: c.versions.put({"n": 1}, NAIVE), lambda c: (c.versions.get(), c.versions.get(NAIVE))),
+    (
+        lambda c: c.days.put(T0.replace(hour=0), {"n": 1}),
+        lambda c: (c.days.get(date(2026, 1, 5)), c.days.get(T0.replace(hour=0))),
+    ),
+    (lambda c: c.numbers.put(math.nan, {"n": 1}), lambda c: (c.numbers.get(-float("nan")), c.numbers.range(1.0)[0][1])),
+    (lambda c: c.numbers.put(-0.0, {"n": 1}), lambda c: (c.numbers.get(0), c.numbers.get(0.0))),
+    (
+        lambda c: c.prices.put(Decimal("0.1"), {"n": 1}),
+        lambda c: (c.prices.get(Decimal("0.100")), c.prices.items()[0][1]),
+    ),
 ]
 
 
 @pytest.mark.parametrize(("put", "asked"), KEYS)
 def test_a_key_of_a_store_is_found_however_it_is_given(put, asked):
-    test = ProcessorTest(Times, keys="k", schema="found string")
-    test.pipe({"k": "a", "do": put}, {"k": "a", "do": asked})
-    assert test.forwarded()[1] == {"found": ({"n": 1}, {"n": 1})}
+    assert done(put, asked, processor=Times)[1] == ({"n": 1}, {"n": 1})
+    assert done(lambda c: put(c) or asked(c), processor=Times) == [({"n": 1}, {"n": 1})]
 
 
 def test_a_time_of_a_store_must_be_a_time():
@@ -291,3 +330,86 @@ def test_a_store_without_a_schema_is_refused_and_its_remedy_is_taken():
         entries = MapStore("sku string", "n bigint")
 
     ProcessorTest(Mended, keys="k", schema="n int").pipe({"k": 1})
+
+
+class Nested(Does):
+    """A store whose keys are lists."""
+
+    paths = MapStore("path array<string>", "n bigint")
+
+
+def test_a_key_that_has_no_order_is_refused_and_its_remedy_is_taken():
+    with pytest.raises(SchemaError, match="has the key 'path' of type array, which has no order") as caught:
+        ProcessorTest(Nested, keys="k", schema="n int")
+    assert caught.value.remedy.startswith("make a text of it: MapStore('path string', ...)")
+
+    class Mended(Does):
+        paths = MapStore("path string", "n bigint")
+
+    def paths(context):
+        context.paths.put(json.dumps(["a", "b"]), {"n": 1})
+        return context.paths.get(json.dumps(["a", "b"]))
+
+    assert done(paths, processor=Mended) == [{"n": 1}]
+
+
+class Typed(Does):
+    """A store of all types."""
+
+    value = ValueStore(
+        "at timestamp, wall timestamp_ntz, day date, weight float, price decimal(10,2), n bigint, tags array<string>,"
+        " part struct<a int, b map<string, double>>, raw binary, text string, sure boolean"
+    )
+
+
+# What is put, and what is there from then on.
+VALUES = {
+    "at": (NAIVE.isoformat(), T0),
+    "wall": (T0, NAIVE),
+    "day": (T0.replace(hour=0), date(2026, 1, 5)),
+    "weight": (0.1, 0.10000000149011612),
+    "price": (Decimal("0.1"), Decimal("0.10")),
+    "n": (5.0, 5),
+    "tags": (("a", None), ["a", None]),
+    "part": ({"b": {"x": 1}}, {"a": None, "b": {"x": 1.0}}),
+    "raw": (bytearray(b"a"), b"a"),
+    "text": ("é", "é"),
+    "sure": (None, None),
+}
+
+
+def test_a_value_has_the_type_of_its_field_from_the_moment_when_it_is_put():
+    def both(context):
+        context.value.put({name: given for name, (given, _) in VALUES.items()})
+        return context.value.get()
+
+    now, later = done(both, lambda c: c.value.get(), processor=Typed)
+    assert repr(now) == repr(later)
+    kept = {name: value for name, (_, value) in VALUES.items()}
+    assert {name: (type(value), value) for name, value in later.items()} == {
+        name: (type(value), value) for name, value in kept.items()
+    }
+
+
+def test_rows_of_a_processor_test_have_the_types_of_a_run_if_they_are_given():
+    schema, rows = "k double, at timestamp, kinds array<string>", "k double, ts timestamp"
+    test = ProcessorTest(Clock, keys="k", schema=schema, rows=rows)
+    test.pipe({"k": -0.0, "ts": "2026-01-05T10:00:00"}, {"k": 0, "ts": None})
+    assert test.forwarded() == [
+        {"k": 0.0, "at": T0, "kinds": ["float", "datetime", "1"]},
+        {"k": 0.0, "at": None, "kinds": ["float", "NoneType", "2"]},
+    ]
+    with pytest.raises(StepError, match="got a row that does not fit its schema: k='x' is not of type double"):
+        test.pipe({"k": "x"})
+
+
+class Clock(Processor):
+    """Passes on what it got."""
+
+    seen = ValueStore("n int")
+
+    def process(self, key, row, context):
+        n = (context.seen.get() or {"n": 0})["n"] + 1
+        context.seen.put({"n": n})
+        kinds = [type(row["k"]).__name__, type(row["ts"]).__name__, str(n)]
+        context.forward({"k": key["k"], "at": row["ts"] and row["ts"].replace(tzinfo=None), "kinds": kinds})

@@ -3,12 +3,20 @@
 import random
 import threading
 from collections import defaultdict
+from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
 
 from rs_assets import StreamBuilder
+from rs_assets.compile.process.by_group import INPUT, ByGroup, row_of
+from rs_assets.compile.process.by_group import ROWS as COUNT
+from rs_assets.compile.process.touched import Shape
+from rs_assets.compile.process.wire import LENGTH
 from rs_assets.errors import StepError, TopologyError
+from rs_assets.records.columns import RETRACTED
 from rs_assets.testing import PipelineDriver
+from rs_assets.topology.nodes.table_reduce import Adder, Adders
 
 ROWS = "id bigint, user string, ms bigint"
 
@@ -241,3 +249,97 @@ def test_a_first_value_that_all_keys_share_is_not_changed_by_one(driver):
     )
     made = sorted((row["user"], row["pages"], row["n"]) for row in table.to_stream().preview())
     assert made == [("ann", [1, 3], 2), ("bo", [2], 1), ("cy", [4], 1)]
+
+
+def touched_by(shape, state, rows):
+    """A batch for the worker with the key "ann"."""
+    kinds = {name: pa.string() for name in shape.keys}
+    columns = {
+        "key": pa.array([{"user": "ann"}], pa.struct(kinds.items())),
+        "state": pa.array([state], pa.struct(list(shape.state))),
+        "rows": pa.array([rows], pa.list_(pa.struct(list(shape.rows)))),
+    }
+    return pa.record_batch(columns)
+
+
+def answered(adder, kind, state, *rows):
+    """The new state and the changes of "ann" after rows, each its milliseconds and whether it goes; no Spark."""
+    number = pa.struct([("ms", pa.int64())])
+    sent = pa.schema([(INPUT, pa.int32()), (RETRACTED, pa.bool_()), (row_of(0), number)])
+    shape = Shape(
+        "reduced",
+        ("user",),
+        sent,
+        pa.schema([*kind, (COUNT, pa.int64())]),
+        pa.schema([("user", pa.string()), *kind, (RETRACTED, pa.bool_())]),
+    )
+    fields = frozenset(name for name, _ in kind)
+    batch = touched_by(shape, state, [{INPUT: 0, RETRACTED: goes, row_of(0): {"ms": ms}} for ms, goes in rows])
+    content = ByGroup(Adders((adder,), None), fields, shape)(batch)
+    (length,) = LENGTH.unpack_from(content)
+    first, second = content[LENGTH.size :][:length], content[LENGTH.size + length :]
+    states, made = (pa.ipc.open_stream(each).read_all().to_pylist() for each in (first, second))
+    return states[0]["state"] if states else None, made
+
+
+def test_a_value_that_stays_the_same_is_no_change_whatever_python_makes_of_it():
+    kind = [("x", pa.float64()), ("at", pa.timestamp("us", tz="UTC")), ("tags", pa.list_(pa.string()))]
+    at = datetime(2026, 1, 5, tzinfo=UTC)
+
+    def same(key, row, value):
+        return {"x": float("nan"), "at": at.replace(tzinfo=None), "tags": ("a",)}
+
+    state, made = answered(Adder(same, same), kind, None, (1, False))
+    assert [row[RETRACTED] for row in made] == [False]
+    assert answered(Adder(same, same), kind, state, (1, False))[1] == []
+    assert answered(Adder(same, same), kind, state, (1, True), (2, False))[1] == []
+
+
+def test_the_value_has_the_types_of_its_fields_within_a_batch_as_after_it():
+    seen = []
+
+    def add(key, row, value):
+        seen.append(value and value["x"])
+        return {"x": 1}
+
+    state, _ = answered(Adder(add, None), [("x", pa.float32())], None, (1, False), (2, False))
+    answered(Adder(add, None), [("x", pa.float32())], state, (3, False))
+    assert repr(seen) == "[None, 1.0, 1.0]"
+
+
+def kept_small(key, row, value):
+    """The sum of the milliseconds, while it is below ten."""
+    total = (value["n"] if value else 0) + row["ms"]
+    return {"n": total} if total < 10 else None
+
+
+def less(key, row, value):
+    return {"n": value["n"] - row["ms"]}
+
+
+def test_a_function_that_returns_none_leaves_the_group_without_a_value():
+    kind = [("n", pa.int64())]
+    stream, table = Adder(kept_small, None), Adder(kept_small, less)
+    assert answered(stream, kind, {"n": 7, COUNT: 1}, (5, False)) == (None, [{"user": "ann", "n": 7, RETRACTED: True}])
+    assert answered(stream, kind, None, (50, False), (1, False)) == (
+        {"n": 1, COUNT: 1},
+        [{"user": "ann", "n": 1, RETRACTED: False}],
+    )
+    # Of a table the rows of the group are counted on: a row that goes takes nothing from a value that is not there.
+    state, made = answered(table, kind, {"n": 7, COUNT: 1}, (5, False))
+    assert (state, made) == ({"n": None, COUNT: -2}, [{"user": "ann", "n": 7, RETRACTED: True}])
+    assert answered(table, kind, state, (7, True)) == ({"n": None, COUNT: -1}, [])
+    assert answered(table, kind, state, (7, True), (5, True)) == (None, [])
+    assert answered(table, kind, state, (3, False)) == ({"n": 3, COUNT: 3}, [{"user": "ann", "n": 3, RETRACTED: False}])
+
+
+def test_a_group_without_a_value_has_no_row_until_its_next_one(driver):
+    stream = StreamBuilder.data_stream("test", "small").from_file("in.jsonl", schema=ROWS, tail=True)
+    table = stream.group_by("user").reduce(lambda value, row: kept_small(None, row, value), schema="n bigint not null")
+    with PipelineDriver(table.to_stream().to_print().build(), spark=driver) as pipeline:
+        told = []
+        for ms in (4, 7, 2):
+            pipeline.push([order(1, "ann", ms)])
+            pipeline.step()
+            told.append([(row["n"], row["retracted"]) for row in pipeline.take()])
+        assert told == [[(4, False)], [(4, True)], [(2, False)]]

@@ -21,12 +21,13 @@ from rs_assets.compile.python.fields_read import fields_read
 from rs_assets.compile.python.memoize import once_each
 from rs_assets.compile.python.placeholders import blank
 from rs_assets.compile.python.purity import is_pure
-from rs_assets.compile.python.record import Columns, Record, Row, values_of
+from rs_assets.compile.python.record import Columns, Record, Row
 from rs_assets.compile.python.results import mapping, mappings
 from rs_assets.errors import StepError
 from rs_assets.records.columns import LABEL, LINE, OFFSET, REASON, SPLIT, hidden, visible
 from rs_assets.records.rows import MisfitError, misfits, to_arrays
 from rs_assets.records.schema import quoted
+from rs_assets.records.values import values_of
 from rs_assets.spark.arrow import map_in_arrow
 
 Kind = Literal["map", "flat_map", "filter", "for_each", "label"]

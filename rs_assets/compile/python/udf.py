@@ -18,11 +18,11 @@ from pyspark.sql.types import DataType
 
 from rs_assets.common.errors_wire import to_wire
 from rs_assets.compile.python.contract import RAISED, check_sendable, remedy_for, text_of
-from rs_assets.compile.python.record import values_of
 from rs_assets.compile.python.results import fields_of, mapping, plain
 from rs_assets.errors import StepError
 from rs_assets.expressions.functions.udf import ASKED, Body
 from rs_assets.records.rows import MisfitError, misfits, to_arrays
+from rs_assets.records.values import values_of
 
 # The most characters of arguments that an error shows.
 SHOWN: Final = 500

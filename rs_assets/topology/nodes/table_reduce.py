@@ -36,6 +36,11 @@ class Adders:
         """The names of the functions."""
         return ", ".join(getattr(each.add, "__name__", type(each.add).__name__) for each in self.of)
 
+    @property
+    def subtract(self) -> bool:
+        """Whether rows of some input may go."""
+        return any(each.subtract is not None for each in self.of)
+
     def functions(self) -> Iterator[tuple[str, Callable[..., Any]]]:
         """All functions, each with what it is for."""
         for each in self.of:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from rs_assets.errors import StepError
 from rs_assets.operators.window.durations import EPOCH
+from rs_assets.topology.user_code.inner_keys import moment
 from rs_assets.topology.user_code.stores import OpenStores, Row
 
 MICROSECOND: Final = timedelta(microseconds=1)
@@ -131,7 +132,7 @@ class Context:
                 remedy="pass a time: context.time + Time.minutes(30)",
                 step=self.step,
             )
-        self.timers[name] = Timer(at if at.tzinfo else at.replace(tzinfo=UTC))
+        self.timers[name] = Timer(moment(at))
 
     def cancel(self, callback: Tick) -> None:
         """Take the timer of a method of the processor away, if there is one for this key."""

@@ -7,7 +7,7 @@ the current key as Python objects; what it keeps goes back into that column.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from typing import Any
 from rs_assets.errors import SchemaError
 from rs_assets.records.fields import declared
 from rs_assets.records.schema import Schema, schema_text
-from rs_assets.topology.user_code.inner_keys import settled
+from rs_assets.topology.user_code.inner_keys import InnerKeys, Key, key_fields, order
 
 Row = dict[str, Any]
 # Makes a row of the fields of a store out of what a processor gives it, or raises.
@@ -93,7 +93,8 @@ class OpenValue(OpenStore):
 class MapStore(Store):
     """Records by a key of their own, for each key: `get(key)`, `put(key, record)`, `delete(key)`, `items()`, `range()`.
 
-    - `key` (schema): the fields of the inner key. One field is given as its value, several as a dict.
+    - `key` (schema): the fields of the inner key, of types that have an order. One field is given as its value, several
+      as a dict.
     - `value` (schema): the fields of a record.
 
     >>> MapStore("sku string", "n int").column("cart")
@@ -105,39 +106,37 @@ class MapStore(Store):
 
     def column(self, step: str) -> str:
         """A list of pairs."""
-        return f"array<struct<key: struct<{text_of(self.key, step)}>, value: struct<{text_of(self.value, step)}>>>"
+        key = text_of(self.key, step)
+        key_fields(key, step)
+        return f"array<struct<key: struct<{key}>, value: struct<{text_of(self.value, step)}>>>"
 
     def opened(self, kept: list[Row] | None, check: Checked) -> OpenMap:
         """The records of the key."""
-        names = names_of(self.key)
-        found = {tuple(pair["key"][name] for name in names): pair["value"] for pair in kept or ()}
-        return OpenMap(
-            names, text_of(self.key, "processor"), found, checked(self.key, check), checked(self.value, check)
-        )
+        keys = InnerKeys(_converters(text_of(self.key, "processor")), checked(self.key, check))
+        found = {keys.kept(pair["key"]): pair["value"] for pair in kept or ()}
+        return OpenMap(keys, found, checked(self.value, check))
 
 
 @dataclass(slots=True)
 class OpenMap(OpenStore):
-    """The records of the current key, by inner key."""
+    """The records of the current key, by inner key. Keys are in order by their values: null first, NaN last."""
 
-    names: tuple[str, ...]
-    schema: str
-    found: dict[tuple[Any, ...], Row]
-    check_key: Callable[[object], Row]
+    keys: InnerKeys
+    found: dict[Key, Row]
     check: Callable[[object], Row]
 
     def get(self, key: object) -> Row | None:
         """The record with an inner key; None if there is none."""
-        record = self.found.get(self._inner(key))
+        record = self.found.get(self.keys.given(key))
         return None if record is None else own(record)
 
     def put(self, key: object, record: object) -> None:
         """Add or replace the record with an inner key."""
-        self.found[self._inner(key)] = self.check(record)
+        self.found[self.keys.given(key)] = self.check(record)
 
     def delete(self, key: object) -> None:
         """Remove the record with an inner key, if there is one."""
-        self.found.pop(self._inner(key), None)
+        self.found.pop(self.keys.given(key), None)
 
     def clear(self) -> None:
         """Remove all records."""
@@ -145,13 +144,22 @@ class OpenMap(OpenStore):
 
     def items(self) -> list[tuple[Any, Row]]:
         """All inner keys with their records, in the order in which the keys were first put."""
-        return [(self._outer(key), own(record)) for key, record in self.found.items()]
+        return self._shown(self.found)
 
-    def range(self, first: object, last: object, *, reverse: bool = False) -> list[tuple[Any, Row]]:
-        """Inner keys from `first` to `last`, both included, with their records, in the order of the keys."""
-        low, high = self._inner(first), self._inner(last)
-        within = sorted((key for key in self.found if low <= key <= high), reverse=reverse)
-        return [(self._outer(key), own(self.found[key])) for key in within]
+    def range(self, first: object = None, last: object = None, *, reverse: bool = False) -> list[tuple[Any, Row]]:
+        """Inner keys from `first` to `last`, both included (None: no limit), with their records, in their order."""
+        low, high = (None if each is None else order(self.keys.given(each)) for each in (first, last))
+        within = [
+            key for key in self.found if (low is None or low <= order(key)) and (high is None or order(key) <= high)
+        ]
+        return self._shown(sorted(within, key=order, reverse=reverse))
+
+    def prefix(self, *first: object, begins: str = "") -> list[tuple[Any, Row]]:
+        """Inner keys with the first fields `first`, of which the next one, a text, begins with `begins`; in order."""
+        wanted = self.keys.first(*first)
+        at = len(wanted)
+        found = (key for key in self.found if key[:at] == wanted and _begins(key[at:], begins))
+        return self._shown(sorted(found, key=order))
 
     def __len__(self) -> int:
         """The number of records."""
@@ -159,21 +167,14 @@ class OpenMap(OpenStore):
 
     def __contains__(self, key: object) -> bool:
         """Whether there is a record with an inner key."""
-        return self._inner(key) in self.found
+        return self.keys.given(key) in self.found
 
     def kept(self) -> list[Row] | None:
         """All pairs."""
-        made = [{"key": dict(zip(self.names, k, strict=True)), "value": record} for k, record in self.found.items()]
-        return made or None
+        return [{"key": self.keys.row(key), "value": record} for key, record in self.found.items()] or None
 
-    def _inner(self, key: object) -> tuple[Any, ...]:
-        if len(self.names) == 1 and not isinstance(key, Mapping):
-            return (settled(self.names[0], key, self.schema),)
-        row = self.check_key(key)
-        return tuple(settled(name, row[name], self.schema) for name in self.names)
-
-    def _outer(self, key: tuple[Any, ...]) -> Any:
-        return key[0] if len(key) == 1 else dict(zip(self.names, key, strict=True))
+    def _shown(self, keys: Iterable[Key]) -> list[tuple[Any, Row]]:
+        return [(self.keys.shown(key), own(self.found[key])) for key in keys]
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,17 +289,28 @@ def text_of(schema: Schema, step: str) -> str:
     return text
 
 
-def names_of(schema: Schema) -> tuple[str, ...]:
-    """The names of the fields of a schema."""
-    return _names(text_of(schema, "processor"))
-
-
 def checked(schema: Schema, check: Checked) -> Callable[[object], Row]:
-    """Makes rows with all fields of a schema, and with values of their own."""
-    names = frozenset(names_of(schema))
-    return lambda value: own(check(value, names))
+    """Makes rows of what a processor gives: with all fields of a schema, and values of their own, of its types."""
+    text = text_of(schema, "processor")
+    converts = _converters(text)
+    names = frozenset(converts)
+
+    def typed(value: object) -> Row:
+        row = check(value, names)
+        return {name: convert(row[name]) for name, convert in converts.items()}
+
+    return typed
+
+
+def _begins(rest: Key, text: str) -> bool:
+    """Whether the first of the remaining values of a key is a text that begins with `text`."""
+    return not text or (bool(rest) and isinstance(rest[0], str) and rest[0].startswith(text))
 
 
 @cache
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(declared(text, step="processor").types)
+def _converters(text: str) -> Mapping[str, Callable[[Any], Any]]:
+    """What gives the value of each field its type; a copy only, if Spark alone can read the schema."""
+    from rs_assets.records.values import converters
+
+    known = converters(text)
+    return known if known is not None else dict.fromkeys(declared(text, step="processor").types, deepcopy)
