@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from rs_assets.deploy.deployments import Deployments
     from rs_assets.errors import RsError
     from rs_assets.expressions.rules.spec import Rules
+    from rs_assets.operators.dimension.keys import Network, Range
     from rs_assets.operators.dimension.spec import Dimension
     from rs_assets.operators.join.spec import Interval
     from rs_assets.operators.window.durations import Time
@@ -85,11 +86,13 @@ __all__ = [
     "ListStore",
     "MapStore",
     "MemoryChannel",
+    "Network",
     "OverWindow",
     "Pipeline",
     "PipelineComponent",
     "Processor",
     "ProcessorResource",
+    "Range",
     "RecoveryPolicy",
     "RescalePolicy",
     "RocketMQCluster",
@@ -146,9 +149,11 @@ HOMES = {
     "JoinResource": "rs_assets.dagster.resources.join",
     "KafkaCluster": "rs_assets.connectors.kafka.client.cluster",
     "MemoryChannel": "rs_assets.connectors.memory",
+    "Network": "rs_assets.operators.dimension.keys",
     "OverWindow": "rs_assets.operators.window.over",
     "Pipeline": "rs_assets.stream.pipeline",
     "PipelineComponent": "rs_assets.dagster.component",
+    "Range": "rs_assets.operators.dimension.keys",
     "RocketMQCluster": "rs_assets.connectors.rocketmq.client.cluster",
     "RsError": "rs_assets.errors",
     "Rules": "rs_assets.expressions.rules.spec",

@@ -13,6 +13,7 @@ from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.step import as_column
 from rs_assets.errors import TopologyError, UnknownFieldError
 from rs_assets.operators.dimension.fitting import FITS, POSITION, keep_fitting
+from rs_assets.operators.dimension.keys import check_within
 from rs_assets.operators.dimension.lookup import Lookup
 from rs_assets.operators.join.spec import two_fields, unlike_keys
 from rs_assets.records.columns import PREFIX, check_fields, hidden, visible
@@ -31,17 +32,17 @@ KEY_TYPES = frozenset(
 def compile_dim_join(context: CompileContext, node: DimJoin, inputs: tuple[Flow, ...]) -> Flow:
     """Look the keys up and join the rows found."""
     frame = inputs[0].df
-    check_fields(frame, [left for left, _ in node.on], step=node.name)
+    check_fields(frame, node.asked, step=node.name)
     held = context.dimension(node)
     _check(frame, held.schema, node)
     lookup = Lookup(
         step=node.name,
         root=held.root,
-        keys=tuple(right for _, right in node.on),
+        keys=node.keys,
         fields=tuple(held.schema.names),
         version=context.versions.get(node.name) if context.versions is not None else None,
     )
-    keys = [_key(frame, left) for left, _ in node.on]
+    keys = [_key(frame, name) for name in node.asked]
     found = frame.withColumn(FOUND, lookup.column(keys, held.schema))
     exploded = F.posexplode_outer(FOUND) if node.how == "left" else F.posexplode(FOUND)
     rows = found.select("*", exploded.alias(POSITION, RIGHT)).drop(FOUND)
@@ -117,7 +118,20 @@ def _check(frame: DataFrame, schema: StructType, node: DimJoin) -> None:
             )
         if kinds[0] != kinds[1] and not all(isinstance(kind, IntegralType) for kind in kinds):
             raise unlike_keys((left, kinds[0].simpleString()), (right, kinds[1].simpleString()), step=node.name)
+    _check_within(frame, schema, node)
     _check_names(frame, schema, node)
+
+
+def _check_within(frame: DataFrame, schema: StructType, node: DimJoin) -> None:
+    """TopologyError for a value that a key of the dimension cannot contain."""
+    if node.within is None:
+        return
+    field, key = node.within
+    missing = next((name for name in key.fields if name not in schema.names), None)
+    if missing is not None:
+        raise UnknownFieldError(missing, step=node.name, known=tuple(schema.names))
+    ends = [(name, schema[name].dataType.simpleString()) for name in key.fields]
+    check_within(key, (field, frame.schema[field].dataType.simpleString()), ends, step=node.name)
 
 
 def _comparable(kind: DataType) -> bool:

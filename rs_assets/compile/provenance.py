@@ -263,7 +263,7 @@ def _stepped(bound: Bound, above: Columns) -> Columns:
 
 def _looked_up(node: DimJoin, above: Columns) -> Columns:
     """The keys decide which row is found; where none was found, the stream's field of that name stays."""
-    keys = NOTHING.union(*(above.of(left) for left, _ in node.on))
+    keys = NOTHING.union(*map(above.of, node.asked))
     names, prefix = node.dimension.names, node.prefix or ""
     same = {left for left, right in node.on if left == right and node.prefix is None}
     if names is None:

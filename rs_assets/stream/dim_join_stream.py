@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
+from rs_assets.errors import TopologyError
+from rs_assets.operators.dimension.keys import Containing, Network, Range
 from rs_assets.operators.dimension.spec import Dimension
 from rs_assets.operators.join.spec import pairs_of
 from rs_assets.stream.join_stream import Keys
@@ -13,6 +16,8 @@ from rs_assets.topology.user_code.expression import native
 if TYPE_CHECKING:
     from rs_assets.common.node import Node
     from rs_assets.stream.draft import Draft
+
+LookupKeys = Keys | Mapping[str, str | Network | Range]
 
 
 class DimJoinSteps:
@@ -27,19 +32,20 @@ class DimJoinSteps:
         self,
         dimension: Dimension,
         *,
-        on: Keys,
+        on: LookupKeys,
         how: DimJoinType = "inner",
         condition: object = None,
         prefix: str | None = None,
         name: str | None = None,
     ) -> Self:
-        """Join each row with the rows of `dimension` that are equal in `on`, as the dimension is when the batch begins.
+        """Join each row with the rows of `dimension` that match in `on`, as the dimension is when the batch begins.
 
         Typical uses: enrich events with users, products or rates. See docs/dimensions.md.
 
         - `dimension` (Dimension): a table, file or database query that is loaded into memory.
         - `on` (str, sequence of str, or dict from stream to dimension fields): the types must be equal, or both whole
-          numbers. Null and empty text match nothing. Several matching rows give several rows.
+          numbers. Null and empty text match nothing. Several matching rows give several rows. One value of a dict may
+          be `Network(field)` or `Range(low, high)`: the network or interval that contains the stream's field.
         - `how` ("inner" or "left", default "inner"): "left" keeps rows without a match.
         - `condition` (SQL text or Column, default None): must hold for a pair; fields may be written `left.ms` and
           `right.ms`.
@@ -63,18 +69,20 @@ class DimJoinSteps:
         [{'user': 'ann', 'tier': 'gold'}, {'user': 'bob', 'tier': None}]
         """
         step = self.draft.auto_name("dim_join", name, after=self.step)
+        equal, within = _parted(on, step=step)
         node = DimJoin(
             name=step,
             inputs=(self.step,),
             dimension=dimension,
-            on=pairs_of(on, step=step),
+            on=equal,
+            within=within,
             how=how,
             condition=native(condition, step=step) if condition is not None else None,
             prefix=prefix,
         )
         return self._then(node)
 
-    def dim_left_join(self, dimension: Dimension, *, on: Keys, **settings: Any) -> Self:
+    def dim_left_join(self, dimension: Dimension, *, on: LookupKeys, **settings: Any) -> Self:
         """`dim_join(..., how="left")`: also rows without a match in the dimension.
 
         - `dimension`, `on` and `settings`: as for `dim_join`.
@@ -92,3 +100,18 @@ class DimJoinSteps:
 
     def _then(self, node: Node) -> Self:
         raise NotImplementedError
+
+
+def _parted(on: LookupKeys, *, step: str) -> tuple[tuple[tuple[str, str], ...], tuple[str, Containing] | None]:
+    """The pairs of fields that must be equal, and the field that a key of the dimension must contain."""
+    if not isinstance(on, Mapping) or all(isinstance(key, str) for key in on.values()):
+        return pairs_of(on, step=step), None  # type: ignore[arg-type]
+    within = [(field, key) for field, key in on.items() if isinstance(key, Network | Range)]
+    if len(within) > 1:
+        raise TopologyError(
+            f"step {step!r} has {len(within)} keys that contain values",
+            remedy="look one of them up in a step of its own, or compare it in condition=",
+            step=step,
+        )
+    equal = {field: key for field, key in on.items() if not isinstance(key, Network | Range)}
+    return (pairs_of(equal, step=step) if equal else ()), (within[0] if within else None)

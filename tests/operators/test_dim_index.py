@@ -130,7 +130,7 @@ def test_a_load_that_is_killed_leaves_nothing(tmp_path, monkeypatch):
         (folder / "rows.arrow").write_bytes(b"half")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rs_assets.operators.dimension.versions.build_index", killed)
+    monkeypatch.setattr("rs_assets.operators.dimension.versions.build", killed)
     monkeypatch.setattr("rs_assets.operators.dimension.versions.shutil.rmtree", lambda *_, **__: None)
     with pytest.raises(KeyboardInterrupt):
         store.add(pa.table({"k": ["b"]}), ["k"])

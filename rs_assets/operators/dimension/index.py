@@ -6,7 +6,7 @@ kept as a tag; rows with the tag are compared with the key itself. All processes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -42,14 +42,48 @@ def build_index(table: pa.Table, keys: Sequence[str], folder: Path) -> int:
     bits = _bits(len(prints))
     firsts = prints >> np.uint64(64 - bits)
     starts = np.searchsorted(firsts, np.arange((1 << bits) + 1, dtype=np.uint64)).astype(np.uint32)
+    write_rows(table, order, folder, {TAG: pa.array(_tags(prints, bits))})
+    np.save(folder / BUCKETS, starts)
+    return len(prints)
+
+
+def write_rows(table: pa.Table, order: Any, folder: Path, beside: Mapping[str, pa.Array]) -> None:
+    """Write the rows of `table` in `order`, with further columns."""
     taken = ((name, _wide(table[name]).take(pa.array(order))) for name in table.column_names)
     columns = [packed(_whole(column), name) for name, column in taken]
-    columns.append((pa.array(_tags(prints, bits)), pa.field(TAG, pa.uint16())))
+    columns += [(column, pa.field(name, column.type)) for name, column in beside.items()]
     rows = pa.table([column for column, _ in columns], schema=pa.schema([field for _, field in columns]))
     with pa.OSFile(str(folder / ROWS), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
         writer.write_table(rows)
-    np.save(folder / BUCKETS, starts)
-    return len(prints)
+
+
+def mapped_rows(folder: Path) -> pa.RecordBatch:
+    """The rows in `folder`, mapped; OSError or ArrowInvalid if they cannot be read."""
+    with pa.memory_map(str(folder / ROWS)) as source, pa.ipc.open_file(source) as file:
+        return file.get_batch(0) if file.num_record_batches else pa.RecordBatch.from_pylist([], file.schema)
+
+
+def values_at(rows: pa.RecordBatch, name: str, places: Places) -> pa.Array:
+    """The field `name` of the rows at some places."""
+    return unpacked(rows.column(name).take(pa.array(places)), rows.schema.field(name))
+
+
+def spread(asked: Places, firsts: Places, counts: Places) -> tuple[Places, Places]:
+    """For each one asked for its rows, `counts` from `firsts` on: pairs of who asked and a row.
+
+    >>> who, rows = spread(np.array([3, 8]), np.array([10, 50]), np.array([2, 1]))
+    >>> who.tolist(), rows.tolist()
+    ([3, 3, 8], [10, 11, 50])
+    """
+    who, begun = np.repeat(asked, counts), np.repeat(np.cumsum(counts) - counts, counts)
+    return who, np.repeat(firsts, counts) + np.arange(len(who)) - begun
+
+
+def ends_of(who: Places, count: int) -> Places:
+    """Where the rows of each of `count` begin among those found, sorted by who asked; one more than there are."""
+    ends = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(who, minlength=count), out=ends[1:])
+    return ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +98,7 @@ class Index:
     @classmethod
     def open(cls, folder: Path, keys: Sequence[str]) -> Self:
         """Map the files in `folder`; OSError or ArrowInvalid if they cannot be read."""
-        with pa.memory_map(str(folder / ROWS)) as source, pa.ipc.open_file(source) as file:
-            rows = file.get_batch(0) if file.num_record_batches else pa.RecordBatch.from_pylist([], file.schema)
+        rows = mapped_rows(folder)
         starts = np.load(folder / BUCKETS, mmap_mode="r")
         return cls(rows, tuple(keys), starts, rows.column(TAG).to_numpy())
 
@@ -77,18 +110,13 @@ class Index:
         asked = np.flatnonzero(_there(keys))
         prints = fingerprints(keys)[asked]
         firsts, counts = self._tagged(prints)
-        asked, firsts, counts = asked[counts > 0], firsts[counts > 0], counts[counts > 0]
-        probes, begun = np.repeat(asked, counts), np.repeat(np.cumsum(counts) - counts, counts)
-        rows = np.repeat(firsts, counts) + np.arange(len(probes)) - begun
+        probes, rows = spread(asked, firsts, counts)
         equal = self._equal(keys, probes, rows)
-        probes, rows = probes[equal], rows[equal]
-        ends = np.zeros(len(keys[0]) + 1, np.int64)
-        np.cumsum(np.bincount(probes, minlength=len(keys[0])), out=ends[1:])
-        return ends, rows
+        return ends_of(probes[equal], len(keys[0])), rows[equal]
 
     def values(self, name: str, rows: Places) -> pa.Array:
         """The field `name` of some rows."""
-        return unpacked(self.rows.column(name).take(pa.array(rows)), self.rows.schema.field(name))
+        return values_at(self.rows, name, rows)
 
     def _tagged(self, prints: Words) -> tuple[Places, Places]:
         """The first row with the tag of each fingerprint in its bucket, and the number of rows with it."""

@@ -1,4 +1,4 @@
-"""The lookup function of Spark's Python workers: keys in, the rows that equal each key out."""
+"""The lookup function of Spark's Python workers: keys in, the rows of each key out."""
 
 from __future__ import annotations
 
@@ -16,31 +16,33 @@ from pyspark.sql.types import ArrayType, StructType
 from rs_assets.common.errors_wire import wired
 from rs_assets.errors import CheckpointError, EngineError
 from rs_assets.operators.dimension.index import Index
+from rs_assets.operators.dimension.keys import Key
 from rs_assets.operators.dimension.notes import Versions
+from rs_assets.operators.dimension.ranges import RangeIndex, open_index
 
 # The local property of Spark that carries the versions of a batch to its tasks.
 PROPERTY = "rs_assets.dimensions"
 # Mapped files that a worker keeps open: both versions of a change, for a few dimensions.
 MAPPED = 8
 
-_open: OrderedDict[Path, Index] = OrderedDict()
+_open: OrderedDict[Path, Index | RangeIndex] = OrderedDict()
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
     """Runs in a worker. `root` has the versions of the step's dimension; `version` None: that of the batch.
 
-    Keys come as the columns `keys` of the dimension, results are lists of structs with the fields `fields`.
+    Keys come as the `keys` of the dimension, results are lists of structs with the fields `fields`.
     """
 
     step: str
     root: Path
-    keys: tuple[str, ...]
+    keys: tuple[Key, ...]
     fields: tuple[str, ...]
     version: str | None = None
 
     def column(self, keys: Sequence[Column], schema: StructType) -> Column:
-        """The rows that equal `keys`, as an array of structs of `schema`; computed once per use."""
+        """The rows of `keys`, as an array of structs of `schema`; computed once per use."""
         look = self.find
 
         def found(batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
@@ -61,13 +63,13 @@ class Lookup:
                 structs = pa.StructArray.from_arrays(values, names=list(self.fields))
                 yield pa.ListArray.from_arrays(pa.array(ends.astype("int32")), structs)
 
-    def _index(self) -> Index:
+    def _index(self) -> Index | RangeIndex:
         folder = self.root / (self.version or version_of_batch(self.step))
         if folder in _open:
             _open.move_to_end(folder)
         else:
             try:
-                _open[folder] = Index.open(folder, self.keys)
+                _open[folder] = open_index(folder, self.keys)
             except (OSError, pa.ArrowException) as error:
                 raise CheckpointError(
                     f"a version of the dimension of step {self.step!r} cannot be read: {error}",

@@ -16,7 +16,8 @@ import orjson
 import pyarrow as pa
 
 from rs_assets.errors import CheckpointError
-from rs_assets.operators.dimension.index import build_index
+from rs_assets.operators.dimension.keys import Key
+from rs_assets.operators.dimension.ranges import build
 
 FACTS = "version.json"
 HIDDEN = "."
@@ -47,13 +48,13 @@ class Version:
         return f"v{self.number:06d}-{self.digest[:12]}"
 
 
-def shape_of(schema: pa.Schema, keys: Sequence[str]) -> str:
+def shape_of(schema: pa.Schema, keys: Sequence[Key]) -> str:
     """The fields of a version, and its keys.
 
     >>> shape_of(pa.schema([("user", pa.string()), ("age", pa.int32())]), ["user"])
     'user string, age int32 by user'
     """
-    return f"{', '.join(f'{field.name} {field.type}' for field in schema)} by {', '.join(keys)}"
+    return f"{', '.join(f'{field.name} {field.type}' for field in schema)} by {', '.join(map(str, keys))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class VersionStore:
         found = (self.named(name) for name in reversed(self._names()))
         return next((v for v in found if v is not None and (v.shape, v.origin) == (shape, origin)), None)
 
-    def add(self, table: pa.Table, keys: Sequence[str], *, origin: str = "", mark: str | None = None) -> Version:
+    def add(self, table: pa.Table, keys: Sequence[Key], *, origin: str = "", mark: str | None = None) -> Version:
         """Store `table` as a version; the newest one is returned instead if it has the same rows.
 
         A killed process leaves no version. CheckpointError if it cannot be written.
@@ -98,8 +99,8 @@ class VersionStore:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _added(self, folder: Path, table: pa.Table, keys: Sequence[str], origin: str, mark: str | None) -> Version:
-        rows, shape = build_index(table, keys, folder), shape_of(table.schema, keys)
+    def _added(self, folder: Path, table: pa.Table, keys: Sequence[Key], origin: str, mark: str | None) -> Version:
+        rows, shape = build(table, keys, folder), shape_of(table.schema, keys)
         digest, newest = _digest(folder), self.newest(shape, origin)
         if newest is not None and newest.digest == digest:
             return newest
@@ -114,8 +115,8 @@ class VersionStore:
             mark=mark,
         )
         (folder / FACTS).write_bytes(orjson.dumps(asdict(version)))
-        for file in (*folder.iterdir(), folder):
-            _sync(file)
+        for path in (*folder.rglob("*"), folder):
+            _sync(path)
         folder.rename(self.folder(version.name))
         _sync(self.root)
         return version
@@ -147,7 +148,7 @@ def _number(name: str) -> int:
 
 def _digest(folder: Path) -> str:
     digest = hashlib.sha256()
-    for file in sorted(folder.iterdir()):
+    for file in _files(folder):
         with file.open("rb") as opened:
             while block := opened.read(1 << 20):
                 digest.update(block)
@@ -156,7 +157,11 @@ def _digest(folder: Path) -> str:
 
 def _size(folder: Path) -> int:
     """The size of its files, without the facts."""
-    return sum(file.stat().st_size for file in folder.iterdir() if file.name != FACTS)
+    return sum(file.stat().st_size for file in _files(folder) if file.name != FACTS)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def _sync(path: Path) -> None:

@@ -15,8 +15,10 @@ from rs_assets.common.background import BackgroundFailures
 from rs_assets.compile.planner.context import HeldDimension
 from rs_assets.errors import CheckpointError, SchemaError, SourceReadError
 from rs_assets.expressions.rules.rule_set import forget, stored
-from rs_assets.operators.dimension.index import with_keys
+from rs_assets.operators.dimension.keys import Key, fields_of
 from rs_assets.operators.dimension.notes import DimensionNotes, Versions, notes_of
+from rs_assets.operators.dimension.range_faults import crossing, unusable
+from rs_assets.operators.dimension.ranges import usable
 from rs_assets.operators.dimension.versions import Version, VersionStore, shape_of
 from rs_assets.topology.nodes.match import MatchRules
 from rs_assets.topology.nodes.versioned import VersionedTable
@@ -40,8 +42,8 @@ class RunDimension:
     _fields: Mapping[str, str | None] | None = None
 
     @property
-    def keys(self) -> tuple[str, ...]:
-        """The key fields of the dimension."""
+    def keys(self) -> tuple[Key, ...]:
+        """The keys of the dimension."""
         return self.node.keys
 
     @property
@@ -77,7 +79,8 @@ class RunDimension:
         version = self.store.add(table, self.keys, origin=self.node.dimension.text, mark=mark)
         self._prepare(version)
         if isinstance(self.node, MatchRules):
-            self._report_nameless(table.num_rows - with_keys(table, self.keys).num_rows)
+            self._report_nameless(table.num_rows - usable(table, self.keys).num_rows)
+        self._report_ranges(table)
         return version
 
     def prepare(self, fields: Mapping[str, str | None]) -> None:
@@ -109,6 +112,17 @@ class RunDimension:
         remedy = f"give each a name in {self.node.dimension.text}"
         self.failures.failed(effect, SchemaError(f"{rules} rules have no name", remedy=remedy))
 
+    def _report_ranges(self, table: pa.Table) -> None:
+        """Networks and intervals that are left out, and intervals of which the narrower one is found."""
+        of, where = f"of the dimension of step {self.node.name!r}", self.node.dimension.text
+        bad, pair = unusable(table, self.keys), crossing(table, self.keys)
+        crossed = f"{pair} overlap, and neither contains the other: the narrower one is found" if pair else None
+        for effect, why in ((f"rows {of} are left out", bad), (f"intervals {of} overlap", crossed)):
+            if why is None:
+                self.failures.succeeded(effect)
+            else:
+                self.failures.failed(effect, SchemaError(why, remedy=f"correct them in {where}"))
+
     def use(self, version: Version, schema: StructType) -> None:
         """Use `version` for new batches."""
         self.schema, self._current = schema, version
@@ -116,7 +130,7 @@ class RunDimension:
     def check(self, table: pa.Table) -> None:
         """SchemaError if rows cannot be looked up by the keys, SourceReadError if there are no rows to look up."""
         step, text = self.node.name, self.node.dimension.text
-        missing = [name for name in self.keys if name not in table.schema.names]
+        missing = [name for name in fields_of(self.keys) if name not in table.schema.names]
         if missing:
             raise SchemaError(
                 f"the dimension of step {step!r} has no field {missing[0]!r} to look rows up by: {text}",
@@ -124,7 +138,7 @@ class RunDimension:
                 step=step,
                 fields=", ".join(table.schema.names),
             )
-        if self.node.dimension.may_be_empty or with_keys(table, self.keys).num_rows:
+        if self.node.dimension.may_be_empty or usable(table, self.keys).num_rows:
             return
         none = "has no row with a key" if table.num_rows else "has no rows"
         raise SourceReadError(f"the dimension of step {step!r} {none}: {text}", remedy=MAY_BE_EMPTY, step=step)

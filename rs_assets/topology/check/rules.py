@@ -18,6 +18,7 @@ from rs_assets.errors import TopologyError, UnknownFieldError
 from rs_assets.expressions.condition.bind import condition_sql
 from rs_assets.expressions.rules.spec import check_given
 from rs_assets.expressions.script.bind import bound_script
+from rs_assets.operators.dimension.keys import check_within
 from rs_assets.operators.dimension.spec import LoaderOrigin
 from rs_assets.operators.join.spec import OF_BOTH, two_fields, unlike_keys
 from rs_assets.operators.window.messages import no_event_time, no_number
@@ -225,8 +226,8 @@ def _joined(node: join.StreamJoin, inputs: Inputs) -> Fields:
 
 def _check_named(node: Joined, left: Fields, right: Fields) -> None:
     """UnknownFieldError for a key that a side does not have."""
-    for fields, names in zip((left, right), zip(*node.on, strict=True), strict=True):
-        fields.check(names, step=node.name)
+    left.check([one for one, _ in node.on], step=node.name)
+    right.check([two for _, two in node.on], step=node.name)
 
 
 def _check_keys(node: Joined, left: Fields, right: Fields, *, alike: Callable[[Type | None], bool]) -> None:
@@ -254,11 +255,23 @@ def _looked_up(node: dim_join.DimJoin, inputs: Inputs) -> Fields:
     stream, found = inputs[0], declared(node.dimension.schema, step=node.name)
     _check_named(node, stream, found)
     _check_keys(node, stream, found, alike=_whole)
+    _check_within(node, stream, found)
     keys = {two for one, two in node.on if one == two and node.prefix is None}
     beside = {f"{node.prefix or ''}{name}": kind for name, kind in found.types.items() if name not in keys}
     _check_names(node, stream, beside)
     kept = {name: kind for name, kind in beside.items() if stream.find(name) is None}
     return Fields({**stream.types, **kept}, stream.whole and found.whole)
+
+
+def _check_within(node: dim_join.DimJoin, stream: Fields, found: Fields) -> None:
+    """TopologyError for a value that a key of the dimension cannot contain."""
+    if node.within is None:
+        return
+    field, key = node.within
+    stream.check((field,), step=node.name)
+    found.check(key.fields, step=node.name)
+    ends = [(name, _known(found.type_of(name))) for name in key.fields]
+    check_within(key, (field, _known(stream.type_of(field))), ends, step=node.name)
 
 
 def _matched(node: match.MatchRules, inputs: Inputs) -> Fields:

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from rs_assets.common.node import Node
 from rs_assets.errors import TopologyError
+from rs_assets.operators.dimension.keys import Containing, Key
 from rs_assets.operators.dimension.spec import Dimension
 from rs_assets.records.columns import PREFIX
 from rs_assets.topology.nodes.versioned import VersionedTable
@@ -19,10 +20,12 @@ DimJoinType = Literal["inner", "left"]
 class DimJoin(VersionedTable):
     """Each row with the rows of a dimension that are equal in the fields `on`; it keeps no state.
 
+    With `within`, a field of the stream and a key of the dimension, only rows whose network or interval contains it.
     `prefix` is put before the names of the dimension's fields, which otherwise replace fields of the stream.
     """
 
     on: tuple[tuple[str, str], ...]
+    within: tuple[str, Containing] | None = None
     how: DimJoinType = "inner"
     condition: SqlText | ColumnBuilder | None = None
     prefix: str | None = None
@@ -36,19 +39,27 @@ class DimJoin(VersionedTable):
             )
         if self.how not in get_args(DimJoinType):
             raise self._refused(f"cannot join {self.how!r}", f"use one of: {', '.join(get_args(DimJoinType))}")
+        if self.prefix is None and self.within is not None and self.within[0] in self.within[1].fields:
+            raise self._refused(f"would replace {self.within[0]!r}, which it looks up", "add prefix='dim_'")
         if self.prefix is not None and not self.prefix:
             raise self._refused("has an empty prefix", "leave prefix= out, or write prefix='dim_'")
         if self.prefix is not None and self.prefix.casefold().startswith(PREFIX):
             raise self._refused(f"has the prefix {self.prefix!r}, which hides its fields", "take another one")
 
     @property
-    def keys(self) -> tuple[str, ...]:
-        """The key fields of the dimension."""
-        return tuple(right for _, right in self.on)
+    def keys(self) -> tuple[Key, ...]:
+        """The keys of the dimension."""
+        return (*(right for _, right in self.on), *((self.within[1],) if self.within else ()))
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The fields of the stream that are looked up, in the order of `keys`."""
+        return (*(left for left, _ in self.on), *((self.within[0],) if self.within else ()))
 
     def detail(self) -> str:
         """The kind of join, its keys and the dimension."""
-        keys = ", ".join(left if left == right else f"{left} = {right}" for left, right in self.on)
+        equal = (left if left == right else f"{left} = {right}" for left, right in self.on)
+        keys = ", ".join([*equal, *(f"{field} in {key}" for field, key in filter(None, [self.within]))])
         more = " if a condition holds" if self.condition is not None else ""
         return f"{self.how} on {keys}{more} with {self.dimension.text}"
 
@@ -58,6 +69,7 @@ class DimJoin(VersionedTable):
         return (
             self.how,
             ",".join(f"{left}={right}" for left, right in self.on),
+            *((f"within={self.within[0]} in {self.within[1]}",) if self.within else ()),
             *((f"if={condition}",) if condition else ()),
             *((f"prefix={self.prefix}",) if self.prefix else ()),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rs_assets.common.node import Node
+from rs_assets.operators.dimension.keys import Key
 from rs_assets.operators.dimension.spec import Dimension
 
 
@@ -15,6 +16,6 @@ class VersionedTable(Node):
     dimension: Dimension
 
     @property
-    def keys(self) -> tuple[str, ...]:
-        """The fields by which rows of the dimension are found."""
+    def keys(self) -> tuple[Key, ...]:
+        """The keys by which rows of the dimension are found."""
         raise NotImplementedError
