@@ -28,13 +28,21 @@ class StoreVersions:
     snapshots: set[int] = field(default_factory=set)
     changes: set[int] = field(default_factory=set)
 
+    def base(self, version: int) -> int:
+        """The snapshot from which `version` is rebuilt, 0 for none.
+
+        >>> StoreVersions({3, 6}, {1, 2, 3}).base(5)
+        3
+        """
+        return max((number for number in self.snapshots if number <= version), default=0)
+
     def first_missing(self, version: int) -> int | None:
         """The first change that is missing to rebuild `version`, None if it can be rebuilt.
 
         >>> StoreVersions({3}, {1, 2, 3, 5}).first_missing(5)
         4
         """
-        base = max((number for number in self.snapshots if number <= version), default=0)
+        base = self.base(version)
         return next((number for number in range(base + 1, version + 1) if number not in self.changes), None)
 
 

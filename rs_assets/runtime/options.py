@@ -21,6 +21,7 @@ from rs_assets.spark.driver import SparkDriver
 # More often, a driver would mostly poll, and no file or table is ready sooner.
 DEFAULT_INTERVAL = timedelta(seconds=1)
 LAST_PORT = 65535
+_YES, _NO = frozenset({"1", "true", "yes"}), frozenset({"", "0", "false", "no"})
 
 
 def default_metrics_port() -> int | None:
@@ -38,6 +39,14 @@ def default_metrics_endpoint() -> str:
     return os.environ.get("RS_METRICS_ENDPOINT", "")
 
 
+def default_upload() -> bool:
+    """Whether RS_UPLOAD asks for uploads; ConfigurationError for a value that is neither yes nor no."""
+    text = os.environ.get("RS_UPLOAD", "").lower()
+    if text not in _YES | _NO:
+        raise ConfigurationError(f"RS_UPLOAD is {text!r}", remedy="use 1 or 0")
+    return text in _YES
+
+
 def _ignore(progress: BatchProgress) -> None:
     """The default, which ignores progress."""
 
@@ -51,7 +60,9 @@ class SavepointPolicy:
     - `keep` (int, savepoints, default 10): the newest ones are kept, the very newest always.
     - `max_age` (timedelta, default None: any age): older ones are removed, even among the newest `keep`.
     - `uri` (str, path or fsspec URI, default RS_SAVEPOINTS, else in the home): where they are stored.
-    - `local_storage_only` (bool, default False): no automatic savepoints, and no recovery of a lost disk from one.
+    - `upload` (bool, default RS_UPLOAD, else False): store the checkpoint of each batch at `uri` before its rows are
+      committed, and continue from there if the home is lost: at most one batch is computed again.
+    - `local_storage_only` (bool, default False): no automatic savepoints, no uploads, and no recovery from them.
     - `state_rows` (bool, default True): also write the state as rows with each automatic savepoint.
 
     >>> from rs_assets import Time
@@ -64,6 +75,7 @@ class SavepointPolicy:
     keep: int = 10
     max_age: timedelta | None = None
     uri: str | None = field(default=None, repr=False)
+    upload: bool = field(default_factory=default_upload)
     local_storage_only: bool = False
     state_rows: bool = True
 

@@ -6,7 +6,7 @@ from tests.durations import BUDGET_S, SHORT_S, Durations, recorded, within_budge
 
 WORKERS = 2
 # A quarter of an hour, without what starts and collects, and tests that are too short to be recorded.
-TIER_S = 11 * 60 + 15
+TIER_S = 10 * 60
 # What the only test of a file may take: a browser, a cluster, a killed process.
 ALONE_S = 90.0
 

@@ -29,11 +29,12 @@ class FakeHome:
     outputs: Path
     store: Path
     sinks: tuple[str, ...] = ("out",)
+    upload: bool = False
     batches: list[int] = field(default_factory=list)
 
     @property
     def options(self) -> RunOptions:
-        return RunOptions(home=Home(self.root), savepoints=SavepointPolicy(uri=str(self.store)))
+        return RunOptions(home=Home(self.root), savepoints=SavepointPolicy(uri=str(self.store), upload=self.upload))
 
     @property
     def pipeline(self) -> Pipeline:
@@ -62,18 +63,27 @@ class FakeHome:
             facts = replace(facts, sinks=dict.fromkeys(plan.sinks, last + batches), catalogued=last + batches)
             session.manifest = session.manifest.with_query(session.folders[plan.name], facts)
             session.save()
+            if session.uploader is not None:
+                session.uploader.finish()
 
     def one_batch(self, session, query, batch: int) -> None:
         (plan,) = session.plans
         query.plan(batch)
+        if session.uploader is not None:
+            uploads = session.uploader.of(session.folders[plan.name])
+            uploads.begin()
+            uploads.wait()
         for sink in plan.sinks:
-            writer, mark = session.writer(sink), self.mark(session, sink, batch)
-            if not writer.committed(mark):
-                rows = pa.table({"n": [batch]})
-                table = writer.handle.table
-                mode = "overwrite" if table is not None and writer._begins_anew(mark) else "append"
-                write_deltalake(writer.location(), rows, mode=mode, commit_properties=properties(mark))
+            self.write(session, sink, batch)
         query.commit(batch)
+
+    def write(self, session, sink: str, batch: int) -> None:
+        writer, mark = session.writer(sink), self.mark(session, sink, batch)
+        if not writer.committed(mark):
+            rows = pa.table({"n": [batch]})
+            table = writer.handle.table
+            mode = "overwrite" if table is not None and writer._begins_anew(mark) else "append"
+            write_deltalake(writer.location(), rows, mode=mode, commit_properties=properties(mark))
 
     @staticmethod
     def mark(session, sink: str, batch: int) -> BatchMark:

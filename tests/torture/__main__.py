@@ -67,6 +67,7 @@ def arguments() -> argparse.Namespace:
     points.add_argument("--every", type=int, default=1, help="only one in so many, evenly")
     points.add_argument("--minutes", type=float, default=1e6, help="begin none behind that time")
     points.add_argument("--shuffled", action="store_true", help="of a pipeline with a durable shuffle")
+    points.add_argument("--uploaded", action="store_true", help="of a pipeline that loses its home with each crash")
     points.add_argument("--point", help="only that one: its name, as it is printed, or its number")
     past = parts.add_parser("histories", help="what people do, by a seed")
     past.add_argument("--seed", type=int, default=1)
@@ -91,7 +92,7 @@ def done_as_asked(folder: Path, how: argparse.Namespace) -> int:
     """Do the part that is asked for; how much was wrong."""
     if how.part == "crashes":
         limits = {"every": how.every, "point": how.point, "minutes": how.minutes}
-        return crashes(folder, how.operation, shuffled=how.shuffled, **limits)
+        return crashes(folder, how.operation, shuffled=how.shuffled, uploaded=how.uploaded, **limits)
     if how.part == "stops":
         return stops(folder, how.seed, how.count, how.kills, how.minutes)
     return histories(folder, how) if how.part == "histories" else ledger(folder, how.seed, how.kills)

@@ -254,7 +254,10 @@ def losing_home(history: History, chances: Chances) -> None:
 
 
 def _brought_back(history: History) -> None:
-    """Run; if that is refused restore the newest savepoint; if that helps neither begin anew."""
+    """Run; if that is refused restore the newest savepoint; if that helps neither begin anew.
+
+    With uploads the run is right, unless somebody has gone back since the last one.
+    """
     forget_state(history.site)
     history.forgotten()
     topology = history.site.pipeline().topology
@@ -270,6 +273,8 @@ def _brought_back(history: History) -> None:
         if not refused:
             history.caught_up()
             return
+        if history.uploaded:
+            raise Finding(f"a lost home did not continue from its uploads: {refused.error}")
     raise Finding("nothing brings the pipeline back")
 
 

@@ -11,7 +11,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from rs_assets.spark.driver import SparkDriver
-from tests.torture.operations import OPERATIONS, SHUFFLED
+from tests.torture.operations import OPERATIONS, SHUFFLED, UPLOADED
 from tests.torture.recorder import Crash, Recording, record
 from tests.torture.recover import Outcome, distinct, evenly, outcomes
 from tests.torture.site import SMALL, Site
@@ -67,23 +67,32 @@ class Outcomes:
 
 
 def crashes(
-    folder: Path, operations: list[str], *, every: int, point: str | None, minutes: float, shuffled: bool = False
+    folder: Path,
+    operations: list[str],
+    *,
+    every: int,
+    point: str | None,
+    minutes: float,
+    shuffled: bool = False,
+    uploaded: bool = False,
 ) -> int:
     """Record, go on from every crash that differs, and say what became of them; how many came out wrong.
 
     With a `point`, only from there: its name, or its number in this recording. A folder that has a recording goes on
-    where it was left; none is begun once the minutes are over. `shuffled`: of a pipeline with a durable shuffle.
+    where it was left; none is begun once the minutes are over. `shuffled`: of a pipeline with a durable shuffle;
+    `uploaded`: of one that loses its home with each crash.
     """
     written = folder / "recording.json"
     if not written.exists():
-        record(folder, *([SHUFFLED] if shuffled else [])).save(written)
+        how = [*([SHUFFLED] if shuffled else []), *([UPLOADED] if uploaded else [])]
+        record(folder, *how).save(written)
     recording, kept = Recording.load(written), Outcomes(folder / "outcomes.jsonl")
     trees = distinct(recording.of(*operations))
     chosen = kept.lacking(evenly(trees)[: -(-len(trees) // every)]) if point is None else _named(recording, point)
     print(f"{len(recording.of(*operations))} crash points, {len(trees)} trees, {len(chosen)} to go on from", flush=True)
     until = time.monotonic() + 60 * minutes
     timely = takewhile(lambda _: time.monotonic() < until, chosen)
-    site = Site(recording.root, SparkDriver.shared(SMALL), shuffled=shuffled)
+    site = Site(recording.root, SparkDriver.shared(SMALL), shuffled=shuffled, uploaded=uploaded)
     wrong = _gone_on(site, recording, timely, kept, told=point is not None)
     print("\n".join(kept.table(trees)), flush=True)
     return wrong
@@ -100,7 +109,7 @@ def _gone_on(
     site: Site, recording: Recording, chosen: Iterable[tuple[Crash, int]], kept: Outcomes, *, told: bool
 ) -> int:
     began, wrong = time.monotonic(), 0
-    for number, each in enumerate(outcomes(site, recording, chosen), 1):
+    for number, each in enumerate(outcomes(site, recording, chosen, lost=site.uploaded), 1):
         kept.keep(each)
         wrong += bool(each.wrong)
         if each.wrong:

@@ -64,7 +64,16 @@ def done(seed: int, steps: Sequence[Step], root: Path, driver: SparkDriver) -> R
     began, used = time.monotonic(), cpu_s()
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir(parents=True)
-    site = Site(root, driver, tail=seed % 10 == 9, remote=seed % 2 == 1, fired=seed % 4 == 3, shuffled=seed % 6 == 4)
+    shuffled = seed % 6 == 4
+    site = Site(
+        root,
+        driver,
+        tail=seed % 10 == 9,
+        remote=seed % 2 == 1,
+        fired=seed % 4 == 3,
+        shuffled=shuffled,
+        uploaded=seed % 5 == 2 and not shuffled,
+    )
     history, finding = History(site, Gate.here(), random.Random(seed)), ""
     forget_state(site)
     site.make()

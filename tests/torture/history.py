@@ -62,6 +62,8 @@ class History:
     changes: dict[str, int] = field(default_factory=dict)
     # The sources of runs that were killed since one ended: nobody knows which batches are there, and how far they read.
     unseen: frozenset[str] = frozenset()
+    # Whether the newest upload is that of the outputs: a run has ended, and nobody has gone back since.
+    uploaded: bool = False
     # Dead letters went with a home that was lost.
     letters_lost: bool = False
     forks: int = 0
@@ -129,7 +131,7 @@ class History:
             wanted[WINDOWS] = windows.closed
         self.expect(wanted, "behind a run")
         self._check_letters(windows)
-        held, self.unseen = self.site.held(), frozenset()
+        held, self.unseen, self.uploaded = self.site.held(), frozenset(), self.site.uploaded
         self.now = {COPY: Known(tuple(held[COPY]), numbers), WINDOWS: Known(tuple(held[WINDOWS]), windows)}
 
     def _check_letters(self, windows: Numbers | Windows | None) -> None:
@@ -147,6 +149,7 @@ class History:
         """A query stands at an earlier batch: its table holds what it held then."""
         if known.rows is not None:
             self.expect({query: list(known.rows)}, "behind going back")
+        self.uploaded = False
         self.now[query] = replace(known, rows=tuple(self.site.held_by(query)))
         self.trails[query] = dict(trail)
 

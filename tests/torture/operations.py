@@ -1,8 +1,8 @@
 """The operations whose crash points are recorded, in the order in which one program does them.
 
 `python -m tests.torture.operations <root> [--shuffled] [<operation>...]` is that program: it does all of them, or those
-that are named, in an empty folder; `--shuffled` puts a durable shuffle before the window. Between two of them the input
-grows. `recorded` tells the recorder where one begins and ends.
+that are named, in an empty folder; `--shuffled` puts a durable shuffle before the window, `--uploaded` uploads each
+checkpoint. Between two of them the input grows. `recorded` tells the recorder where one begins and ends.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ Deed = Callable[[Site], object]
 # Enough for windows to close with each growth.
 ROWS = 14
 JOB, FORK = "town", "forked"
-SHUFFLED = "--shuffled"
+SHUFFLED, UPLOADED = "--shuffled", "--uploaded"
+# Those after which a whole home may be lost, if it is uploaded.
+OF_UPLOADS = ("first start", "batch", "stop", "recover", "finish")
 # The pipeline that was started and is to be stopped.
 RUNNING: list[RunningPipeline] = []
 
@@ -95,6 +97,10 @@ def _compact(site: Site) -> None:
 
 
 def _lose(site: Site) -> None:
+    if site.uploaded:
+        _grow(site)
+        site.lose(site.home)
+        return
     _savepoint(site)
     _grow(site)
     shutil.rmtree(site.options.home.job("shop", JOB))
@@ -156,9 +162,10 @@ def main(root: str, *chosen: str) -> None:
     driver = SparkDriver.shared(SMALL)
     # Spark's own start is not part of any operation.
     driver.call(lambda spark: spark.range(1).count())
-    site = Site(Path(root), driver, shuffled=SHUFFLED in chosen)
+    site = Site(Path(root), driver, shuffled=SHUFFLED in chosen, uploaded=UPLOADED in chosen)
     site.make()
-    for name in [name for name in chosen if name != SHUFFLED] or OPERATIONS:
+    named = [name for name in chosen if name not in (SHUFFLED, UPLOADED)]
+    for name in named or (OF_UPLOADS if site.uploaded else OPERATIONS):
         operation = OPERATIONS[name]
         operation.first(site)
         with recorded(name):

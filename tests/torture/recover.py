@@ -54,18 +54,25 @@ def _halving(index: int) -> float:
     return int(f"{index:b}"[::-1], 2) / (1 << index.bit_length()) if index else 0.0
 
 
-def outcomes(site: Site, recording: Recording, chosen: Iterable[tuple[Crash, int]]) -> Iterator[Outcome]:
-    """What becomes of each of the chosen crashes, one after the other in the same folder."""
+def outcomes(
+    site: Site, recording: Recording, chosen: Iterable[tuple[Crash, int]], *, lost: bool = False
+) -> Iterator[Outcome]:
+    """What becomes of each of the chosen crashes, one after the other in the same folder.
+
+    `lost`: the home is lost with each crash.
+    """
     saved: Rows | None = None
     for crash, points in chosen:
         if crash.point.operation == "fork" and saved is None:
             recording.vault.lay_back(recording.bases["savepoint"], site.root)
             saved = site.held()
         recording.vault.lay_back(crash.tree, site.root)
-        yield outcome(site, crash, points=points, saved=saved)
+        if lost:
+            site.lose(site.home)
+        yield outcome(site, crash, points=points, saved=saved, lost=lost)
 
 
-def outcome(site: Site, crash: Crash, *, points: int = 1, saved: Rows | None = None) -> Outcome:
+def outcome(site: Site, crash: Crash, *, points: int = 1, saved: Rows | None = None, lost: bool = False) -> Outcome:
     """What becomes of what lies in the site's folder; `saved` is what the sinks held at the oldest savepoint."""
     forget_state(site)
     site.look()
@@ -74,15 +81,19 @@ def outcome(site: Site, crash: Crash, *, points: int = 1, saved: Rows | None = N
         if crash.point.operation == "fork":
             wrong = _fork(site, saved or {}, refused)
         else:
-            wrong = _goes_on(site, OPERATIONS[crash.point.operation], refused, sealed=crash.point.operation == "finish")
+            sealed = crash.point.operation == "finish"
+            wrong = _goes_on(site, OPERATIONS[crash.point.operation], refused, sealed=sealed, lost=lost)
         check_savepoints(site)
     except Exception as error:  # noqa: BLE001  whatever it is, it is told of
         wrong = f"{type(error).__name__}: {error}"
     return Outcome(crash, points, wrong, tuple(refused))
 
 
-def _goes_on(site: Site, operation: Operation, refused: list[str], *, sealed: bool) -> str:
-    """Run to the end of the input, which has grown unless it was being ended; what was cut short is done again."""
+def _goes_on(site: Site, operation: Operation, refused: list[str], *, sealed: bool, lost: bool) -> str:
+    """Run to the end of the input, which has grown unless it was being ended; what was cut short is done again.
+
+    Dead letters may have been lost with the home.
+    """
     if not sealed:
         site.grow("a", ROWS)
     before = site.held()
@@ -95,7 +106,8 @@ def _goes_on(site: Site, operation: Operation, refused: list[str], *, sealed: bo
             return f"it was refused, and {changed or 'nothing helps'}: {error}"
         operation.again(site)
         finish(site)
-    return difference(site.held(), {**all_read(site.input.of("a")), "letters": site.input.letters("a")})
+    letters = {} if lost or site.uploaded else {"letters": site.input.letters("a")}
+    return difference(site.held(), {**all_read(site.input.of("a")), **letters})
 
 
 def _fork(site: Site, saved: Rows, refused: list[str]) -> str:

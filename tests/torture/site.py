@@ -12,6 +12,7 @@ from typing import Any
 from deltalake import DeltaTable
 
 from rs_assets import Pipeline, StreamBuilder, Time, TumblingWindow
+from rs_assets.catalog.lease import DEFAULT_TTL
 from rs_assets.common.home import Home
 from rs_assets.connectors.dead_letters import UNDONE
 from rs_assets.runtime.options import RunOptions, SavepointPolicy
@@ -54,8 +55,8 @@ class Site:
     """A folder of its own for one history. Paths of tables stay when their sinks are renamed.
 
     Its source is a folder of files, or one that grows (`tail`); savepoints lie in the home, or elsewhere (`remote`).
-    Windows fire once, or more often, of which the last rows are kept (`fired`); they may stand behind a durable shuffle
-    (`shuffled`).
+    Windows fire once, or more often, of which the last rows are kept (`fired`); they may follow a durable shuffle
+    (`shuffled`). With `uploaded` each checkpoint is uploaded, and tables are outside of the home, which may be lost.
     """
 
     def __init__(
@@ -67,10 +68,13 @@ class Site:
         remote: bool = False,
         fired: bool = False,
         shuffled: bool = False,
+        uploaded: bool = False,
     ) -> None:
         self.root, self.driver, self.tail, self.fired, self.shuffled = root, driver, tail, fired, shuffled
         self.home = root / "home"
-        self.policy = SavepointPolicy(uri=str(root / "savepoints") if remote else None)
+        self.uploaded = uploaded
+        uri = str(root / "savepoints") if remote or uploaded else None
+        self.policy = SavepointPolicy(uri=uri, upload=uploaded)
         self.input = Input()
         self.code = Code()
         self.runs = 0
@@ -94,18 +98,24 @@ class Site:
 
     def table(self, sink: str, job: str = "town") -> Path:
         """Where the table of a sink lies: one in the home's own place, one elsewhere."""
-        return self.root / "out" / job if sink == COPY else Path(Home(self.home).table("shop", f"{job}_windows"))
+        return self.root / "out" / job if sink == COPY else Path(self._home.table("shop", f"{job}_windows"))
+
+    @property
+    def _home(self) -> Home:
+        return Home(self.home, tables_of=Home(self.root / "elsewhere") if self.uploaded else None)
 
     @property
     def options(self) -> RunOptions:
         """Options of a new run."""
         self.runs += 1
         return RunOptions(
-            home=Home(self.home),
+            home=self._home,
             driver=self.driver,
             savepoints=self.policy,
             run_id=f"run{self.runs}",
             interval=timedelta(milliseconds=10),
+            # For so long a start on a blank machine waits for a sign of life.
+            lease_ttl=timedelta(seconds=1) if self.uploaded else DEFAULT_TTL,
         )
 
     def pipeline(self, job: str = "town") -> Pipeline:

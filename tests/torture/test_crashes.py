@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from tests.torture.histories import done, planned
-from tests.torture.operations import SHUFFLED
+from tests.torture.operations import SHUFFLED, UPLOADED
 from tests.torture.recorder import Crash, Point, ShimError, compile_shim, record
 from tests.torture.recover import distinct, evenly, outcomes
 from tests.torture.site import Site
@@ -51,6 +51,19 @@ def test_a_pipeline_with_a_shuffle_goes_on_from_crash_points_of_its_ways_back(dr
     site = Site(recording.root, driver, shuffled=True)
     for outcome in outcomes(site, recording, evenly(distinct(recording.of(*ways)))[:15]):
         assert outcome.wrong == "", outcome.crash.point
+
+
+@pytest.mark.long
+def test_a_pipeline_that_loses_its_home_at_a_crash_point_continues_from_its_uploads(driver, tmp_path):
+    """Some of them, evenly; `make torture ARGS='crashes --uploaded'` goes on from all."""
+    try:
+        compile_shim(tmp_path)
+    except ShimError as error:
+        pytest.skip(str(error))
+    recording = record(tmp_path, UPLOADED)
+    site = Site(recording.root, driver, uploaded=True)
+    for outcome in outcomes(site, recording, evenly(distinct(recording.crashes))[:25], lost=True):
+        assert (outcome.wrong, outcome.refused) == ("", ()), outcome.crash.point
 
 
 def test_a_short_history_of_what_people_do_is_right(driver, tmp_path):

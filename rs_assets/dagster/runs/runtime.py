@@ -36,6 +36,7 @@ from rs_assets.runtime.options import (
     SavepointPolicy,
     default_metrics_endpoint,
     default_metrics_port,
+    default_upload,
 )
 from rs_assets.runtime.report import BatchProgress, RunReport
 from rs_assets.runtime.run.run import run_wired
@@ -77,7 +78,12 @@ class RunResource(ConfigurableResource[None]):
     savepoints_uri: str = Field(
         default="", description="Where savepoints go; use EnvVar for passwords; empty: RS_SAVEPOINTS, else the home"
     )
-    local_storage_only: bool = Field(default=False, description="No savepoints, and no recovery from them")
+    upload: bool | None = Field(
+        default=None,
+        description="Upload the checkpoint of each batch to savepoints_uri before its rows are committed, and continue"
+        " from there if the home is lost; none: RS_UPLOAD, else false",
+    )
+    local_storage_only: bool = Field(default=False, description="No savepoints, no uploads, no recovery from them")
     checkpoint_storage: str = Field(
         default="",
         description="Where checkpoints are published: delta, memory or db; empty: RS_CHECKPOINT_STORAGE, else delta",
@@ -109,6 +115,7 @@ class RunResource(ConfigurableResource[None]):
             at_end=self.savepoint_at_end,
             keep=self.savepoints_keep,
             uri=self.savepoints_uri or None,
+            upload=default_upload() if self.upload is None else self.upload,
             local_storage_only=self.local_storage_only,
         )
 

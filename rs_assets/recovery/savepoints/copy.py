@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import orjson
@@ -69,14 +70,12 @@ def take(
     nothing is committed yet, if a file that Spark needs is missing, and if one cannot be read or stored.
     """
     job = job_folder.absolute()
-    queries = _queries(job, manifest)
+    queries = queries_of(job, manifest)
     try:
         with store.announced("taking"):
             wait_for_collection(store, within=COLLECTION_LASTS, patience=PATIENCE)
-            copier = _Copier(store, job, _known(store, subject, manifest), on_progress, threads)
-            copied = copied_in_order(
-                queries, links, lambda folder, until: copier.query(folder, stateful=queries[folder], until=until)
-            )
+            copier = Copier(store, job, _known(store, subject, manifest), on_progress=on_progress, threads=threads)
+            copied = copied_in_order(queries, links, lambda folder, until: _copied(copier, queries, folder, until))
             tables = copier.files(tables_of(links, copied))
             savepoint = _sealed(job, manifest, subject, copied, tables, copier.new, now or datetime.now(UTC))
             store.save(savepoint)
@@ -89,22 +88,34 @@ def take(
     return savepoint
 
 
+def _copied(copier: Copier, queries: Mapping[Path, bool], folder: Path, until: int | None) -> Copied:
+    """A copy of one query, up to a batch."""
+    listed = partial(list_query, copier.job, folder, stateful=queries[folder], until=until)
+    return copier.query(folder.name, listed)
+
+
 @dataclass(frozen=True, slots=True)
-class _Copied:
+class Copied:
+    """The copy of one query: its last committed batch (-1 for none), and its files."""
+
     last: int
     files: tuple[SavedFile, ...]
 
 
-class _Copier:
-    """Copies files into a store; remembers copies, since a query may be listed more than once."""
+class Copier:
+    """Copies files of a job into a store; remembers copies, since a query may be listed more than once.
+
+    `known` are copies of files that never change; they are looked up in the store.
+    """
 
     def __init__(
         self,
         store: SavepointStore,
         job: Path,
         known: Mapping[str, SavedFile],
-        on_progress: OnProgress | None,
-        threads: int,
+        *,
+        on_progress: OnProgress | None = None,
+        threads: int = THREADS,
     ) -> None:
         self.store = store
         self.job = job
@@ -132,20 +143,24 @@ class _Copier:
             )
         return copy
 
-    def query(self, folder: Path, *, stateful: bool, until: int | None = None) -> _Copied:
-        """Copy one query, up to a batch. It is listed again until no file that could be needed has vanished."""
+    def remember(self, files: Iterable[SavedFile]) -> None:
+        """Take `files` as the only copies that are in the store; they are not looked up there."""
+        self._done = {file.path: file for file in files}
+
+    def query(self, name: str, listing: Callable[[], QueryFiles]) -> Copied:
+        """Copy one query. It is listed again until no file that could be needed has vanished."""
         problem: str | None = None
         for _ in range(ROUNDS):
-            listed = list_query(self.job, folder, stateful=stateful, until=until)
-            saved = self._copy(folder.name, listed)
+            listed = listing()
+            saved = self._copy(name, listed)
             lost = [f.path for f in listed.files if f.path not in saved and not listed.is_passing(f.path)]
             problem = listed.problem(set(saved))
             if problem is None and not lost:
-                return _Copied(listed.last, tuple(saved.values()))
+                return Copied(listed.last, tuple(saved.values()))
         if problem is None and all(listed.is_state(path) for path in lost):
-            return _Copied(listed.last, tuple(saved.values()))
+            return Copied(listed.last, tuple(saved.values()))
         raise CheckpointError(
-            f"the query {folder.name} cannot be saved: {problem or f'{lost[0]} keeps changing'}",
+            f"the query {name} cannot be saved: {problem or f'{lost[0]} keeps changing'}",
             remedy="verify the checkpoint; if the query is only very busy, try again or stop it",
             file=self.job / (lost[0] if problem is None else listed.checkpoint),
         )
@@ -168,19 +183,30 @@ class _Copier:
             saved.pop(path, None)
         return saved
 
-    def _one(self, file: Listed) -> SavedFile | None:
-        """Copy one file, None if it vanished or changed."""
+    def one_of(self, path: Path, file: Listed) -> SavedFile:
+        """Copy a file from outside of the job's folder under the name of `file`; it does not change.
+
+        CheckpointError if it is missing.
+        """
+        copy = self._one(file, path)
+        if copy is None:
+            raise CheckpointError("a file vanished while it was copied", remedy="try again", file=path)
+        return copy
+
+    def _one(self, file: Listed, place: Path | None = None) -> SavedFile | None:
+        """Copy one file, None if it vanished or changed; `place` is its path if that is outside of the job's folder."""
+        path = place or self.job / file.path
         done, known = self._done.get(file.path), self.known.get(file.path)
         if done and _same(done, file):
             return done
         if known and _same(known, file) and self.store.has(known.sha256, known.size_bytes):
             return known
         try:
-            stream = (self.job / file.path).open("rb")
+            stream = path.open("rb")
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise _unreadable(self.job / file.path, error) from error
+            raise _unreadable(path, error) from error
         with stream:
             stored = self.store.put(stream)
             after = os.fstat(stream.fileno())
@@ -193,7 +219,7 @@ class _Copier:
         return copy
 
 
-def _queries(job: Path, manifest: Manifest) -> Mapping[Path, bool]:
+def queries_of(job: Path, manifest: Manifest) -> Mapping[Path, bool]:
     """The folders of the current queries of the manifest, and whether each keeps state."""
     found: dict[Path, bool] = {}
     for name, facts in sorted(manifest.queries.items()):
@@ -235,7 +261,7 @@ def _sealed(
     job: Path,
     manifest: Manifest,
     subject: Subject,
-    copied: Mapping[str, _Copied],
+    copied: Mapping[str, Copied],
     tables: tuple[SavedFile, ...],
     new: Mapping[str, int],
     now: datetime,

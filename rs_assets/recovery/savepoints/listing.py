@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from rs_assets.errors import CheckpointError
@@ -53,7 +53,8 @@ class Listed:
 class QueryFiles:
     """The files to copy of one query, in copy order, up to its last committed batch (-1 for none).
 
-    `partitions` is the number of state partitions of that batch, 0 if unknown.
+    `partitions` is the number of state partitions of that batch, 0 if unknown. `planned` is the newest planned batch;
+    `with_plan`: the copy needs its plan, too.
     """
 
     checkpoint: str
@@ -62,14 +63,16 @@ class QueryFiles:
     planned: int
     stateful: bool
     partitions: int = 0
+    with_plan: bool = False
 
     @property
     def required(self) -> list[str]:
         """The files that Spark needs to start again."""
-        if self.last < 0:
-            return [f"{self.checkpoint}/metadata"]
-        plans = [f"{self.checkpoint}/offsets/{batch}" for batch in sorted(needed_plans(self.last), reverse=True)]
-        return [f"{self.checkpoint}/metadata", f"{self.checkpoint}/commits/{self.last}", *plans]
+        batches = set() if self.last < 0 else needed_plans(self.last)
+        batches |= {self.planned} if self.with_plan and self.planned > self.last else set()
+        plans = [f"{self.checkpoint}/offsets/{batch}" for batch in sorted(batches, reverse=True)]
+        commits = [f"{self.checkpoint}/commits/{self.last}"] if self.last >= 0 else []
+        return [f"{self.checkpoint}/metadata", *commits, *plans]
 
     def is_passing(self, path: str) -> bool:
         """Whether a file may vanish during the copy: older plans and commits, and checksums."""
@@ -116,6 +119,40 @@ def list_query(job: Path, query: Path, *, stateful: bool = False, until: int | N
     files = tuple(_settled([*logs, *rest]))
     partitions = partitions_of(checkpoint, last)
     return QueryFiles(checkpoint.relative_to(job).as_posix(), last, files, planned, stateful, partitions)
+
+
+def list_upload(job: Path, query: Path, *, stateful: bool = False) -> QueryFiles:
+    """The files of a query, with the plan of the batch that it computes, as a crash at this moment would leave them.
+
+    Of the logs and of the state only what the next start reads: a copy cannot be rewound to earlier batches.
+    """
+    listed = list_query(job, query, stateful=stateful)
+    last, planned = listed.last, listed.last + 1
+    offsets = list(_folder(job, query / CHECKPOINT / "offsets"))
+    plan = [file for file in offsets if file.number == planned]
+    files = tuple(_settled([*plan, *_next_needed(listed)]))
+    return replace(listed, files=files, planned=planned if plan else last, with_plan=True)
+
+
+def _next_needed(listed: QueryFiles) -> Iterator[Listed]:
+    """The files without the logs and the state that only earlier batches need."""
+    root = PurePosixPath(listed.checkpoint)
+    paths = [PurePosixPath(file.path) for file in listed.files if listed.is_state(file.path)]
+    stores = state_stores((path.relative_to(root) for path in paths), listed.partitions)
+    first = {place: store.base(listed.last + 1) for place, store in stores.items()}
+    logs = {(root / log).as_posix() for log in _LOGS}
+    for file in listed.files:
+        path = PurePosixPath(file.checked_file or file.path)
+        parent = path.parent
+        if parent.as_posix() in logs:
+            needed = file.number >= listed.last - 1
+        elif listed.is_state(file.path):
+            version = state_version(path.name)
+            needed = version is None or version >= first.get(parent.relative_to(root).as_posix(), 0)
+        else:
+            needed = True
+        if needed:
+            yield file
 
 
 def _is_later_state(file: Listed, version: int) -> bool:

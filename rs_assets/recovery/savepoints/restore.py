@@ -24,6 +24,7 @@ from rs_assets.recovery.savepoints.store import SavepointStore
 # A file in a job's folder while its generations are exchanged, with the savepoint's id, after FORK for a fork.
 MARK = ".restoring"
 FORK = "fork"
+RECOVERY = "recovery"
 STAGING = ".staging-"
 MANIFEST = "manifest.json"
 
@@ -53,10 +54,12 @@ def restore(
     threads: int = THREADS,
     now: datetime | None = None,
     ready: Callable[[], None] = lambda: None,
+    recovery: bool = False,
 ) -> Manifest:
     """Restore the job to `savepoint`; returns the manifest that was written.
 
-    `ready` is called when the savepoint is completely copied and verified; if it raises, nothing is changed.
+    `ready` is called when the savepoint is completely copied and verified; if it raises, nothing is changed. With
+    `recovery` the next start repeats an interrupted restore.
 
     The job must be stopped and its state stores unloaded, as for `rs_assets.recovery.rewinding.rewind`. The savepoint's
     generations and later ones are moved to `.trash-TIME-gNNNN` in the job's folder. Sinks are not changed.
@@ -74,7 +77,13 @@ def restore(
         )
     with _staged(store, savepoint, job, threads, lambda generation: generation) as staging:
         ready()
-        _exchange(staging, job, restored, savepoint.id, stamp(now or datetime.now(UTC)))
+        _exchange(
+            staging,
+            job,
+            restored,
+            f"{RECOVERY} {savepoint.id}" if recovery else savepoint.id,
+            stamp(now or datetime.now(UTC)),
+        )
     return restored
 
 
@@ -114,9 +123,20 @@ def fork(store: SavepointStore, savepoint: Savepoint, job_folder: Path, *, threa
     return forked
 
 
+def recovery_unfinished(job_folder: Path) -> bool:
+    """Whether a recovery from an upload was interrupted while folders were exchanged."""
+    return _cut_off(job_folder)[0] == RECOVERY
+
+
 def refuse_unfinished(job_folder: Path) -> None:
     """CheckpointError if a restore or fork was interrupted while folders were exchanged; called before a start."""
     what, savepoint = _cut_off(job_folder)
+    if what == RECOVERY:
+        raise CheckpointError(
+            "the recovery of the job from its uploads was interrupted",
+            remedy="start it again with uploads: RS_UPLOAD=1",
+            file=job_folder / MARK,
+        )
     if what:
         raise CheckpointError(
             f"the last {what} of the job was interrupted",

@@ -25,6 +25,7 @@ from rs_assets.errors import BadRecordError, DataLossError, RsError, StepError
 from rs_assets.operators.dimension.lookup import tell_tasks
 from rs_assets.operators.window.by_record import tell_latest
 from rs_assets.operators.window.durations import EPOCH
+from rs_assets.recovery.uploads import QueryUploads
 from rs_assets.runtime.batch.dimensions import BatchVersions
 from rs_assets.runtime.batch.execution import BatchExecution, StateMetrics
 from rs_assets.runtime.batch.per_batch import PerBatchSteps
@@ -69,6 +70,7 @@ class BatchWork:
     dimensions: BatchVersions
     notes: SinkProgress
     marks: SplitWatermarks | None = None
+    uploads: QueryUploads | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
     read: dict[str, dict[str, int]] = field(default_factory=dict)
     heard: dict[str, float] = field(default_factory=dict)
@@ -112,6 +114,8 @@ class BatchWork:
         for name, part in staged.items():
             self.lease.check()
             out[name] = part.commit()
+        if self.uploads is not None:
+            self.uploads.committed()
         self._record(execution, batch_id, out)
         # State can shrink without an output row: a window in update mode closes silently, a later filter may drop its
         # row.
@@ -155,19 +159,32 @@ class BatchWork:
 
     def _prepare(self, batch_id: int) -> None:
         """Record the inputs of the batch before any row is computed; PlannedAnew if its plan must change."""
+        if self.uploads is not None:
+            self.uploads.settle()
         ends = self.dimensions.ends_of(batch_id)
         if ends and self.log.plan_as(batch_id, ends):
             raise PlannedAnew(f"batch {batch_id} reads the same input as before")
         for watch in self.watches.values():
             watch.planned(batch_id)
-        if acts_at_once(self.topology, self.plan):
+        at_once = acts_at_once(self.topology, self.plan)
+        if at_once:
             plain_rows(self.context, self.watches)
         self._pin_versions(batch_id)
         self._pass_watermarks(batch_id)
         self.book.before(batch_id)
+        self._upload(wait=at_once)
+
+    def _upload(self, *, wait: bool) -> None:
+        """Begin to upload the checkpoint with this plan; it is stored before rows of the batch can be seen."""
+        if self.uploads is not None:
+            self.uploads.begin()
+            if wait:
+                self.uploads.wait()
 
     def _check(self, batch_id: int) -> None:
         """Raise if another driver has taken over the pipeline, or a source no longer has the planned input."""
+        if self.uploads is not None:
+            self.uploads.wait()
         self.lease.check()
         for watch in self.watches.values():
             watch.check(batch_id)
@@ -285,6 +302,8 @@ class BatchWork:
 
         A batch that a sink has must be computed again as planned.
         """
+        if self.uploads is not None:
+            self.uploads.settle()
         asked = {watch.plans_again(failure) for watch in self.watches.values()}
         if True in asked and False not in asked and self.untouched(batch_id):
             self.log.withdraw(batch_id)

@@ -12,6 +12,7 @@ from rs_assets.runtime.upkeep.state import previews, snapshot_state
 
 # Effects of failing background tasks.
 NOT_SAVED, NOT_AS_ROWS = "no savepoint was taken", "the state was not written as rows"
+NOT_UPLOADED = "the end of the run was not uploaded"
 
 
 def record(session: JobSession, *, sealed: bool) -> RunReport:
@@ -45,12 +46,20 @@ def record(session: JobSession, *, sealed: bool) -> RunReport:
         )
         session.manifest = session.manifest.with_query(folder, known)
     session.save()
+    _finish_uploads(session)
     _save_by_policy(session)
     reports = [(plan, session.queries[plan.name].report) for plan in session.plans]
     # A query without a batch has unchanged state: showing it again would be most of the work of such a run.
     open_now = [plan for plan, report in reports if report.batches and report.rows_open]
     session.previews = previews(session.topology, open_now, session.options)
     return session.report()
+
+
+def _finish_uploads(session: JobSession) -> None:
+    """Upload the end of the run; without it the next home would compute the last batches again."""
+    if session.uploader is not None and any(session.log(plan).begun for plan in session.plans):
+        with session.failures.guarding(NOT_UPLOADED):
+            session.uploader.finish()
 
 
 def _inputs(session: JobSession) -> dict[str, dict[str, int]]:

@@ -12,23 +12,23 @@ from rs_assets.checkpoint.manifest import Manifest
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.shuffle import place_of
 from rs_assets.connectors.sink import BatchMark, Beginning, Checked, SinkWriter
-from rs_assets.errors import CheckpointError, RsError, SinkError, StartRefused
+from rs_assets.errors import CheckpointError, SinkError, StartRefused
 from rs_assets.recovery import rollback_marker as returning
 from rs_assets.recovery.preflight import CHANGED, Finding, refuse, verify_query
-from rs_assets.recovery.savepoints import refuse_unfinished
+from rs_assets.recovery.savepoints import recovery_unfinished, refuse_unfinished
 from rs_assets.recovery.savepoints.relocate import relocate_moved
 from rs_assets.runtime.identity import queries_of_now, resumed
 from rs_assets.runtime.io_compatibility import refuse_renamed, refuse_ruled
 from rs_assets.runtime.job.inputs import check_inputs
+from rs_assets.runtime.job.lost import without_manifest
 from rs_assets.runtime.job.preflight import expected
 from rs_assets.runtime.job.queries import book_of
 from rs_assets.runtime.job.session import JobSession
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.places import placed
-from rs_assets.runtime.upkeep.claims import Trust, claim_sinks, lost_pipeline
-from rs_assets.runtime.upkeep.ownership import known_of, newest_of, not_lost, savepoints_of
+from rs_assets.runtime.upkeep.claims import Trust, claim_sinks
 from rs_assets.runtime.upkeep.returns import roll_back_dead_letters, undo_dead_letters
-from rs_assets.runtime.upkeep.savepoints import bring_back
+from rs_assets.runtime.upkeep.uploads import begin_uploads, check_uploads
 from rs_assets.topology.describe import as_text
 from rs_assets.topology.nodes.shuffle import ShuffleWrite
 from rs_assets.topology.topology import Topology
@@ -50,6 +50,7 @@ def opened(topology: Topology, options: RunOptions) -> JobSession:
 
 
 def _open(session: JobSession) -> None:
+    session.warnings += check_uploads(session.topology, session.options)
     known = session.catalog.last("pipelines", pipeline=session.topology.name)
     stored = _stored(session)
     cut = returning.under_way(session.folder)
@@ -83,6 +84,21 @@ def _open(session: JobSession) -> None:
     _register(session, known)
     _undo_dead_letters(session)
     returning.finish(session.folder)
+    _begin_uploads(session)
+
+
+def _begin_uploads(session: JobSession) -> None:
+    """Let the batches of this run be uploaded, if the policy requires it."""
+    topology, options = session.topology, session.options
+    if options.savepoints.upload:
+        session.uploader = begin_uploads(
+            topology,
+            options,
+            manifest=lambda: session.manifest,
+            token=lambda: session.held.token,
+            failures=session.failures,
+            at_end=session.at_end,
+        )
 
 
 def _stored(session: JobSession) -> Manifest:
@@ -92,9 +108,11 @@ def _stored(session: JobSession) -> Manifest:
     """
     cut = returning.under_way(session.folder)
     if cut is not None and cut.recovery and not session.options.new_generation:
-        return _without_manifest(session)
+        return without_manifest(session)
+    if session.options.savepoints.upload and recovery_unfinished(session.folder):
+        return without_manifest(session)
     refuse_unfinished(session.folder)
-    return manifests.load(session.folder) or _without_manifest(session)
+    return manifests.load(session.folder) or without_manifest(session)
 
 
 def _writer_of(session: JobSession, step: str) -> tuple[str, bool]:
@@ -107,66 +125,6 @@ def _next_generation(session: JobSession, stored: Manifest, *, above: int) -> Ma
     """A new checkpoint of the same pipeline, in a generation that no sink has seen."""
     claimed = claim_sinks(session.topology, stored, session.held, session.options, trust=Trust.PERSON, above=above)
     return claimed.applied_to(replace(stored.next_generation(), generation=claimed.generation))
-
-
-def _without_manifest(session: JobSession) -> Manifest:
-    """A new manifest for a pipeline that never ran. If it did, its checkpoint is lost: recover it, or fail.
-
-    With `new_generation` it starts over.
-    """
-    topology, options = session.topology, session.options
-    known = known_of(options, topology.namespace, topology.job)
-    if known is None:
-        return _afresh(session) if options.new_generation else _first(session)
-    if options.new_generation:
-        fresh = Manifest(pipeline_id=known.pipeline_id, generation=known.generation)
-        claimed = claim_sinks(topology, fresh, session.held, options, trust=Trust.LEASES)
-        return claimed.applied_to(replace(fresh, generation=claimed.generation))
-    recovered = _recover_lost(session, known.pipeline_id)
-    if recovered is None:
-        raise CheckpointError(
-            f"the checkpoint of {topology.name} is gone; the catalog has generation {known.generation}",
-            remedy="put it back or restore a savepoint (rs-assets restore); or start over with --new-generation",
-            file=session.folder,
-        )
-    return recovered
-
-
-def _afresh(session: JobSession) -> Manifest:
-    """A new generation of the pipeline whose home was lost, if its outputs show one; else a first one."""
-    lost = lost_pipeline(session.topology, session.options)
-    if lost is None:
-        return Manifest.new()
-    fresh = Manifest(pipeline_id=lost)
-    claimed = claim_sinks(session.topology, fresh, session.held, session.options, trust=Trust.PERSON)
-    return claimed.applied_to(replace(fresh, generation=claimed.generation))
-
-
-def _first(session: JobSession) -> Manifest:
-    """A first generation; refused if savepoints show that a home was lost. An unreachable store is reported."""
-    try:
-        found = savepoints_of(session.options).savepoints(session.topology.namespace, session.topology.job)
-    except (RsError, OSError) as error:
-        what = error.what if isinstance(error, RsError) else str(error)
-        session.warnings = (*session.warnings, f"cannot check for savepoints of it: {what}")
-        return Manifest.new()
-    if found:
-        raise not_lost(session.topology, found)
-    return Manifest.new()
-
-
-def _recover_lost(session: JobSession, pipeline_id: str) -> Manifest | None:
-    """The manifest of the newest savepoint, restored with the sinks; None if this pipeline has no savepoint."""
-    topology, options = session.topology, session.options
-    if options.savepoints.local_storage_only:
-        return None
-    chosen = newest_of(options, topology.namespace, topology.job, pipeline_id)
-    if chosen is None:
-        return None
-    manifest = bring_back(topology, options, chosen, lease=session.held, trust=Trust.LEASES)
-    session.recovered_from = f"savepoint {chosen.id}, batches {dict(chosen.batches)}"
-    session.note("recover", session.recovered_from, savepoint=chosen.id)
-    return manifest
 
 
 def _reconcile(session: JobSession) -> None:

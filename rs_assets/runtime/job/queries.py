@@ -62,6 +62,7 @@ def query_of(session: JobSession, spark: SparkSession, plan: QueryPlan) -> Query
         watches=_watches(session, plan, context),
         dimensions=dimensions,
         marks=split_watermarks_of(session.topology, plan, session.log(plan), folder, session.options.home),
+        uploads=session.uploader.of(session.folders[plan.name]) if session.uploader is not None else None,
         notes=SinkProgress({n: facts.sinks[n] for n in plan.sinks if n in session.remembering}, _noting(session, plan)),
     )
     return QueryRun(

@@ -34,6 +34,7 @@ from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.connectors.sink import Claim, Closing, SinkWriter
 from rs_assets.connectors.source import Known, SourceReader, listed
 from rs_assets.errors import ConfigurationError, PipelineBusyError
+from rs_assets.recovery.uploads import Uploader, adopt_held
 from rs_assets.runtime.batch.query import QueryRun
 from rs_assets.runtime.job.dimensions import Dimensions, dimensions_of
 from rs_assets.runtime.job.queries import query_of
@@ -75,6 +76,7 @@ class JobSession:
         self.journal: Journal | None = None
         self.failures = BackgroundFailures(self.folder)
         self.followings: list[Following] = []
+        self.uploader: Uploader | None = None
         self.dimensions = Dimensions()
         self._changing = threading.RLock()
 
@@ -182,6 +184,7 @@ class JobSession:
     def _load_dimensions(self, spark: SparkSession) -> None:
         """Load the dimensions, and store their inferred schemas."""
         home = self.options.home
+        adopt_held(self.folder, home.dimensions(self.topology.namespace, self.topology.job))
         self.dimensions = dimensions_of(self.topology, home, spark, self.failures, self.manifest.schemas)
         self.at_end(self.dimensions.close)
         self.dimensions.begin()

@@ -107,6 +107,17 @@ def claim_sinks(
     )
 
 
+def fence_off(topology: Topology, manifest: Manifest, lease: Lease, options: RunOptions) -> None:
+    """Store a token above all others in each sink that knows this pipeline; then no run of another home commits there.
+
+    The lease takes that token.
+    """
+    asking = Claim(pipeline=topology.name, number=0, home=home_name(options))
+    asked = _asked(topology, manifest, options, asking, first=False)
+    lease.outrank(max((manifest.token, *(each.token for each in asked.values()))))
+    _raise_fences(topology, manifest, lease, options, known=asked)
+
+
 def lost_pipeline(topology: Topology, options: RunOptions) -> str | None:
     """The id of the pipeline that has written to the sinks under this name, None if none has.
 
