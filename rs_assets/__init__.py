@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rs_assets.common.home import Home
     from rs_assets.connectors.kafka.client.cluster import KafkaCluster
+    from rs_assets.connectors.kafka.registry.address import SchemaRegistry
     from rs_assets.connectors.memory import MemoryChannel
     from rs_assets.connectors.rocketmq.client.cluster import RocketMQCluster
     from rs_assets.dagster.assets.translator import StreamStep, StreamTranslator
@@ -103,6 +104,7 @@ __all__ = [
     "RunResource",
     "RunningPipeline",
     "SavepointPolicy",
+    "SchemaRegistry",
     "SessionStore",
     "SessionWindow",
     "ShuffleResource",
@@ -162,6 +164,7 @@ HOMES = {
     "RunResource": "rs_assets.dagster.runs.runtime",
     "RunningPipeline": "rs_assets.runtime.run.running",
     "SavepointPolicy": "rs_assets.runtime.options",
+    "SchemaRegistry": "rs_assets.connectors.kafka.registry.address",
     "SessionWindow": "rs_assets.operators.window.spec",
     "SlidingWindow": "rs_assets.operators.window.spec",
     "ProcessorResource": "rs_assets.dagster.resources.processor",

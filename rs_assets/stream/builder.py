@@ -13,6 +13,7 @@ from rs_assets.connectors.delta.nodes import DeltaSource
 from rs_assets.connectors.files.nodes import FileSource, Format, format_by_name
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.nodes import DataLoss, KafkaFormat, KafkaSource, StartingOffsets, Tombstones
+from rs_assets.connectors.kafka.registry.address import SchemaRegistry
 from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.connectors.memory.nodes import ArraySource, MemorySource
 from rs_assets.connectors.nodes import Source
@@ -189,6 +190,8 @@ class DataStreamSource(DatabaseSources, Fluent):
         isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
         max_rows_per_batch: int | None = 1_000_000,
         min_partitions: int | None = None,
+        registry: str | SchemaRegistry | None = None,
+        schema_id: int | None = None,
         name: str = "kafka",
     ) -> DataStream:
         """Records of Kafka topics; an unbounded source. Splits are partitions; new partitions are found while it runs.
@@ -199,11 +202,15 @@ class DataStreamSource(DatabaseSources, Fluent):
         - `topic` (str), `topics` (sequence of str) or `pattern` (str, a regular expression): the topics to read.
         - `group` (str, default None): committed offsets are also written to this consumer group, so that Kafka's tools
           show the lag. Starts do not read them, except for "committed".
-        - `format` (default "json"): "json" gives the fields of `schema`. "avro" gives those of the Avro record in
-          `schema`; "confluent_avro" also skips the header of a schema registry, whose id is not looked up. "text" gives
-          the field `value`. "raw" gives key, value (binary), headers, topic, partition, offset and timestamp.
-        - `schema` (default: for "json" inferred from the first records, then pinned): for Avro the JSON text of the
-          record.
+        - `format` (default "json"): "json" and "avro" give the fields of `schema`. "confluent_avro" is Avro with the
+          header of a schema registry; "avro" has that header too if there is a `registry`. "text" gives the field
+          `value`. "raw" gives key, value (binary), headers, topic, partition, offset and timestamp.
+        - `schema` (default: for "json" inferred from the first records, then pinned): for Avro also a record in Avro's
+          own JSON.
+        - `registry` ("http://host:8081", or a `SchemaRegistry` with its login; default None): each Avro record is read
+          by the schema that it was written with, and resolved to `schema`. One whose schema is unknown, or cannot be
+          resolved, is a bad record.
+        - `schema_id` (int, default None): without a registry, the id of `schema`. Records with another id are bad.
         - `starting_offsets` (default "earliest"): used at the first start only. "earliest", "latest", "committed" (of
           `group`), a datetime, or {"topic": {0: 17}} with the earliest offset for partitions that are left out.
         - `metadata` (sequence of "key", "topic", "partition", "offset", "timestamp", "headers", "tombstone", default
@@ -251,6 +258,8 @@ class DataStreamSource(DatabaseSources, Fluent):
             read_committed=_read_committed(isolation),
             max_rows_per_batch=max_rows_per_batch,
             min_partitions=min_partitions,
+            registry=None if registry is None else SchemaRegistry.of(registry),
+            schema_id=schema_id,
         )
         return self._begin(node)
 

@@ -1,7 +1,7 @@
 """Testing pipelines: rows through steps, ops or a processor, a driver that goes batch by batch, and real servers.
 
-The servers are Kafka, Postgres and RocketMQ. Importing this package loads neither Spark nor a client of
-those; each name is loaded at its first use.
+The servers are Kafka, Postgres, RocketMQ and a small schema registry. Importing this package loads neither Spark nor a
+client of those; each name is loaded at its first use.
 
 >>> from rs_assets import testing
 >>> testing.KafkaBroker.__name__
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rs_assets.testing.ops import OpRun, run_op
     from rs_assets.testing.postgres import PostgresServer
     from rs_assets.testing.processor import ProcessorTest
+    from rs_assets.testing.registry import SchemaRegistryServer
     from rs_assets.testing.rocketmq import RocketMQMessage, RocketMQServer
     from rs_assets.testing.rows import run_rows
 
@@ -34,6 +35,7 @@ __all__ = [
     "ProcessorTest",
     "RocketMQMessage",
     "RocketMQServer",
+    "SchemaRegistryServer",
     "SinkCase",
     "SourceCase",
     "check_sink",
@@ -53,6 +55,7 @@ HOMES = {
     "ProcessorTest": "rs_assets.testing.processor",
     "RocketMQMessage": "rs_assets.testing.rocketmq",
     "RocketMQServer": "rs_assets.testing.rocketmq",
+    "SchemaRegistryServer": "rs_assets.testing.registry",
     "SinkCase": "rs_assets.testing.conformance",
     "SourceCase": "rs_assets.testing.conformance",
     "check_sink": "rs_assets.testing.conformance",

@@ -54,7 +54,7 @@ def begun(servers="127.0.0.1:9092", **source):
         ({"format": "text"}, "has fixed fields"),
         ({"format": "raw"}, "has fixed fields"),
         ({"format": "raw", "schema": None, "metadata": ["key"]}, "all metadata"),
-        ({"format": "avro", "schema": None}, "format 'avro' needs"),
+        ({"format": "avro", "schema": None}, "needs the fields of its Avro"),
         ({"metadata": ["colour"]}, "no such metadata"),
         ({"metadata": ["key", "key"]}, "twice"),
         ({"metadata": [["key"]]}, "no such metadata"),

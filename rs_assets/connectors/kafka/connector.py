@@ -10,10 +10,12 @@ from rs_assets.connectors.kafka.nodes import AVRO, KafkaSink, KafkaSource
 from rs_assets.connectors.kafka.tables import SQL_SINK, SQL_SOURCE
 from rs_assets.connectors.messages import no_record_time
 from rs_assets.records.fields import Fields
+from rs_assets.records.policy import BadRecords
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from rs_assets.connectors.kafka.source.avro import AvroFormat
     from rs_assets.connectors.sink import SinkWriter
     from rs_assets.connectors.source import SourceReader
 
@@ -26,17 +28,29 @@ def _reader(node: KafkaSource, home: Home) -> SourceReader:  # noqa: ARG001  the
         cluster=node.cluster,
         topics=node.topics,
         pattern=node.pattern,
-        form=node.format,
+        form="avro" if node.format in AVRO else node.format,
         metadata=node.metadata,
         tombstones=node.tombstones,
         read_committed=node.read_committed,
         on_data_loss=node.on_data_loss,
         max_rows_per_batch=node.max_rows_per_batch,
         min_partitions=node.min_partitions,
-        avro_schema=node.schema if node.format in AVRO else None,
+        avro=_avro(node) if node.format in AVRO else None,
     )
-    letters = node.dead_letter_topic
-    return TopicsReader(name=node.name, read=read, starting=node.starting, group=node.group, dead_letter_topic=letters)
+    return TopicsReader(
+        name=node.name,
+        read=read,
+        starting=node.starting,
+        group=node.group,
+        dead_letter_topic=node.dead_letter_topic,
+        pinned=node.policy is not BadRecords.FAIL,
+    )
+
+
+def _avro(node: KafkaSource) -> AvroFormat:
+    from rs_assets.connectors.kafka.source.avro import AvroFormat
+
+    return AvroFormat(schema=node.avro_schema, registry=node.registry, schema_id=node.schema_id)
 
 
 def _writer(node: KafkaSink, home: Home, namespace: str) -> SinkWriter:  # noqa: ARG001  the connector's form

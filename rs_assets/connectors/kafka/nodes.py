@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,8 @@ from typing import ClassVar, Literal, Self, get_args
 from rs_assets.common.node import positive
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.client.names import checked_group, checked_topic, writable_topic
+from rs_assets.connectors.kafka.registry.address import SchemaRegistry
+from rs_assets.connectors.kafka.registry.schemas import is_avro, reader_schema
 from rs_assets.connectors.kafka.sink.settings import check_java_settings, python_settings
 from rs_assets.connectors.kafka.sink.shape import RecordShape
 from rs_assets.connectors.nodes import Sink, Source
@@ -52,7 +53,8 @@ class KafkaSource(Source):
 
     `topics` are names, or `pattern` is a Java regular expression, which new topics are matched with too. `group` is
     the consumer group in which the committed offsets are shown; nothing is read from it, unless `starting` is
-    "committed". `metadata` names other parts of a record that become fields, `kafka_offset` and the like.
+    "committed". `metadata` names other parts of a record that become fields, `kafka_offset` and the like. Avro records
+    have the header of a schema registry if `registry` has their schemas, or all of them have the schema `schema_id`.
     """
 
     icon: ClassVar[str] = "kafka"
@@ -72,6 +74,8 @@ class KafkaSource(Source):
     read_committed: bool = True
     max_rows_per_batch: int | None = 1_000_000
     min_partitions: int | None = None
+    registry: SchemaRegistry | None = None
+    schema_id: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse invalid combinations of options."""
@@ -94,8 +98,15 @@ class KafkaSource(Source):
              f"use one of: {', '.join(get_args(KafkaFormat))}"),
             (self.format in ("json", *AVRO) or self.schema is None, f"format {self.format!r} has fixed fields",
              "leave schema out"),
-            (self.format not in AVRO or _is_record(self.schema), f"format {self.format!r} needs an Avro record",
-             """schema='{"type": "record", "name": "order", "fields": [...]}'"""),
+            (self.registry is None or self.format in AVRO, "a schema registry has schemas of Avro records",
+             "format='avro'"),
+            (self.schema_id is None or (type(self.schema_id) is int and self.schema_id >= 0),
+             "schema_id is not the number of a schema", "schema_id=7"),
+            (self.format != "confluent_avro" or (self.registry is None) != (self.schema_id is None),
+             "records of format 'confluent_avro' have the id of a schema: it needs either a registry or a schema_id",
+             "registry='http://host:8081', or schema_id=7 if all records have that id"),
+            (self.schema_id is None or self.format == "confluent_avro",
+             "schema_id is the id in the header of Avro records", "format='confluent_avro'"),
             (all(name in tuple(KAFKA_METADATA) for name in self.metadata), "no such metadata",
              f"there are: {', '.join(KAFKA_METADATA)}"),
             ("tombstone" not in self.metadata or self.tombstones == "keep",
@@ -119,6 +130,8 @@ class KafkaSource(Source):
         for holds, what, remedy in checks:
             if not holds:
                 raise TopologyError(f"step {self.name!r}: {what}", remedy=remedy)
+        if self.format in AVRO:
+            _ = self.avro_schema
 
     def unlimited(self) -> Self:
         """Without the limits of rows and partitions."""
@@ -141,10 +154,15 @@ class KafkaSource(Source):
         return self.policy
 
     @property
+    def avro_schema(self) -> str:
+        """The schema of Avro records, in Avro's JSON; TopologyError if it cannot be made of the declared fields."""
+        return str(self.schema) if is_avro(self.schema) else reader_schema(self.schema, step=self.name)
+
+    @property
     def row_schema(self) -> str | None:
-        """The schema, followed by the configured metadata."""
-        fixed = {"text": "value string", "raw": RAW_SCHEMA, **dict.fromkeys(AVRO)}
-        fields = fixed.get(self.format, self.schema)
+        """The schema, followed by the configured metadata; None if it is Avro's, which only Spark translates."""
+        fixed = {"text": "value string", "raw": RAW_SCHEMA}
+        fields = fixed.get(self.format, None if is_avro(self.schema) else self.schema)
         extra = [f"kafka_{name} {KAFKA_METADATA[name]}" for name in self.metadata]
         return ", ".join([fields, *extra]) if fields else None
 
@@ -154,7 +172,8 @@ class KafkaSource(Source):
 
     def identity(self) -> tuple[str, ...]:
         """The cluster may move; the topics and the schema may not change."""
-        return (self.format, *(self.topics or (f"/{self.pattern}/",)), self.schema or "inferred", *self.metadata)
+        form = "confluent_avro" if self.registry is not None else self.format
+        return (form, *(self.topics or (f"/{self.pattern}/",)), self.schema or "inferred", *self.metadata)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,14 +260,6 @@ class KafkaSink(Sink):
         time = ", else ".join((*((self.timestamp,) if self.timestamp else self.times), "the clock"))
         where = self.topic or f"the topic in {self.topic_field}"
         return f"{self.delivery.replace('_', ' ')} to {where}, time: {time}"
-
-
-def _is_record(schema: str | None) -> bool:
-    try:
-        made = json.loads(schema or "")
-    except ValueError:
-        return False
-    return isinstance(made, dict) and made.get("type") == "record" and bool(made.get("fields"))
 
 
 def _compiles(pattern: object) -> bool:

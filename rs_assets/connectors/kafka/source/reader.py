@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from rs_assets.checkpoint.source_log import SourceBatch
 from rs_assets.connectors.kafka.client.admin import connected, partitions_of
+from rs_assets.connectors.kafka.registry.stored import forget_unknown, schema_folder
 from rs_assets.connectors.kafka.source.dead_letters import refused_of, send_refused
 from rs_assets.connectors.kafka.source.groups import GroupMirror
 from rs_assets.connectors.kafka.source.infer import infer_schema
@@ -25,7 +27,8 @@ class TopicsReader:
     """Exactly once while Kafka keeps the records; records deleted before they were read are an error by default.
 
     `read` defines the records and their fields, without an inferred schema; `starting` where the first start begins.
-    `group` is the consumer group in which the committed offsets are shown.
+    `group` is the consumer group in which the committed offsets are shown. `pinned`: a batch that was begun keeps its
+    bad records, also if the schema registry knows more by then.
     """
 
     name: str
@@ -33,6 +36,7 @@ class TopicsReader:
     starting: object = "earliest"
     group: str | None = None
     dead_letter_topic: str | None = None
+    pinned: bool = False
 
     def stream(self, reading: Reading) -> DataFrame:
         """The records from the beginning of the first start."""
@@ -64,7 +68,11 @@ class TopicsReader:
 
     def watch(self, watching: Watching) -> Watch:
         """Each batch is compared with the current topics before it is committed."""
-        return self._watched.watch(watching)
+        watch = self._watched.watch(watching)
+        if self.read.avro is not None and self.read.avro.registry is not None:
+            folder = schema_folder(watching.log.log.folder.parent, self.name)
+            watch.before = partial(forget_unknown, folder, pinned=self.pinned)
+        return watch
 
     def follower(self) -> Follower | None:
         """The mirror to the consumer group, if there is one."""
@@ -110,7 +118,9 @@ class TopicsReader:
         )
 
     def _read(self, reading: Reading) -> KafkaReader:
-        """The record reader with the declared, inferred or pinned schema."""
+        """The record reader with the declared, inferred or pinned schema, and with the place of fetched schemas."""
+        if self.read.avro is not None:
+            return replace(self.read, avro=replace(self.read.avro, folder=schema_folder(reading.folder, self.name)))
         if self.read.form != "json":
             return self.read
         schema = reading.schema_of(lambda: infer_schema(reading.spark, self.read, step=self.name))

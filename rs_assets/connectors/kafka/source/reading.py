@@ -6,8 +6,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import reduce
-from operator import and_
 from pathlib import Path
 from types import MappingProxyType
 
@@ -20,6 +18,7 @@ from pyspark.sql.types import StructType
 from rs_assets.connectors.files.parse import LineFormat
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.client.names import INTERNAL
+from rs_assets.connectors.kafka.source.avro import PARSED, AvroFormat
 from rs_assets.connectors.kafka.source.offsets import EARLIEST, Offsets, dump_offsets, ranges
 from rs_assets.records.calendar import calendar_reason
 from rs_assets.records.columns import LINE, OFFSET, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
@@ -28,7 +27,6 @@ from rs_assets.records.schema import quoted
 FORMAT = "kafka"
 # The source in our own library that stops at a recorded end.
 NOTED = "org.apache.spark.sql.rsassets.NotedSource"
-PARSED = "_rs_parsed"
 # How long a broker may be unavailable during a batch. Kafka's own limit, 60 s, would fail the query in the middle of a
 # batch: a restart of a large broker takes longer.
 AWAY_MS = 180_000
@@ -59,7 +57,7 @@ class KafkaReader:
     on_data_loss: str = "fail"
     max_rows_per_batch: int | None = None
     min_partitions: int | None = None
-    avro_schema: str | None = None
+    avro: AvroFormat | None = None
     json_options: Mapping[str, str] = field(default_factory=dict)
     headers_as: str | None = None
     until: Path | None = None
@@ -223,43 +221,11 @@ def _raw(reader: KafkaReader, frame: DataFrame) -> Decoded:  # noqa: ARG001  the
 
 
 def _avro(reader: KafkaReader, frame: DataFrame) -> Decoded:
-    return _decoded_avro(reader, frame, F.col("value"), F.lit(None).cast("string"))
-
-
-def _confluent_avro(reader: KafkaReader, frame: DataFrame) -> Decoded:
-    headed = F.substring("value", 1, 1) == F.lit(b"\0")
-    refused = F.when(~headed, F.lit("no header of a schema registry"))
-    return _decoded_avro(reader, frame, F.when(headed, F.substring("value", 6, 1 << 30)), refused)
-
-
-def _decoded_avro(reader: KafkaReader, frame: DataFrame, value: Column, refused: Column) -> Decoded:
-    """Spark returns nulls for a value that it cannot decode: for every field, even non-nullable ones."""
-    from pyspark.sql.avro.functions import from_avro, to_avro
-
-    schema = str(reader.avro_schema)
-    frame = frame.withColumn(PARSED, from_avro(value, schema, {"mode": "PERMISSIVE"}))
-    decoded = frame.select(f"{PARSED}.*").schema
-    fields = [F.col(f"{PARSED}.{quoted(name)}") for name in decoded.names]
-    nothing = F.col(PARSED).isNull() | reduce(and_, (field.isNull() for field in fields))
-    if all_nullable(schema):
-        # A record of nulls has exactly one encoding.
-        nothing = nothing & ~(to_avro(PARSED, schema).eqNullSafe(value))
-    malformed = F.when(F.col("value").isNotNull() & nothing, F.lit("malformed Avro"))
-    reason = F.coalesce(refused, malformed, calendar_reason(decoded.fields, F.col(PARSED).__getitem__))
-    return frame, [f.alias(n) for f, n in zip(fields, decoded.names, strict=True)], reason
-
-
-def all_nullable(schema: str) -> bool:
-    """Whether every field of an Avro record may be null.
-
-    >>> all_nullable('{"type": "record", "name": "r", "fields": [{"name": "n", "type": ["null", "int"]}]}')
-    True
-    """
-    fields = orjson.loads(schema)["fields"]
-    return all(isinstance(field["type"], list) and "null" in field["type"] for field in fields)
+    assert reader.avro is not None  # noqa: S101  the connector gives it with this format
+    return reader.avro.decoded(frame)
 
 
 DECODERS: Mapping[str, Callable[[KafkaReader, DataFrame], Decoded]] = MappingProxyType(
-    {"json": _json, "text": _text, "raw": _raw, "avro": _avro, "confluent_avro": _confluent_avro}
+    {"json": _json, "text": _text, "raw": _raw, "avro": _avro}
 )
 __all__ = ["EARLIEST", "KafkaReader", "starting_options"]

@@ -181,7 +181,7 @@ class TopicWatch(Watch):
     """Checks the topics of one query's sources while it runs.
 
     `known` returns the manifest's facts about each source's topics; `keep` adds new ones. `note` receives the losses
-    under the policy "continue"; each range is reported once.
+    under the policy "continue"; each range is reported once. `before` is called with each planned batch.
     """
 
     sources: Sequence[Watched]
@@ -189,6 +189,7 @@ class TopicWatch(Watch):
     log: CheckpointLog
     keep: Callable[[str, Known], None]
     note: Callable[[str, Sequence[Loss]], None]
+    before: Callable[[int], None] | None = None
     partitions: dict[str, int] = field(default_factory=dict)
     _stack: ExitStack = field(default_factory=ExitStack)
     _admins: dict[str, Admin] = field(default_factory=dict)
@@ -209,6 +210,11 @@ class TopicWatch(Watch):
             if source.owned and not self._ids(source):
                 with connected(source.cluster, patience=START_PATIENCE) as admin:
                     self._topics(admin, source)
+
+    def planned(self, batch_id: int) -> None:
+        """Call `before`."""
+        if self.before is not None:
+            self.before(batch_id)
 
     def check(self, batch_id: int) -> None:
         """Before the commit of a batch; DataLossError if a topic was created again, or records are gone under "fail".
