@@ -149,6 +149,19 @@ class Checked(Protocol):
 
 
 @runtime_checkable
+class Prepared(Protocol):
+    """A sink that has to know the fields of the rows, as a registry of their schema."""
+
+    def prepare(self, rows: DataFrame) -> None:
+        """Prepare for rows as those of the stream `rows`; called before each start of the query that writes them.
+
+        SinkError if the system refuses such rows. Not called if the rows are made within a batch: `stage` prepares for
+        them.
+        """
+        ...
+
+
+@runtime_checkable
 class Rewinding(Protocol):
     """A writer whose pipeline can go back, or forward again, to the end of another batch.
 

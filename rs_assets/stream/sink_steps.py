@@ -13,7 +13,8 @@ from rs_assets.connectors.delta.nodes import DeltaConnector, DeltaMode, DeltaSin
 from rs_assets.connectors.files.form import Compression, FileForm, WrittenFormat
 from rs_assets.connectors.files.nodes import FileSink
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
-from rs_assets.connectors.kafka.nodes import Delivery, KafkaSink
+from rs_assets.connectors.kafka.nodes import Delivery, KafkaSink, WrittenRecords, avro_subject
+from rs_assets.connectors.kafka.registry.address import SchemaRegistry
 from rs_assets.connectors.memory.nodes import MemorySink
 from rs_assets.connectors.own.nodes import WriterSink
 from rs_assets.connectors.rocketmq.client.cluster import RocketMQCluster
@@ -168,6 +169,10 @@ class SinkSteps:
         partition: str | None = None,
         headers: str | None = None,
         timestamp: str | None = None,
+        format: WrittenRecords = "json",  # noqa: A002  as in from_kafka
+        registry: str | SchemaRegistry | None = None,
+        subject: str | None = None,
+        schema: str | None = None,
         delivery: Delivery = "at_least_once",
         options: Mapping[str, str] | None = None,
         name: str | None = None,
@@ -181,6 +186,12 @@ class SinkSteps:
         - `key` (str, default None): the field of the record's key. It determines the partition as in Java's clients.
         - `keys` (sequence of str, default none): instead of `key`, fields whose JSON object is the record's key.
         - `value` (str, default: a JSON object of all fields): a text or binary field; null is a tombstone.
+        - `format` (default "json"): "avro" sends an Avro record with the header of a schema registry.
+        - `registry` ("http://host:8081", or a `SchemaRegistry` with its login): for "avro". The schema is registered
+          before the query starts.
+        - `subject` (str, default: the topic and `-value`): where it is registered.
+        - `schema` (str, default: all fields, each of which may be null): the record in Avro's JSON. Fields of a row
+          that it lacks are not sent.
         - `partition` (str, default None): a field with the number of the partition.
         - `headers` (str, default None): a field, a map of text or an array of structs of key and value.
         - `timestamp` (str, default: see below): a timestamp field, the time of the record.
@@ -197,7 +208,7 @@ class SinkSteps:
         `describe()` names the fields. A topic with `message.timestamp.type=LogAppendTime` has its broker's times.
         Retention counts from the time of a record, so old records are soon deleted.
 
-        SinkError before the start if a topic does not exist.
+        SinkError before the start if a topic does not exist, or the registry refuses the schema.
 
         >>> from rs_assets import StreamBuilder
         >>> stream = StreamBuilder.data_stream("shop", "copy").from_kafka("localhost:9092", "in", format="text")
@@ -206,8 +217,9 @@ class SinkSteps:
           kafka      kafka_source  [text in]
           out_topic  kafka_sink <- kafka  [exactly once to out, time: the clock]
         """
+        step = name or name_from(topic or str(topic_field), suffix="topic")
         node = KafkaSink(
-            name=name or name_from(topic or str(topic_field), suffix="topic"),
+            name=step,
             inputs=(self.step,),
             cluster=KafkaCluster.of(bootstrap_servers),
             topic=topic,
@@ -219,6 +231,7 @@ class SinkSteps:
             headers=headers,
             timestamp=timestamp,
             times=times_of(self.draft.leading_to(self.step), self.step),
+            avro=avro_subject(format, registry, subject, schema, topic=topic, step=step),
             delivery=delivery,
             options=dict(options or {}),
         )

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Literal, Self
 from rs_assets.common.secrets import Secret
 from rs_assets.connectors.delta.nodes import DeltaSink, KeyedMode
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
-from rs_assets.connectors.kafka.nodes import Delivery, KafkaSink
+from rs_assets.connectors.kafka.nodes import Delivery, KafkaSink, WrittenRecords, avro_subject
+from rs_assets.connectors.kafka.registry.address import SchemaRegistry
 from rs_assets.connectors.store.nodes import StoreSink
 from rs_assets.errors import TopologyError
 from rs_assets.stream.draft import Draft, name_from
@@ -76,6 +77,10 @@ class TableSinks:
         topic: str,
         *,
         key_format: KeyFormat = "text",
+        format: WrittenRecords = "json",  # noqa: A002  as in from_kafka
+        registry: str | SchemaRegistry | None = None,
+        subject: str | None = None,
+        schema: str | None = None,
         delivery: Delivery = "at_least_once",
         options: Mapping[str, str] | None = None,
         name: str | None = None,
@@ -89,7 +94,8 @@ class TableSinks:
         - `topic` (str): must exist, with `cleanup.policy=compact`, unless all records are to be kept.
         - `key_format` (default "text"): "text" is the value of the key, of which there must be one; "json" is a JSON
           object of all keys.
-        - `delivery`, `options`: as for `DataStream.to_kafka`. A batch that is sent again leaves the same table.
+        - `format`, `registry`, `subject`, `schema`, `delivery`, `options`: as for `DataStream.to_kafka`. A batch that
+          is sent again leaves the same table.
         - `name` (str, default: the topic and `_topic`).
 
         >>> from rs_assets import StreamBuilder
@@ -116,6 +122,7 @@ class TableSinks:
                 key=self.keys[0] if key_format == "text" else None,
                 keys=self.keys if key_format == "json" else (),
                 changes=True,
+                avro=avro_subject(format, registry, subject, schema, topic=topic, step=step),
                 delivery=delivery,
                 options=dict(options or {}),
             )

@@ -13,6 +13,7 @@ from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.client.names import checked_group, checked_topic, writable_topic
 from rs_assets.connectors.kafka.registry.address import SchemaRegistry
 from rs_assets.connectors.kafka.registry.schemas import is_avro, reader_schema
+from rs_assets.connectors.kafka.registry.subject import AvroSubject
 from rs_assets.connectors.kafka.sink.settings import check_java_settings, python_settings
 from rs_assets.connectors.kafka.sink.shape import RecordShape
 from rs_assets.connectors.nodes import Sink, Source
@@ -26,6 +27,7 @@ Tombstones = Literal["skip", "keep", "bad"]
 # The position of a source at its first start; a moment; or an offset for each partition of each topic.
 StartingOffsets = Literal["earliest", "latest", "committed"] | datetime | Mapping[str, Mapping[int, int]]
 Delivery = Literal["at_least_once", "exactly_once"]
+WrittenRecords = Literal["json", "avro"]
 # The other parts of a Kafka record; each may become a field `kafka_key`, `kafka_topic`...
 AVRO = ("avro", "confluent_avro")
 HEADERS = "array<struct<key: string, value: binary>>"
@@ -184,7 +186,7 @@ class KafkaSink(Sink):
     also be a JSON object of the fields `keys`. With `changes` the rows are those of a table, and a row that goes
     without another one of its key is a tombstone. `options` are settings of Kafka's producer by their Java names.
     `timestamp` is the field with the time of a record; without it it is the first non-null field of `times`, which
-    follow from the steps before.
+    follow from the steps before. With `avro` the value is an Avro record, whose schema is registered.
     """
 
     at_once: ClassVar[bool] = True
@@ -202,6 +204,7 @@ class KafkaSink(Sink):
     timestamp: str | None = None
     times: tuple[str, ...] = ()
     delivery: Delivery = "at_least_once"
+    avro: AvroSubject | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -213,6 +216,12 @@ class KafkaSink(Sink):
             raise TopologyError(
                 f"step {self.name!r} has a key and keys, and a record has one key",
                 remedy="name the field of the key, or the fields whose JSON object it is",
+                step=self.name,
+            )
+        if self.avro is not None and self.value is not None:
+            raise TopologyError(
+                f"step {self.name!r}: the field {self.value!r} is the value of a record, which an Avro record is too",
+                remedy="leave value out: schema= names the fields of the Avro record",
                 step=self.name,
             )
         if self.topic is not None:
@@ -253,13 +262,44 @@ class KafkaSink(Sink):
             headers=self.headers,
             timestamp=self.timestamp,
             times=() if self.timestamp else self.times,
+            avro=self.avro,
         )
 
     def detail(self) -> str:
         """Delivery and topic, and the source of the record's time."""
         time = ", else ".join((*((self.timestamp,) if self.timestamp else self.times), "the clock"))
         where = self.topic or f"the topic in {self.topic_field}"
-        return f"{self.delivery.replace('_', ' ')} to {where}, time: {time}"
+        form = f"Avro as {self.avro.subject}, " if self.avro is not None else ""
+        return f"{form}{self.delivery.replace('_', ' ')} to {where}, time: {time}"
+
+
+def avro_subject(
+    format: str,  # noqa: A002  the name is fixed by the public surface
+    registry: str | SchemaRegistry | None,
+    subject: str | None,
+    schema: str | None,
+    *,
+    topic: str | None,
+    step: str,
+) -> AvroSubject | None:
+    """The subject of a sink of Avro records, by default that of the topic's values; None for JSON. TopologyError."""
+    checks: Sequence[tuple[bool, str, str]] = (
+        (format in ("json", "avro"), f"{format!r} is not a format of records", "format='json' or format='avro'"),
+        (format == "avro" or (registry, subject, schema) == (None, None, None),
+         "registry, subject and schema describe Avro records", "format='avro'"),
+        (format != "avro" or registry is not None, "the schema of Avro records is in a registry",
+         "registry='http://host:8081'"),
+        (format != "avro" or topic is not None or subject is not None,
+         "the topic is a field, so it does not name the subject of the schema", "subject='orders-value'"),
+        (schema is None or is_avro(schema), "the schema is not a record in Avro's JSON",
+         "leave schema out to send all fields"),
+    )  # fmt: skip
+    for holds, what, remedy in checks:
+        if not holds:
+            raise TopologyError(f"step {step!r}: {what}", remedy=remedy, step=step)
+    if registry is None:
+        return None
+    return AvroSubject(registry=SchemaRegistry.of(registry), subject=subject or f"{topic}-value", schema=schema)
 
 
 def _compiles(pattern: object) -> bool:

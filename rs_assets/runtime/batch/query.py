@@ -18,6 +18,7 @@ from rs_assets.checkpoint.log import PARTITIONS, CheckpointLog
 from rs_assets.compile.planner.context import Flow
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.planner.table import wire_node
+from rs_assets.connectors.sink import Prepared
 from rs_assets.errors import RsError
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.operators.window.event_time import END_OF_TIME, control_folder, send_control
@@ -103,6 +104,7 @@ class QueryRun:
         self.work.context.spark.conf.set(CHAINS, len(self.plan.states) > 1)
         self.log.clear_cut_writes()
         self.log.pin_partitions(self.partitions)
+        self._prepare_sinks()
         self.work.begin()
         self._go_by_watermark()
         frame = self.flows[self.plan.streaming_output].df
@@ -118,6 +120,11 @@ class QueryRun:
         except Exception as error:
             raise translate(error, query=self.plan.name) from error
         self._started.set()
+
+    def _prepare_sinks(self) -> None:
+        for name, writer in self.work.writers.items():
+            if name in self.flows and isinstance(writer, Prepared):
+                writer.prepare(self.flows[name].df)
 
     def _go_by_watermark(self) -> None:
         """Request a batch, with or without input, if the last watermark has not been applied to state yet.

@@ -22,6 +22,7 @@ from rs_assets.catalog import requests
 from rs_assets.compile.planner.realtime import check_real_time, check_slots
 from rs_assets.connectors.kafka.client.admin import PATIENCE
 from rs_assets.connectors.kafka.nodes import KafkaSink
+from rs_assets.connectors.kafka.registry.subject import SchemaIds
 from rs_assets.connectors.kafka.sink.by_tasks import intercepted, timed
 from rs_assets.connectors.kafka.sink.record_time import as_named
 from rs_assets.connectors.kafka.sink.records import records
@@ -213,7 +214,8 @@ def _started(session: JobSession, query: QueryRun) -> StreamingQuery:
     assert isinstance(sink, KafkaSink)  # noqa: S101  checked before
     rows = query.flows[sink.name].df
     # A batch lasts: Spark's clock in it is its start time.
-    made = timed(records(rows, as_named(sink.shape, rows.columns), step=sink.name))
+    ids = SchemaIds(sink.avro, sink.name) if sink.avro is not None else None
+    made = timed(records(rows, as_named(sink.shape, rows.columns), step=sink.name, ids=ids))
     options = {f"kafka.{name}": value for name, value in intercepted(sink.options).items()}
     interval = max(session.options.interval, SHORTEST)
     # PySpark's types do not have the newest trigger yet.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
+from rs_assets.connectors.kafka.registry.subject import SchemaIds
 from rs_assets.connectors.kafka.sink.by_tasks import intercepted, send_by_tasks
 from rs_assets.connectors.kafka.sink.failures import refusal, sent_again
 from rs_assets.connectors.kafka.sink.records import records
@@ -28,6 +29,7 @@ class KafkaWriter:
     cluster: KafkaCluster
     shape: RecordShape
     options: Mapping[str, str] = field(default_factory=dict)
+    _ids: SchemaIds | None = field(default=None, repr=False)
 
     def location(self) -> str:
         """The brokers and the topic."""
@@ -56,15 +58,25 @@ class KafkaWriter:
         """Check that the brokers accept the login, and that the topic exists."""
         check_topic(self.cluster, self.shape, step=self.name)
 
+    def prepare(self, rows: DataFrame) -> None:
+        """Register the schema of Avro values."""
+        _ = records(rows, self.shape, step=self.name, ids=self._schemas())
+
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Send the batch: Spark's sink cannot hold it back until the commit."""
         settings = intercepted({**BATCHING, **self.options})
         options = {f"kafka.{name}": value for name, value in settings.items()}
         partitions = known_partitions(self.cluster, self.shape, self.name)
-        made = records(batch, self.shape, step=self.name, partitions=partitions)
+        made = records(batch, self.shape, step=self.name, partitions=partitions, ids=self._schemas())
         try:
             rows = send_by_tasks(made, {**self.cluster.for_spark(), **options})
         except Exception as error:
             refused = refusal(str(error), made, mark, topic=self.shape.topic or self.shape.topic_field)
             raise refused or error from error
         return Staged(lambda: rows)
+
+    def _schemas(self) -> SchemaIds | None:
+        """The ids of Avro schemas, which are registered once a run."""
+        if self._ids is None and self.shape.avro is not None:
+            self._ids = SchemaIds(self.shape.avro, self.name)
+        return self._ids

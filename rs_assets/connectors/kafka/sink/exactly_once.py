@@ -21,6 +21,7 @@ from rs_assets.connectors.commits import Commit, key_of, noted, noted_return, re
 from rs_assets.connectors.kafka.client.admin import connected
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.client.names import COMMITS
+from rs_assets.connectors.kafka.registry.subject import SchemaIds
 from rs_assets.connectors.kafka.sink.commits import ensure_topic, last_commit, last_writer_of, settled_commit
 from rs_assets.connectors.kafka.sink.failures import Attempt, notes_gone, sent_again
 from rs_assets.connectors.kafka.sink.jvm_producer import JvmProducer
@@ -48,6 +49,7 @@ class TransactionalWriter:
     cluster: KafkaCluster
     shape: RecordShape
     options: Mapping[str, str] = field(default_factory=dict)
+    _ids: SchemaIds | None = field(default=None, repr=False)
     _producer: Producer | None = field(default=None, repr=False)
     # The last known commit; kept when a producer is discarded.
     _last: Commit | None = None
@@ -84,11 +86,14 @@ class TransactionalWriter:
     def raise_fence(self, mark: BatchMark) -> None:
         """Does nothing: records cannot be removed, and the first batch's `initTransactions` fences stalled drivers."""
 
+    def prepare(self, rows: DataFrame) -> None:
+        """Register the schema of Avro values."""
+        _ = records(rows, self.shape, step=self.name, ids=self._schemas())
+
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Compute the batch and send it in a transaction that stays open, invisible to read_committed consumers."""
-        made = records(
-            batch, self.shape, step=self.name, partitions=known_partitions(self.cluster, self.shape, self.name)
-        )
+        partitions = known_partitions(self.cluster, self.shape, self.name)
+        made = records(batch, self.shape, step=self.name, partitions=partitions, ids=self._schemas())
         with self._errors(mark, made):
             producer = self._ready(mark)
             self._opened = time.monotonic()
@@ -127,6 +132,12 @@ class TransactionalWriter:
         producer, self._producer = self._producer, None
         if producer is not None:
             _end(producer)
+
+    def _schemas(self) -> SchemaIds | None:
+        """The ids of Avro schemas, which are registered once a run."""
+        if self._ids is None and self.shape.avro is not None:
+            self._ids = SchemaIds(self.shape.avro, self.name)
+        return self._ids
 
     def _ready(self, mark: BatchMark) -> Producer:
         """The producer; making one (first call, or after it expired) fences off others and reads the last commit."""

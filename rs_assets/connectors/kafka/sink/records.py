@@ -11,6 +11,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, IntegralType, MapType, StringType, StructType
 
 from rs_assets.connectors.kafka.client.names import INTERNAL, TOPIC
+from rs_assets.connectors.kafka.registry.subject import AvroSubject, SchemaIds
+from rs_assets.connectors.kafka.sink.avro import avro_value
 from rs_assets.connectors.kafka.sink.record_time import TIMESTAMP, record_time
 from rs_assets.connectors.kafka.sink.shape import RecordShape
 from rs_assets.errors import TopologyError
@@ -31,12 +33,14 @@ PLACE = f"{PREFIX}place"
 FAULT = re.compile(r"<<record: (?P<field>[^|]*)\|(?P<what>.*?)>>", re.DOTALL)
 
 
-def records(rows: DataFrame, shape: RecordShape, *, step: str, partitions: int | None = None) -> DataFrame:
+def records(
+    rows: DataFrame, shape: RecordShape, *, step: str, partitions: int | None = None, ids: SchemaIds | None = None
+) -> DataFrame:
     """The columns topic, key, value, and, if there are such fields, partition, headers and TIMESTAMP.
 
     A row with an invalid topic or partition raises FAULT when it is computed; `partitions` is the number of partitions
-    of its topic, if known. UnknownFieldError or TopologyError for fields that are missing or of a type without a
-    counterpart in Kafka.
+    of its topic, if known. `ids` registers the schema of Avro values. UnknownFieldError or TopologyError for fields
+    that are missing or of a type without a counterpart in Kafka.
     """
     check_fields(rows, shape.fields, step=step)
     if shape.changes:
@@ -44,7 +48,7 @@ def records(rows: DataFrame, shape: RecordShape, *, step: str, partitions: int |
     made: dict[str, Column] = {
         "topic": F.lit(shape.topic) if shape.topic is not None else _text(rows, shape.topic_field, "topic", step),
         "key": _object(shape.keys) if shape.keys else _bytes(rows, shape.key, "key", step),
-        "value": _value(rows, shape, step),
+        "value": _value(rows, shape, step, ids),
     }
     if shape.partition is not None:
         _expect(rows, shape.partition, IntegralType, "the number of a partition", step)
@@ -64,12 +68,28 @@ def _newest(rows: DataFrame, shape: RecordShape) -> DataFrame:
     return rows.withColumn(PLACE, place).filter(F.col(PLACE) == 1).drop(PLACE)
 
 
-def _value(rows: DataFrame, shape: RecordShape, step: str) -> Column:
+def value_fields(rows: DataFrame, shape: RecordShape) -> Sequence[str]:
+    """The fields that a value without a field of its own has."""
+    apart = {shape.topic_field, shape.partition, shape.headers, RETRACTED}
+    declared = shape.avro.fields if shape.avro is not None else None
+    return declared or [name for name in rows.columns if name not in apart]
+
+
+def _value(rows: DataFrame, shape: RecordShape, step: str, ids: SchemaIds | None) -> Column:
     if shape.value is not None:
         return _bytes(rows, shape.value, "value", step)
-    apart = {shape.topic_field, shape.partition, shape.headers, RETRACTED}
-    value = _object([name for name in rows.columns if name not in apart])
+    names = value_fields(rows, shape)
+    value = _object(names) if shape.avro is None else _avro(rows, names, shape.avro, step, ids)
     return F.when(~F.col(RETRACTED), value) if shape.changes else value
+
+
+def _avro(rows: DataFrame, names: Sequence[str], avro: AvroSubject, step: str, ids: SchemaIds | None) -> Column:
+    """An Avro value; a null that its schema forbids is the error of FAULT."""
+    value = avro_value(rows, names, avro, ids, step=step)
+    for name in avro.required:
+        missing = F.when(_column(name).isNull(), F.lit(f"it is null, which the schema of {avro.subject} forbids"))
+        value = _sound(value, name, missing)
+    return value
 
 
 def _object(names: Sequence[str]) -> Column:

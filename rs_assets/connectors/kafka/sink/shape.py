@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rs_assets.connectors.kafka.registry.subject import AvroSubject
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordShape:
@@ -12,7 +14,8 @@ class RecordShape:
     Without `value` the value is a JSON object of all fields except topic_field, partition and headers; a null `value`
     is a tombstone. With `keys` the key is a JSON object of these fields. With `changes` rows are changes of a
     table, marked by RETRACTED: of the rows of a key in a batch only the newest is a record. `headers` is a map from
-    text to text or binary, or an array of structs of key and value.
+    text to text or binary, or an array of structs of key and value. With `avro` the value is an Avro record, of the
+    fields of its schema if it has one.
 
     `timestamp` is the field with the time of the record. Without it `times` are the candidate fields: the first of them
     that a row has, and that is not null, is used, unless it is later than the clock.
@@ -28,9 +31,11 @@ class RecordShape:
     headers: str | None = None
     timestamp: str | None = None
     times: tuple[str, ...] = ()
+    avro: AvroSubject | None = None
 
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields that it uses."""
+        declared = (self.avro.fields or ()) if self.avro is not None else ()
         named = (self.topic_field, self.key, *self.keys, self.value, self.partition, self.headers, self.timestamp)
-        return tuple(name for name in named if name is not None)
+        return tuple(name for name in (*named, *declared) if name is not None)
