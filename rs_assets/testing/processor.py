@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from rs_assets.compile.process.runner import ProcessorRunner, ProcessorSpec
 from rs_assets.errors import ConfigurationError, StepError
+from rs_assets.operators.window.durations import EPOCH
 from rs_assets.operators.window.event_time import END_OF_TIME
 from rs_assets.records.ddl import arrow_schema
 from rs_assets.records.rows import MisfitError, to_arrays
@@ -97,7 +98,8 @@ class ProcessorTest:
         self.keys = (keys,) if isinstance(keys, str) else tuple(keys)
         self.time_field, self.water_mark = time_field, water_mark
         self.clock = BEGIN if tick is not None else None
-        self.watermark = self.clock
+        # As Spark's, it begins in 1970.
+        self.watermark = EPOCH if time_field is not None else self.clock
         timed = time_field is not None or tick is not None
         self._state = Typed.of(state_of(processor, step=STEP, timed=timed), "returned a state")
         main = needed_schema(schema, "schema", step=STEP)
@@ -163,8 +165,10 @@ class ProcessorTest:
         self._runner.close()
 
     def _advance(self, watermark: datetime) -> None:
-        if self.watermark is None or watermark > self.watermark:
-            self.watermark = watermark
+        # As Spark's, it has milliseconds.
+        whole = watermark.replace(microsecond=watermark.microsecond // 1000 * 1000)
+        if self.watermark is not None and whole > self.watermark:
+            self.watermark = whole
         for key in list(self._states):
             self._touch(key, [])
 
@@ -181,7 +185,15 @@ class ProcessorTest:
         return tuple(one_key(row[key]) for key in self.keys)
 
     def _time_of(self, row: Mapping[str, Any]) -> datetime | None:
-        return self.clock if self.time_field is None else _moment(row[self.time_field])
+        if self.time_field is None:
+            return self.clock
+        given = row[self.time_field]
+        made = None if given is None else _moment(given)
+        if made is None or made < EPOCH:
+            raise StepError(
+                f"step {STEP!r} got a bad record: its event time is null or before 1970: {given}", step=STEP
+            )
+        return made
 
 
 def _moment(value: datetime | str | int) -> datetime:

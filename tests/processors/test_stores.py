@@ -195,6 +195,54 @@ def test_repeated_timers_are_aligned_and_fire_once_for_what_was_missed():
     assert what(test) == ["once 11:02, then None"]
 
 
+class Chained(Processor):
+    """Has a timer that sets the next one, and one that sets itself for the same time."""
+
+    def process(self, key, row, context):
+        context.schedule_at(context.time + Time.minutes(5), self.next)
+        context.schedule_at(context.time + Time.minutes(7), self.again)
+
+    def next(self, key, at, context):
+        context.forward({"what": f"{at:%H:%M}"})
+        context.schedule_at(at + Time.minutes(5), self.next)
+
+    def again(self, key, at, context):
+        context.forward({"what": f"again {at:%H:%M}"})
+        context.schedule_at(at, self.again)
+
+
+@pytest.mark.parametrize("steps", [[16], [5, 6, 16], [11, 16]])
+def test_a_timer_that_another_one_sets_fires_however_far_the_watermark_moves_at_once(steps):
+    test = ProcessorTest(Chained, **TIMED, time_field="ts")
+    test.pipe({"k": "a", "ts": T0})
+    for minutes in steps:
+        test.advance_stream_time(at(minutes))
+    fired = what(test)
+    assert [text for text in fired if "again" not in text] == ["10:05", "10:10", "10:15"]
+    # Set for a time that has passed, it fires again when the watermark moves.
+    assert fired.count("again 10:07") == len([minutes for minutes in steps if minutes >= 7])
+    test.finish()
+    assert what(test) == ["again 10:07", "10:20"]
+
+
+@pytest.mark.parametrize("at", [None, "1969-12-31T23:59:59.999999Z"])
+def test_an_event_time_that_a_run_refuses_is_refused(at):
+    with pytest.raises(StepError, match="got a bad record: its event time is null or before 1970"):
+        ProcessorTest(Timed, **TIMED, time_field="ts").pipe({"k": "a", "n": 1, "ts": at})
+
+
+def test_the_watermark_has_milliseconds_and_begins_in_1970():
+    class Watermarks(Timed):
+        def process(self, key, row, context):
+            super().process(key, row, context)
+            context.forward({"what": str(context.watermark and context.watermark.microsecond)})
+
+    test = ProcessorTest(Watermarks, **TIMED, time_field="ts", water_mark=Time.minutes(1))
+    for at in ("1970-01-01T00:00:10Z", "2026-01-05T10:03:00.001999Z", "2026-01-05T10:03:00.002Z"):
+        test.pipe({"k": "a", "n": -1, "ts": at})
+    assert [text for text in what(test) if not text.startswith("once")] == ["None", "None", "1000"]
+
+
 def test_timers_by_the_clock_go_by_the_clock():
     test = ProcessorTest(Timed, **TIMED, tick=Time.seconds(1))
     test.pipe({"k": "a", "n": 1})

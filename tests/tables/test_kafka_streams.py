@@ -156,3 +156,93 @@ def test_joins_by_a_foreign_key_follow_the_documented_timeline(driver):
                     else:
                         current[how][row["k"]] = shown(row)
                 assert current[how] == result, (number, how)
+
+
+# What a `KStream` without a cache emits for a record: of `count` and of `reduce` by a sum; None for nothing.
+AGGREGATED = [
+    ("a", 1, 1, 1),
+    ("b", 2, 1, 2),
+    (None, 3, None, None),
+    ("a", None, None, None),
+    ("a", 4, 2, 5),
+    ("b", 0, 2, 2),
+]
+
+
+def test_aggregates_of_a_stream_emit_what_is_documented_for_each_record(driver):
+    rows = StreamBuilder.data_stream("test", "aggregated").from_file("a.jsonl", schema="k string, v bigint", tail=True)
+    groups = rows.filter("v IS NOT NULL").group_by("k")
+
+    def total(value, row):
+        return {"total": (value["total"] if value else 0) + row["v"]}
+
+    groups.count("n").to_table(name="counted").to_stream(name="counts").to_print(name="count")
+    table = groups.reduce(total, schema="total bigint", name="summed")
+    with PipelineDriver(table.to_stream(name="sums").to_print(name="sum").build(), spark=driver) as pipeline:
+        for number, (key, value, *results) in enumerate(AGGREGATED):
+            pipeline.push([{"k": key, "v": value}])
+            pipeline.step()
+            made = [[row for row in pipeline.take(sink) if not row["retracted"]] for sink in ("count", "sum")]
+            before = [after[2:] for after in AGGREGATED[:number] if after[0] == key and after[1] is not None][-1:]
+            # A sum that stays the same is no change here.
+            wanted = [None if before and before[0][at] == each else each for at, each in enumerate(results)]
+            assert [(rows and (rows[0]["k"], *list(rows[0].values())[1:-1])) or None for rows in made] == [
+                each and (key, each) for each in wanted
+            ], number
+
+
+# A record of `filter("v > 0")` of a table, whether a row comes, and whether one goes.
+FILTERED = [("a", 1, True, False), ("a", 2, True, True), ("a", -1, False, True), ("a", -2, False, False)]
+FILTERED += [("a", 3, True, False), ("a", None, False, True), ("a", None, False, False), ("b", -1, False, False)]
+
+
+def test_a_filter_of_a_table_emits_what_is_documented_for_each_record(driver):
+    rows = StreamBuilder.data_stream("test", "filtered").from_file("a.jsonl", schema="k string, v bigint", tail=True)
+    table = rows.to_table("k", deletes="v IS NULL").filter("v > 0").map_values("v * 10 AS tens")
+    with PipelineDriver(table.to_stream().to_print().build(), spark=driver) as pipeline:
+        for number, (key, value, comes, goes) in enumerate(FILTERED):
+            pipeline.push([{"k": key, "v": value}])
+            pipeline.step()
+            changes = sorted(pipeline.take(), key=lambda row: row["retracted"])
+            assert [row["retracted"] for row in changes] == [False] * comes + [True] * goes, number
+            assert not comes or changes[0] == {"k": key, "tens": value * 10, "retracted": False}
+
+
+# A record of one of two streams, and the value of its key afterwards; an order of 0 removes it.
+COGROUPED = [
+    ("clicks", "a", 1, "1 0"),
+    ("orders", "a", 5, "1 5"),
+    ("orders", None, 5, None),
+    ("clicks", "b", 1, "1 0"),
+    ("orders", "a", 0, None),
+    ("clicks", "a", 1, "1 0"),
+]
+
+
+def test_a_cogroup_emits_what_is_documented_for_each_record(driver):
+    start = StreamBuilder.data_stream("test", "cogrouped")
+    clicks, orders = (
+        start.from_file(f"{name}.jsonl", schema="k string, v bigint", tail=True, name=name)
+        for name in ("clicks", "orders")
+    )
+
+    def clicked(key, row, value):
+        return {**value, "clicks": value["clicks"] + row["v"]}
+
+    def ordered(key, row, value):
+        return {**value, "spent": value["spent"] + row["v"]} if row["v"] else None
+
+    both = clicks.group_by("k").cogroup(clicked).cogroup(orders.group_by("k"), ordered)
+    table = both.aggregate(schema="clicks bigint, spent bigint", initial=lambda: {"clicks": 0, "spent": 0})
+    current = {}
+    with PipelineDriver(table.to_stream().to_print().build(), spark=driver) as pipeline:
+        for number, (source, key, value, result) in enumerate(COGROUPED):
+            pipeline.push([{"k": key, "v": value}], source)
+            pipeline.step()
+            for row in sorted(pipeline.take(), key=lambda row: not row["retracted"]):
+                text = f"{row['clicks']} {row['spent']}"
+                if row["retracted"]:
+                    assert current.pop(row["k"]) == text
+                else:
+                    current[row["k"]] = text
+            assert current.get(key) == result, number

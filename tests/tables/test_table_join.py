@@ -30,7 +30,7 @@ def histories(seed, batches=3):
         return {"id": rng.randrange(12), "user": user, "ms": rng.randrange(5), "gone": rng.random() < 0.2}
 
     def user():
-        return {"uid": rng.randrange(12), "tier": rng.choice("abc"), "left": rng.random() < 0.3}
+        return {"uid": rng.randrange(12), "tier": rng.choice(["a", "b", None]), "left": rng.random() < 0.3}
 
     return [
         {"orders": [order() for _ in range(rng.randrange(25))], "users": [user() for _ in range(rng.randrange(12))]}
@@ -90,6 +90,24 @@ def test_join_of_random_histories_equals_the_join_of_dictionaries_after_each_bat
         told.add(changes)
         assert told.equals(expected.values())
         assert len(changes) == net(before, expected)
+
+
+def test_a_row_of_nulls_that_comes_or_goes_is_no_change_where_it_looks_like_a_missing_one(follow):
+    orders, users = both()
+    blank, gone = {"uid": 1, "tier": None, "left": False}, {"uid": 1, "tier": None, "left": True}
+    order = {"id": 1, "user": None, "ms": None, "gone": False}
+    told = follow(
+        orders.join(users, how="outer").to_stream(),
+        [
+            {"orders": [order], "users": []},
+            {"orders": [], "users": [blank]},
+            {"orders": [{**order, "gone": True}], "users": []},
+            {"orders": [order], "users": [gone]},
+            {"orders": [{**order, "ms": 5}], "users": [blank]},
+        ],
+        restart=False,
+    )
+    assert [len(changes) for changes in told] == [1, 0, 0, 0, 2]
 
 
 def test_join_by_a_foreign_key_flows_through_a_group(follow):

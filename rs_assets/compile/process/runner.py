@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rs_assets.compile.python.results import mapping
@@ -15,6 +15,8 @@ from rs_assets.topology.user_code.stores import OpenStores, Store, own, stores_o
 
 Row = dict[str, Any]
 Made = list[tuple[str | None, Row]]
+# Earlier than every timer.
+BEFORE = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,20 +102,28 @@ class ProcessorRunner:
         self.processor.close()
 
     def _fire(self, watermark: datetime) -> None:
-        """Call the timers that are due, by time; those that they set wait for the next watermark."""
-        timers = self.context.timers
-        over = has_ended(watermark)
-        for at, name in sorted((timer.at, name) for name, timer in timers.items() if over or timer.at <= watermark):
-            timer = timers.get(name)
-            if timer is None or timer.at != at:
-                continue
+        """Call the timers that are due, by time, also those that they set; at the end of input each one once."""
+        over, fired = has_ended(watermark), dict[str, datetime]()
+        while (due := self._next(watermark, fired, over=over)) is not None:
+            at, name = due
+            fired[name] = at
+            timer = self.context.timers[name]
             again = None if over else timer.after(watermark)
             if again is None:
-                del timers[name]
+                del self.context.timers[name]
             else:
                 timer.at = again
             self.context.time = at
             getattr(self.processor, name)(self.context.key.copy(), at, self.context)
+
+    def _next(self, watermark: datetime, fired: Mapping[str, datetime], *, over: bool) -> tuple[datetime, str] | None:
+        """The first timer that is due. One that has `fired` is due again only at a later time, so there is an end."""
+        timers = ((timer.at, name) for name, timer in self.context.timers.items())
+        if over:
+            return min((each for each in timers if each[1] not in fired), default=None)
+        return min(
+            (each for each in timers if each[0] <= watermark and each[0] > fired.get(each[1], BEFORE)), default=None
+        )
 
     def _kept(self) -> Row | None:
         assert self.context.stores is not None  # noqa: S101  set for each key

@@ -13,6 +13,7 @@ from pyspark.sql.types import IntegralType
 from rs_assets.operators.join.processed import key_names
 from rs_assets.operators.join.spec import two_fields, unlike_keys
 from rs_assets.operators.join.stream_join import LEFT, RIGHT
+from rs_assets.operators.table.keys import NOT_PLAIN
 from rs_assets.operators.table.rows import struct_of
 from rs_assets.records.columns import RETRACTED, visible
 from rs_assets.records.schema import quoted
@@ -50,18 +51,27 @@ def joined(left: DataFrame, right: DataFrame, spec: TableJoinSpec) -> DataFrame:
         check_types(frame.schema)
     names = key_names([name for name, _ in spec.on])
     united = _packed(left, right, spec, names)
-    made = DataFrame(_processed(united, spec), left.sparkSession)
+    made = DataFrame(_processed(united, spec, _blanks(left, right, spec)), left.sparkSession)
     flag = [] if spec.kind == "stream" else [F.col(RETRACTED)]
     return made.select(*_fields(left, right, spec, names), *flag)
 
 
-def _processed(united: DataFrame, spec: TableJoinSpec) -> Any:
+def _blanks(left: DataFrame, right: DataFrame, spec: TableJoinSpec) -> list[int]:
+    """For each side the number of its fields, if a row of nulls is shown as a missing row is; else -1.
+
+    A row of the left side shows its own key by a foreign key, one of the right side its key by a prefix.
+    """
+    ours, theirs = len(_kept(left, spec)), len(_beside(right, spec))
+    return [ours if spec.kind == "keys" else -1, theirs if spec.prefix is None else -1]
+
+
+def _processed(united: DataFrame, spec: TableJoinSpec, blanks: list[int]) -> Any:
     processors, frame = processors_of(united), united._jdf  # noqa: SLF001  there is no public way
     alone = spec.how in ("left", "outer")
     if spec.kind == "keys":
-        return processors.TableJoins.apply(frame, alone, spec.how == "outer")
+        return processors.TableJoins.apply(frame, alone, spec.how == "outer", blanks)
     if spec.kind == "foreign":
-        return processors.ForeignJoins.apply(frame, alone)
+        return processors.ForeignJoins.apply(frame, alone, blanks)
     return processors.StreamTables.apply(frame, alone)
 
 
@@ -74,7 +84,7 @@ def _packed(left: DataFrame, right: DataFrame, spec: TableJoinSpec, names: Seque
     keys = [
         [F.col(quoted(pair[side])).alias(name) for pair, name in zip(spec.on, names, strict=True)] for side in (0, 1)
     ]
-    guards = _guards(spec)
+    guards = _guards(left, spec)
     owned = [own.alias("own")] * (spec.kind == "foreign")
     absent = [_null(left, own).alias("own")] * (spec.kind == "foreign")
     one = left.select(ours.alias(LEFT), nothing[RIGHT].alias(RIGHT), flag.alias("gone"), *owned, *guards[0], *keys[0])
@@ -88,14 +98,15 @@ def _null(frame: DataFrame, column: Column) -> Column:
     return F.lit(None).cast(frame.select(column).schema[0].dataType)
 
 
-def _guards(spec: TableJoinSpec) -> tuple[list[Column], list[Column]]:
+def _guards(left: DataFrame, spec: TableJoinSpec) -> tuple[list[Column], list[Column]]:
     """A first key, which is not 0 for a left row that names no right one."""
     if spec.kind == "keys":
         return [], []
     missing = F.lit(False)  # noqa: FBT003  a literal
     for name, _ in spec.on:
         missing |= F.col(quoted(name)).isNull()
-    spread = F.xxhash64(*(F.col(quoted(key)) for key in spec.left_keys)) if spec.left_keys else F.lit(0)
+    plain = [each.name for each in left.schema if not isinstance(each.dataType, NOT_PLAIN)]
+    spread = F.xxhash64(*(F.col(quoted(name)) for name in spec.left_keys or plain))
     group = (F.pmod(spread, F.lit(SPREAD)) + 1).cast("int")
     return [F.when(missing, group).otherwise(0).alias(GUARD)], [F.lit(0).alias(GUARD)]
 

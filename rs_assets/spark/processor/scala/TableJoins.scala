@@ -1,13 +1,18 @@
 package org.apache.spark.sql.rsassets
 
 import scala.collection.mutable
+import scala.jdk.CollectionConverters._
 
 import org.apache.spark.sql.{DataFrame, Encoders, Row}
 import org.apache.spark.sql.streaming._
 import org.apache.spark.sql.types._
 
-/** The input of a join of tables: a row of the left or of the right side (the other is null), and whether it goes. */
-case class TableSides(left: StructType, right: StructType) {
+/**
+ * The input of a join of tables: a row of the left or of the right side (the other is null), and whether it goes.
+ *
+ * `blanks` has for each side the row that is shown as a missing one is; null for a side whose rows always differ from it.
+ */
+case class TableSides(left: StructType, right: StructType, blanks: Seq[Row]) {
 
   /** The columns of an emitted row: the keys, both rows, and whether they go. */
   def made(keys: Seq[StructField]): StructType =
@@ -21,7 +26,10 @@ case class TableSides(left: StructType, right: StructType) {
 
   /** What is emitted for a pair that was `before` and is `now`. */
   def told(key: Row, before: Option[Row], now: Option[Row]): Seq[Row] =
-    TableFrames.changes(before, now).map { case (pair, retracted) => Row.fromSeq(key.toSeq ++ pair.toSeq :+ retracted) }
+    if (before.isDefined && now.isDefined && Changes.same(shown(before.get), shown(now.get))) Nil
+    else TableFrames.changes(before, now).map { case (pair, retracted) => Row.fromSeq(key.toSeq ++ pair.toSeq :+ retracted) }
+
+  private def shown(pair: Row): Seq[Row] = Seq(0, 1).map(side => Option(pair.getStruct(side)).getOrElse(blanks(side)))
 }
 
 /** Joins the rows of two tables with equal keys. The state `table_join` has both rows. */
@@ -52,15 +60,24 @@ class TableJoins(sides: TableSides, leftAlone: Boolean, rightAlone: Boolean) ext
 object TableJoins {
   val State = "table_join"
 
-  /** The changes of the join of the sides in `frame`: left row, right row, whether it goes; then the keys. */
-  def apply(frame: DataFrame, leftAlone: Boolean, rightAlone: Boolean): DataFrame = {
-    val sides = TableJoins.sides(frame)
+  /**
+   * The changes of the join of the sides in `frame`: left row, right row, whether it goes; then the keys.
+   *
+   * `blanks` has for each side its number of fields if one of nulls is shown as a missing row is, else -1.
+   */
+  def apply(frame: DataFrame, leftAlone: Boolean, rightAlone: Boolean, blanks: java.util.List[Int]): DataFrame = {
+    val sides = TableJoins.sides(frame, blanks)
     TableFrames.processed(frame, 3)(keys => new TableJoins(sides, leftAlone, rightAlone) -> sides.made(keys))
   }
 
-  private[rsassets] def sides(frame: DataFrame): TableSides = {
+  private[rsassets] def sides(frame: DataFrame, blanks: java.util.List[Int]): TableSides = {
     val Seq(left, right) = frame.schema.take(2).map(_.dataType.asInstanceOf[StructType])
-    TableSides(left, right)
+    TableSides(left, right, blanks.asScala.toSeq.map {
+      case -1 => null
+      // A row without fields has one that says that it is there.
+      case 0 => Row(true)
+      case fields => Row.fromSeq(Seq.fill(fields)(null))
+    })
   }
 }
 
@@ -123,8 +140,8 @@ object ForeignJoins {
   val Right = "foreign_row"
 
   /** As for `TableJoins`, with the key of the left row as a fourth input; the first key tells rows without another. */
-  def apply(frame: DataFrame, leftAlone: Boolean): DataFrame = {
-    val sides = TableJoins.sides(frame)
+  def apply(frame: DataFrame, leftAlone: Boolean, blanks: java.util.List[Int]): DataFrame = {
+    val sides = TableJoins.sides(frame, blanks)
     val own = frame.schema(3).dataType.asInstanceOf[StructType]
     TableFrames.processed(frame, 4)(keys => new ForeignJoins(sides, own, leftAlone) -> sides.made(keys))
   }
@@ -156,7 +173,7 @@ object StreamTables {
 
   /** As for `TableJoins`; the first key tells rows of the stream without the others. */
   def apply(frame: DataFrame, leftAlone: Boolean): DataFrame = {
-    val sides = TableJoins.sides(frame)
+    val sides = TableJoins.sides(frame, java.util.List.of(-1, -1))
     TableFrames.processed(frame, 3)(keys => new StreamTables(sides, leftAlone) -> sides.made(keys))
   }
 }
