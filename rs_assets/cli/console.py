@@ -25,9 +25,11 @@ from rs_assets.connectors.delta.rows import dataset_of
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.connectors.source import Metered
 from rs_assets.dagster.runs.launch import Launched, LaunchRequest, launch
+from rs_assets.errors import PipelineBusyError
 from rs_assets.operators.window.event_time import moving
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.report import BatchProgress, QueryReport, RunReport
+from rs_assets.runtime.run.standby import Standby, Vacancy
 from rs_assets.stream.pipeline import Pipeline
 
 # How many rows of each result are shown.
@@ -78,8 +80,28 @@ def _launched(pipeline: Pipeline, request: LaunchRequest, bar: Bar) -> Launched:
         raise click.ClickException("stopped at once; the next run goes on from its last commit") from None
 
 
-def start_and_watch(pipeline: Pipeline) -> None:
-    """Start `pipeline` through Dagster and show its batches until Ctrl-C."""
+def stand_by(pipeline: Pipeline) -> None:
+    """Wait until the driver of `pipeline` is gone, then run its stream as `start_and_watch` does."""
+    from rs_assets.dagster.runs.launch import prepare_launch
+
+    out, standby = terminal(), Standby(pipeline.topology, RunOptions())
+    out.print(f"standby of {pipeline.name}: starting Spark")
+    prepare_launch(pipeline)
+    standby.prepare()
+    out.print(f"standby of {pipeline.name}: ready; Ctrl-C ends it")
+    while True:
+        vacancy = standby.await_vacancy()
+        out.print(f"the driver of {pipeline.name} is gone: taking over")
+        try:
+            start_and_watch(pipeline, vacancy=vacancy)
+        except PipelineBusyError as error:
+            out.print(f"standby of {pipeline.name}: {escape(error.what)}; it waits again")
+        else:
+            return
+
+
+def start_and_watch(pipeline: Pipeline, *, vacancy: Vacancy | None = None) -> None:
+    """Start `pipeline` through Dagster, or take it over, and show its batches until Ctrl-C."""
     from dagster import DagsterExecutionInterruptedError
 
     out = terminal()
@@ -88,7 +110,7 @@ def start_and_watch(pipeline: Pipeline) -> None:
     said = "drained and stopped; the next start goes on from here"
     with bar_of(pipeline, out, hidden=False) as bar:
         try:
-            report = launch(pipeline, "start", listener=bar.show, begun=bar.begun).report
+            report = launch(pipeline, "start", listener=bar.show, begun=bar.begun, vacancy=vacancy).report
         except (KeyboardInterrupt, DagsterExecutionInterruptedError) as stopped:
             said = str(stopped) or STOPPED
     for warning in report.warnings if report is not None else ():

@@ -101,6 +101,18 @@ def start(name: str | None, modules: tuple[str, ...]) -> None:
     start_and_watch(pipeline)
 
 
+@main.command()
+@NAME_OR_NONE
+@MODULES
+@guarded
+def standby(name: str | None, modules: tuple[str, ...]) -> None:
+    """Wait with Spark running; take the stream over when its driver is gone, unless it was stopped."""
+    pipeline = _chosen_to_run(modules, name, brief=False)
+    from rs_assets.cli.console import stand_by
+
+    stand_by(pipeline)
+
+
 def _chosen_to_run(modules: tuple[str, ...], name: str | None, *, brief: bool) -> Pipeline:
     """The chosen pipeline. Spark starts in the background during the next imports, which take as long."""
     pipeline = chosen(modules, name)

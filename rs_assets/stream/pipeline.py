@@ -14,6 +14,8 @@ from rs_assets.topology.draw import as_svg
 from rs_assets.topology.topology import Topology
 
 if TYPE_CHECKING:
+    from threading import Event
+
     import pyarrow as pa
 
     from rs_assets.connectors.store.reader import Store
@@ -188,6 +190,32 @@ class Pipeline:
         from rs_assets.runtime.run.run import start
 
         return start(self.topology, options)
+
+    def stand_by(
+        self, options: RunOptions | None = None, *, timeout_s: float | None = None, stop: Event | None = None
+    ) -> RunningPipeline | None:
+        """Wait with Spark running until the driver of the stream is gone, then start it; returns the running stream.
+
+        A stream that was stopped, or never ran, is not started. A driver that was killed on this machine is noticed
+        within a second, one on another machine after `RunOptions.lease_ttl`. With uploads
+        (`SavepointPolicy(upload=True)`) the stream may have run in another home. Errors as for `start`.
+
+        - `timeout_s` (float, seconds, default None: no limit): returns None if there was nothing to do until then.
+        - `stop` (threading.Event, default None): once it is set, returns None.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from rs_assets import Home, MemoryChannel, RunOptions, StreamBuilder
+        >>> pipeline = (
+        ...     StreamBuilder.data_stream("docs", "spare").from_array([{"ms": 12}]).to_memory(MemoryChannel()).build()
+        ... )
+        >>> with TemporaryDirectory() as folder:
+        ...     taken = pipeline.stand_by(RunOptions(home=Home.at(folder)), timeout_s=1)
+        >>> print(taken)
+        None
+        """
+        from rs_assets.runtime.run.standby import stand_by
+
+        return stand_by(self.topology, options, timeout_s=timeout_s, stop=stop)
 
     def savepoint(self, options: RunOptions | None = None, *, note: str = "") -> Savepoint:
         """Copy the checkpoints; the pipeline may run.

@@ -11,6 +11,7 @@ from dagster._core.instance.config import dagster_instance_config
 from rs_assets.cli.main import main
 
 FOLDER = Path(__file__).parents[2] / "docs" / "deploy"
+UNITS = ("stream@.service", "standby@.service")
 DAGSTER = {"dagster-webserver", "dagster-daemon"}
 
 
@@ -21,8 +22,9 @@ def services():
 
 def test_should_run_commands_that_exist(services):
     commands = [service["command"] for service in services.values() if "command" in service]
-    unit = next(line for line in _unit().splitlines() if line.startswith("ExecStart="))
-    commands.append(Path(unit.removeprefix("ExecStart=")).name.split())
+    for unit in UNITS:
+        line = next(line for line in _unit(unit).splitlines() if line.startswith("ExecStart="))
+        commands.append(Path(line.removeprefix("ExecStart=")).name.split())
     assert {command[0] for command in commands} == {"rs-assets", *DAGSTER}
     for name, *arguments in commands:
         if name == "rs-assets":
@@ -32,7 +34,7 @@ def test_should_run_commands_that_exist(services):
 
 def test_should_give_streams_the_time_to_drain(services):
     assert services["revenue"]["stop_grace_period"] == "2m"
-    assert "TimeoutStopSec=120" in _unit()
+    assert all("TimeoutStopSec=120" in _unit(unit) for unit in UNITS)
 
 
 def test_should_be_reached_on_loopback_only(services):
@@ -49,13 +51,14 @@ def test_dagster_should_take_its_settings(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd")
-def test_systemd_should_take_the_unit(tmp_path):
-    unit = tmp_path / "stream@revenue.service"
+@pytest.mark.parametrize("name", UNITS)
+def test_systemd_should_take_the_unit(name, tmp_path):
+    unit = tmp_path / name.replace("@", "@revenue")
     binary = shutil.which("true")
-    unit.write_text(_unit().replace("/srv/streams/.venv/bin/rs-assets", binary).replace("User=streams\n", ""))
+    unit.write_text(_unit(name).replace("/srv/streams/.venv/bin/rs-assets", binary).replace("User=streams\n", ""))
     told = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
     assert unit.name not in told.stderr
 
 
-def _unit():
-    return (FOLDER / "stream@.service").read_text()
+def _unit(name):
+    return (FOLDER / name).read_text()

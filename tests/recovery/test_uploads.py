@@ -64,7 +64,27 @@ def test_it_continues_at_another_path(home, tmp_path):
     other.start(2)
     assert home.rows() == [0, 1, 2, 3]
     with pytest.raises(CheckpointError, match="written to since by a start that is not in the checkpoint"):
-        home.start()
+        replace(home, upload=False).start()
+
+
+def test_two_homes_take_turns(home, tmp_path):
+    """The first one is outdated when it is started again: it continues from the uploads of the second."""
+    other = replace(home, root=tmp_path / "other")
+    for turn in range(3):
+        home.start(1)
+        other.start(1)
+        assert home.rows() == [*range(2 * turn + 2)]
+    assert home.manifest.pipeline_id == other.manifest.pipeline_id
+    assert home.manifest.generation == 1
+
+
+def test_an_outdated_home_begins_anew_if_that_is_asked_for(home, tmp_path):
+    other = replace(home, root=tmp_path / "other")
+    home.start(1)
+    other.start(1)
+    home.start(1, new_generation=True)
+    assert home.rows() == [0]
+    assert home.manifest.generation == 2
 
 
 def test_a_lost_checkpoint_folder_continues_too(home):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rs_assets.errors import EngineError, RsError
 from rs_assets.runtime.report import RunReport
+from rs_assets.runtime.run.standby import Vacancy
 from rs_assets.stream.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -43,10 +45,12 @@ def launch(
     begun: Callable[[], None] | None = None,
     preview_rows: int = 0,
     verbose: bool = False,
+    vacancy: Vacancy | None = None,
 ) -> Launched:
     """Run the job of `pipeline` through Dagster in this process; raises the RsError that ended it.
 
-    `begun` is called when Spark has started and all steps are wired, `listener` with the BatchProgress of every batch.
+    With `vacancy` it takes a stream over, and is refused if that was started or stopped meanwhile. `begun` is called
+    when Spark has started and all steps are wired, `listener` with the BatchProgress of every batch.
     """
     from dagster import DagsterError, DagsterInstance
 
@@ -57,7 +61,6 @@ def launch(
     from rs_assets.dagster.runs.external_runs import run_recorded
     from rs_assets.dagster.runs.interrupts import heard_at_terminal
     from rs_assets.dagster.runs.orphans import end_orphans
-    from rs_assets.dagster.runs.outcome import BY_HAND
 
     ensure_home()
     # The session of this process may be there already, and ends with it.
@@ -73,7 +76,7 @@ def launch(
     ):
         end_orphans(instance, pipeline.topology)
         try:
-            run_id = run_recorded(job, instance, run_config=config, tags={BY_HAND: mode})
+            run_id = run_recorded(job, instance, run_config=config, tags=_tags(mode, vacancy))
         except DagsterError as error:
             ours = cause_of(error)
             if ours is None:
@@ -83,6 +86,35 @@ def launch(
     if report is None:
         raise EngineError("the run ended without a report", run=run_id)
     return Launched(run_id, report)
+
+
+def _tags(mode: str, vacancy: Vacancy | None) -> dict[str, str]:
+    """The tags of a run at a terminal, which may take over from another run."""
+    from rs_assets.dagster.runs.outcome import BY_HAND
+    from rs_assets.dagster.runs.run_tags import ANSWERS, ENDED, LOST_SECONDS, RECOVERS, RECOVERY_REASON
+
+    if vacancy is None:
+        return {BY_HAND: mode}
+    lost = {
+        RECOVERS: vacancy.run_id,
+        ENDED: f"{time.time() - vacancy.silent_s:.6f}",
+        LOST_SECONDS: f"{vacancy.silent_s:.0f}",
+        RECOVERY_REASON: "its driver is gone; a standby has taken over",
+    }
+    return {BY_HAND: mode, ANSWERS: vacancy.answers, **(lost if vacancy.run_id else {})}
+
+
+def prepare_launch(pipeline: Pipeline) -> None:
+    """Load what `launch` of a stream needs, so that it begins at once."""
+    from dagster import DagsterInstance
+
+    from rs_assets.dagster.definitions_of import build_definitions
+    from rs_assets.dagster.instance import ensure_home
+    from rs_assets.dagster.runs import external_runs, interrupts, orphans, outcome, runtime, stoppable  # noqa: F401
+
+    ensure_home()
+    with DagsterInstance.get():
+        build_definitions([pipeline]).resolve_job_def(f"{pipeline.topology.label}_start")
 
 
 def _run_config(mode: str, request: LaunchRequest, *, preview_rows: int, log_level: str) -> dict[str, Any]:

@@ -41,6 +41,7 @@ from rs_assets.runtime.options import (
 from rs_assets.runtime.report import BatchProgress, RunReport
 from rs_assets.runtime.run.run import run_wired
 from rs_assets.runtime.run.running import RunningPipeline
+from rs_assets.runtime.run.standby import Standby
 from rs_assets.runtime.run.stopping import drain_and_stop
 from rs_assets.topology.topology import Topology
 
@@ -62,6 +63,9 @@ class RunResource(ConfigurableResource[None]):
     """
 
     mode: Literal["run", "start"] = Field(default="run", description="run: to the end of the input; start: until stop")
+    standby: bool = Field(
+        default=False, description="start: wait with Spark running, and start when the driver of the stream is gone"
+    )
     home: str = Field(default="", description="The folder of catalog, checkpoints and tables; empty: RS_HOME, else .rs")
     interval_seconds: float = Field(
         default=1.0, gt=0, description="Least time between two batches of a started pipeline"
@@ -235,11 +239,24 @@ class RuntimeResource(ConfigurableResource[None]):
 
     def _open(self, topology: Topology, run_id: str) -> JobSession:
         if self._session is None:
-            self._session = opened(topology, self.options(run_id))
-            if self.run.mode == "start":
-                self._begin_stream(self._session)
+            options = self.options(run_id)
+            if self.run.standby and self.run.mode == "start":
+                self._session = self._taken_over(Standby(topology, options))
+            else:
+                self._session = opened(topology, options)
+                if self.run.mode == "start":
+                    self._begin_stream(self._session)
             self._session.options.driver.call(self._session.prepare)
         return self._session
+
+    def _taken_over(self, standby: Standby) -> JobSession:
+        """Wait until the stream has no driver, and record that this run is the stream."""
+        standby.prepare()
+        if self._context is not None and self._context.log is not None:
+            self._context.log.info("standby: ready, and waiting for the end of the driver")
+        session = standby.take_over()
+        assert session is not None  # noqa: S101  there is no limit
+        return session
 
     def _begin_stream(self, session: JobSession) -> None:
         """Record that this run is the stream; PipelineBusyError for a restart if the stream was stopped since.

@@ -10,7 +10,7 @@ from rs_assets.runtime.job.session import JobSession
 from rs_assets.runtime.upkeep.claims import Trust, claim_sinks, lost_pipeline
 from rs_assets.runtime.upkeep.ownership import known_of, newest_of, not_lost, savepoints_of
 from rs_assets.runtime.upkeep.savepoints import bring_back
-from rs_assets.runtime.upkeep.uploads import recovered
+from rs_assets.runtime.upkeep.uploads import continued_elsewhere, recovered
 
 
 def without_manifest(session: JobSession) -> Manifest:
@@ -34,6 +34,13 @@ def without_manifest(session: JobSession) -> Manifest:
             file=session.folder,
         )
     return recovered
+
+
+def outdated(session: JobSession, stored: Manifest) -> Manifest | None:
+    """The manifest of the newest upload if another home has continued this one's pipeline since; else None."""
+    if session.options.new_generation or not continued_elsewhere(session.topology, session.options, stored):
+        return None
+    return _from_upload(session, stored.pipeline_id)
 
 
 def _afresh(session: JobSession) -> Manifest:

@@ -20,7 +20,7 @@ from rs_assets.recovery.savepoints.relocate import relocate_moved
 from rs_assets.runtime.identity import queries_of_now, resumed
 from rs_assets.runtime.io_compatibility import refuse_renamed, refuse_ruled
 from rs_assets.runtime.job.inputs import check_inputs
-from rs_assets.runtime.job.lost import without_manifest
+from rs_assets.runtime.job.lost import outdated, without_manifest
 from rs_assets.runtime.job.preflight import expected
 from rs_assets.runtime.job.queries import book_of
 from rs_assets.runtime.job.session import JobSession
@@ -112,7 +112,10 @@ def _stored(session: JobSession) -> Manifest:
     if session.options.savepoints.upload and recovery_unfinished(session.folder):
         return without_manifest(session)
     refuse_unfinished(session.folder)
-    return manifests.load(session.folder) or without_manifest(session)
+    stored = manifests.load(session.folder)
+    if stored is None:
+        return without_manifest(session)
+    return outdated(session, stored) or stored
 
 
 def _writer_of(session: JobSession, step: str) -> tuple[str, bool]:

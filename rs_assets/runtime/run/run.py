@@ -81,11 +81,24 @@ def _await_shuffles(session: JobSession, plans: Sequence[QueryPlan]) -> None:
 
 def start(topology: Topology, options: RunOptions | None = None) -> RunningPipeline:
     """Start a pipeline that runs until it is stopped; see `Pipeline.start`."""
-    options = options or RunOptions()
+    return started(open_stream(topology, options or RunOptions()))
+
+
+def open_stream(topology: Topology, options: RunOptions, *, answers: str | None = None) -> JobSession:
+    """The opened session of a stream, recorded as the one that is to go on; see `JobSession.run_on` for `answers`."""
     session = opened(topology, options)
     try:
-        session.run_on()
-        options.driver.call(lambda spark: wire_all(session, spark))
+        session.run_on(answers=answers)
+    except BaseException:
+        session.close()
+        raise
+    return session
+
+
+def started(session: JobSession) -> RunningPipeline:
+    """Wire and start all queries of an opened stream; an error closes it."""
+    try:
+        session.options.driver.call(lambda spark: wire_all(session, spark))
     except BaseException:
         session.close()
         raise

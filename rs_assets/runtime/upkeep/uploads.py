@@ -113,6 +113,27 @@ def recovered(
     return restore_savepoint(store.store, last.content, folder, recovery=True), last.content
 
 
+def continued_elsewhere(topology: Topology, options: RunOptions, stored: Manifest) -> bool:
+    """Whether another home has continued the pipeline of `stored` from its uploads; False if uploads are off."""
+    return options.savepoints.upload and _newest(_store(topology, options, stored.pipeline_id)) > stored.token
+
+
+def current_home(topology: Topology, options: RunOptions, stored: Manifest | None) -> SignOfLife | None:
+    """The last sign of life of the home that a blank or outdated one would continue; None if there is none.
+
+    None as well if uploads are off, or this home is the one that has run last.
+    """
+    if not options.savepoints.upload or (stored and not continued_elsewhere(topology, options, stored)):
+        return None
+    store = _found(topology, options, stored.pipeline_id if stored else None)
+    return store.life() if store is not None else None
+
+
+def _newest(store: UploadStore) -> int:
+    """The greatest token of an upload, 0 without one."""
+    return max((each.token for each in store.ids()), default=0)
+
+
 class _Life:
     """The sign of life of a run."""
 

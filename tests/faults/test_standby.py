@@ -1,0 +1,135 @@
+"""A standby takes a stream over when its driver is killed, and leaves a stream that was stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from dagster import DagsterInstance
+from deltalake import DeltaTable
+
+from rs_assets import Home, Pipeline, RunOptions, StreamBuilder, Time, TumblingWindow, build_definitions
+from rs_assets.catalog import requests
+from rs_assets.catalog.desired_state import read_desired_state
+from rs_assets.runtime.options import SavepointPolicy
+from rs_assets.runtime.run.standby import Standby
+from tests.faults.processes import started, wait_for
+
+PROGRAM = """
+import sys, threading
+from pathlib import Path
+from tests.faults.test_standby import options_of, stream_of
+
+root, home, ready = map(Path, sys.argv[1:])
+running = stream_of(root).start(options_of(root, home))
+while not running.status()["rows_in"]:
+    threading.Event().wait(0.05)
+ready.touch()
+running.await_termination()
+"""
+
+
+def stream_of(root: Path) -> Pipeline:
+    hits = StreamBuilder.data_stream("web", "spare").from_file(
+        root / "in", schema="page string, ms bigint", name="file"
+    )
+    hits.to_delta(str(root / "copy"), name="copy")
+    windows = hits.window(TumblingWindow.of(Time.seconds(10), "ms"), name="windows").group_by("page").count("hits")
+    return windows.water_mark(Time.seconds(0)).to_data_stream().to_delta(str(root / "windows"), name="counted").build()
+
+
+def options_of(root: Path, home: Path) -> RunOptions:
+    return RunOptions(
+        home=Home(home),
+        interval=timedelta(milliseconds=100),
+        lease_ttl=timedelta(seconds=3),
+        savepoints=SavepointPolicy(uri=str(root / "store"), upload=True),
+    )
+
+
+def put(root: Path, number: int) -> None:
+    rows = [{"page": f"p{n % 3}", "ms": 10_000 * number + n} for n in range(100)]
+    hidden = root / ".new"
+    hidden.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (root / "in").mkdir(exist_ok=True)
+    hidden.rename(root / "in" / f"{number:04d}.jsonl")
+
+
+def rows(root: Path, table: str) -> int:
+    place = str(root / table)
+    return DeltaTable(place).to_pyarrow_table().num_rows if DeltaTable.is_deltatable(place) else 0
+
+
+def first_commit_after(root: Path, table: str, known: int) -> float:
+    """Seconds until the table has more rows; the standby runs on another thread."""
+    began = time.monotonic()
+    while rows(root, table) <= known:
+        assert time.monotonic() - began < 120
+        time.sleep(0.02)
+    return time.monotonic() - began
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.faults
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["in its home", "from its uploads in another home"])
+def test_a_standby_continues_a_stream_whose_driver_was_killed(tmp_path, driver, elsewhere):
+    put(tmp_path, 0)
+    home, ready = tmp_path / "home", tmp_path / "ready"
+    options = replace(options_of(tmp_path, tmp_path / "other" if elsewhere else home), driver=driver)
+    taken = []
+    with started(PROGRAM, tmp_path, home, ready) as process:
+        wait_for(ready, process)
+        waiting = threading.Thread(target=lambda: taken.append(stream_of(tmp_path).stand_by(options, timeout_s=120)))
+        standby = Standby(stream_of(tmp_path).topology, options)
+        standby.prepare()
+        waiting.start()
+        assert standby.await_vacancy(timeout_s=4) is None
+        put(tmp_path, 1)
+        os.killpg(process.pid, signal.SIGKILL)
+        took = first_commit_after(tmp_path, "copy", 100)
+    waiting.join(timeout=60)
+    (running,) = taken
+    put(tmp_path, 2)
+    first_commit_after(tmp_path, "copy", 200)
+    report = running.stop()
+    assert report.recovered_from.startswith("upload") is elsewhere
+    assert rows(tmp_path, "copy") == 300
+    print(f"first commit {took:.1f} s after the kill")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.faults
+def test_the_start_job_of_dagster_waits_as_a_standby(tmp_path, driver):
+    """Launched beside the stream it waits; when the driver is killed it runs the stream, until that is stopped."""
+    put(tmp_path, 0)
+    home, ready = tmp_path / "home", tmp_path / "ready"
+    job = build_definitions([stream_of(tmp_path)]).resolve_job_def("web_spare_start")
+    run = {"mode": "start", "standby": True, "home": str(home), "savepoint_every_seconds": 0.0}
+    resources = {"rs_spark": {"config": {"share": True}}, "rs_run": {"config": run}}
+    config = {"resources": resources, "loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+    folder = Home(home).job("web", "spare")
+    with started(PROGRAM, tmp_path, home, ready) as process, DagsterInstance.ephemeral() as instance:
+
+        def lose_driver() -> None:
+            wait_for(ready, process)
+            put(tmp_path, 1)
+            first_commit_after(tmp_path, "copy", 100)
+            os.killpg(process.pid, signal.SIGKILL)
+            put(tmp_path, 2)
+            first_commit_after(tmp_path, "copy", 200)
+            requests.ask(folder, "stop", reason="the test is over")
+
+        meanwhile = threading.Thread(target=lose_driver)
+        meanwhile.start()
+        done = job.execute_in_process(run_config=config, instance=instance)
+        meanwhile.join(timeout=60)
+    assert done.success
+    assert rows(tmp_path, "copy") == 300
+    assert read_desired_state(folder).run_id == done.run_id
