@@ -167,7 +167,7 @@ class SinkSteps:
         keys: Sequence[str] = (),
         value: str | None = None,
         partition: str | None = None,
-        headers: str | None = None,
+        headers: str | Mapping[str, str] | None = None,
         timestamp: str | None = None,
         format: WrittenRecords = "json",  # noqa: A002  as in from_kafka
         registry: str | SchemaRegistry | None = None,
@@ -192,8 +192,9 @@ class SinkSteps:
         - `subject` (str, default: the topic and `-value`): where it is registered.
         - `schema` (str, default: all fields, each of which may be null): the record in Avro's JSON. Fields of a row
           that it lacks are not sent.
-        - `partition` (str, default None): a field with the number of the partition.
-        - `headers` (str, default None): a field, a map of text or an array of structs of key and value.
+        - `partition` (str, default None): a field with the number of the partition; null leaves the choice to the key.
+        - `headers` (dict, default None): names of headers with their fields, {"trace": "trace_id"}; a null makes no
+          header. Or (str) a field that has them all: a map of text, or an array of structs of key and value.
         - `timestamp` (str, default: see below): a timestamp field, the time of the record.
         - `delivery` (default "at_least_once"): "at_least_once" sends from Spark's tasks; a repeated batch is sent
           again. "exactly_once" sends each batch in a transaction that also stores the batch (in the compacted topic
@@ -228,7 +229,8 @@ class SinkSteps:
             keys=(keys,) if isinstance(keys, str) else tuple(keys),
             value=value,
             partition=partition,
-            headers=headers,
+            headers=headers if isinstance(headers, str) else None,
+            header_fields=tuple(headers.items()) if isinstance(headers, Mapping) else (),
             timestamp=timestamp,
             times=times_of(self.draft.leading_to(self.step), self.step),
             avro=avro_subject(format, registry, subject, schema, topic=topic, step=step),

@@ -86,6 +86,26 @@ def test_should_take_key_value_partition_and_headers_from_fields(broker, out, op
     assert sorted(second.headers) == [("a", b"1"), ("b", b"")]
 
 
+@pytest.mark.parametrize("delivery", DELIVERIES)
+def test_headers_are_named_with_their_fields(broker, out, options, delivery):
+    schema = "id int, trace string, raw binary, p int"
+    rows = [
+        {"id": 1, "trace": "t1", "raw": b"\x00", "p": 2},
+        {"id": 2, "trace": None, "raw": None, "p": 1},
+        {"id": 3, "trace": "", "raw": b"", "p": None},
+    ]
+    how = {"headers": {"trace-id": "trace", "raw": "raw", "nr": "id"}, "partition": "p", "delivery": delivery}
+    sent = {orjson.loads(record.value)["id"]: record for record in send(broker, out, options, rows, schema, **how)}
+    assert {number: record.headers for number, record in sent.items()} == {
+        1: (("trace-id", b"t1"), ("raw", b"\x00"), ("nr", b"1")),
+        2: (("nr", b"2"),),
+        3: (("trace-id", b""), ("raw", b""), ("nr", b"3")),
+    }
+    assert (sent[1].partition, sent[2].partition) == (2, 1)
+    # The fields of headers are part of the value too.
+    assert orjson.loads(sent[1].value) == {"id": 1, "trace": "t1", "raw": "AA=="}
+
+
 def test_should_send_a_key_to_the_same_partition_however_it_is_delivered(broker, options):
     rows = [{"k": f"key-{n}"} for n in range(100)]
     places = {}

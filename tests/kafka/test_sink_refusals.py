@@ -17,14 +17,16 @@ WRONG = {
     "bad topic": ({"to": "a b"}, {"topic_field": "to"}, "to", "the name of its topic, a b, cannot be one"),
     "internal": ({"to": "rs-assets-commits"}, {"topic_field": "to"}, "to", "is an internal one"),
     "partition -1": ({"p": -1}, {"partition": "p"}, "p", "there is no partition -1, and the topic has 2"),
+    "nameless": ({"h": [{"key": None, "value": "v"}]}, {"headers": "h"}, "h", "one of its headers has no name"),
+    "null header": ({"h": [None]}, {"headers": "h"}, "h", "one of its headers has no name"),
     "partition 2": ({"p": 2}, {"partition": "p"}, "p", "there is no partition 2, and the topic has 2"),
 }
 
 
 def sending(broker, job, row, **sink):
-    rows = [{"to": "x", "p": 0, "k": "k", "v": "v", **row}]
+    rows = [{"to": "x", "p": 0, "k": "k", "v": "v", "h": None, **row}]
     source = StreamBuilder.data_stream("test", job.replace("-", "_")).from_array(
-        rows, schema="to string, p bigint, k string, v string"
+        rows, schema="to string, p bigint, k string, v string, h array<struct<key: string, value: string>>"
     )
     topic = {} if "topic_field" in sink else {"topic": job}
     return source.to_kafka(broker.bootstrap_servers, value="v", name="out", **topic, **sink).build()

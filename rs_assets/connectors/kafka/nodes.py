@@ -182,11 +182,12 @@ class KafkaSource(Source):
 class KafkaSink(Sink):
     """A Kafka topic, or the topics that `topic_field` names in each row.
 
-    `key`, `value`, `partition` and `headers` are fields; without `value` it is a JSON object of the row. The key may
-    also be a JSON object of the fields `keys`. With `changes` the rows are those of a table, and a row that goes
-    without another one of its key is a tombstone. `options` are settings of Kafka's producer by their Java names.
-    `timestamp` is the field with the time of a record; without it it is the first non-null field of `times`, which
-    follow from the steps before. With `avro` the value is an Avro record, whose schema is registered.
+    `key`, `value`, `partition` and `headers` are fields, `header_fields` names of headers with their fields; without
+    `value` it is a JSON object of the row. The key may also be a JSON object of the fields `keys`. With `changes` the
+    rows are those of a table, and a row that goes without another one of its key is a tombstone. `options` are settings
+    of Kafka's producer by their Java names. `timestamp` is the field with the time of a record; without it it is the
+    first non-null field of `times`, which follow from the steps before. With `avro` the value is an Avro record, whose
+    schema is registered.
     """
 
     at_once: ClassVar[bool] = True
@@ -201,6 +202,7 @@ class KafkaSink(Sink):
     value: str | None = None
     partition: str | None = None
     headers: str | None = None
+    header_fields: tuple[tuple[str, str], ...] = ()
     timestamp: str | None = None
     times: tuple[str, ...] = ()
     delivery: Delivery = "at_least_once"
@@ -260,6 +262,7 @@ class KafkaSink(Sink):
             value=self.value,
             partition=self.partition,
             headers=self.headers,
+            header_fields=self.header_fields,
             timestamp=self.timestamp,
             times=() if self.timestamp else self.times,
             avro=self.avro,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BinaryType, IntegralType, MapType, StringType, StructType
+from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegralType, MapType, StringType, StructType
 
 from rs_assets.connectors.kafka.client.names import INTERNAL, TOPIC
 from rs_assets.connectors.kafka.registry.subject import AvroSubject, SchemaIds
@@ -55,6 +54,8 @@ def records(
         made["partition"] = _partition(shape.partition, partitions)
     if shape.headers is not None:
         made["headers"] = _headers(rows, shape.headers, step)
+    if shape.header_fields:
+        made["headers"] = _named_headers(rows, shape.header_fields, step)
     time = record_time(rows, shape, step=step)
     if time is not None:
         made[TIMESTAMP] = time
@@ -149,15 +150,23 @@ def _bytes(rows: DataFrame, name: str | None, what: str, step: str) -> Column:
             remedy=f"convert it to text: .with_fields({name}='to_json({name})')",
             step=step,
         )
-    column = _column(name)
-    return column if isinstance(found, BinaryType) else column.cast("string").cast("binary")
+    return _raw(_column(name), found)
+
+
+def _named_headers(rows: DataFrame, named: Sequence[tuple[str, str]], step: str) -> Column:
+    """One header a field; a null makes no header."""
+    each = [_header(F.lit(name), _bytes(rows, field, "header", step)) for name, field in named]
+    return F.filter(F.array(*each), lambda header: header["value"].isNotNull())
 
 
 def _headers(rows: DataFrame, name: str, step: str) -> Column:
     found = rows.schema[name].dataType
-    for kind, made in HEADERS.items():
-        if isinstance(found, kind):
-            return made(_column(name))
+    if isinstance(found, MapType):
+        return _of_map(name, found.valueType)
+    if isinstance(found, ArrayType) and isinstance(found.elementType, StructType):
+        kinds = {field.name: field.dataType for field in found.elementType.fields}
+        if kinds.keys() >= {"key", "value"}:
+            return _of_array(name, kinds["value"])
     raise TopologyError(
         f"step {step!r}: the field {name!r} is {found.simpleString()}, which cannot be headers",
         remedy="use a map<string,string>, or an array<struct<key:string,value:binary>>",
@@ -165,14 +174,20 @@ def _headers(rows: DataFrame, name: str, step: str) -> Column:
     )
 
 
-def _of_map(column: Column) -> Column:
-    return F.transform(
-        F.map_entries(column), lambda e: F.struct(e["key"].alias("key"), e["value"].cast("binary").alias("value"))
-    )
+def _of_map(name: str, kind: DataType) -> Column:
+    return F.transform(F.map_entries(_column(name)), lambda e: _header(e["key"], _raw(e["value"], kind)))
 
 
-def _of_array(column: Column) -> Column:
-    return F.transform(column, lambda e: F.struct(e["key"].alias("key"), e["value"].cast("binary").alias("value")))
+def _of_array(name: str, kind: DataType) -> Column:
+    """A header without a name is the error of FAULT; keys of maps are never null."""
+    nameless = F.exists(_column(name), lambda e: e["key"].isNull())
+    sound = _sound(_column(name), name, F.when(nameless, F.lit("one of its headers has no name")))
+    return F.transform(sound, lambda e: _header(e["key"], _raw(e["value"], kind)))
 
 
-HEADERS: Mapping[type, Callable[[Column], Column]] = MappingProxyType({MapType: _of_map, ArrayType: _of_array})
+def _header(name: Column, value: Column) -> Column:
+    return F.struct(name.alias("key"), value.alias("value"))
+
+
+def _raw(value: Column, kind: DataType) -> Column:
+    return value if isinstance(kind, BinaryType) else value.cast("string").cast("binary")

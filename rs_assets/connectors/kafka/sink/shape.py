@@ -14,7 +14,8 @@ class RecordShape:
     Without `value` the value is a JSON object of all fields except topic_field, partition and headers; a null `value`
     is a tombstone. With `keys` the key is a JSON object of these fields. With `changes` rows are changes of a
     table, marked by RETRACTED: of the rows of a key in a batch only the newest is a record. `headers` is a map from
-    text to text or binary, or an array of structs of key and value. With `avro` the value is an Avro record, of the
+    text to text or binary, or an array of structs of key and value; `header_fields` are names of headers, each with the
+    field of its value, and a null makes no header. With `avro` the value is an Avro record, of the
     fields of its schema if it has one.
 
     `timestamp` is the field with the time of the record. Without it `times` are the candidate fields: the first of them
@@ -29,6 +30,7 @@ class RecordShape:
     value: str | None = None
     partition: str | None = None
     headers: str | None = None
+    header_fields: tuple[tuple[str, str], ...] = ()
     timestamp: str | None = None
     times: tuple[str, ...] = ()
     avro: AvroSubject | None = None
@@ -38,4 +40,5 @@ class RecordShape:
         """The fields that it uses."""
         declared = (self.avro.fields or ()) if self.avro is not None else ()
         named = (self.topic_field, self.key, *self.keys, self.value, self.partition, self.headers, self.timestamp)
-        return tuple(name for name in (*named, *declared) if name is not None)
+        headers = (field for _, field in self.header_fields)
+        return tuple(name for name in (*named, *headers, *declared) if name is not None)
