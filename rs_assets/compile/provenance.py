@@ -22,8 +22,9 @@ from rs_assets.topology.check.sql import check_sql, read_sql
 from rs_assets.topology.nodes.dim_join import DimJoin
 from rs_assets.topology.nodes.fold import Fold
 from rs_assets.topology.nodes.join import PLACE_FIELDS, StreamJoin
-from rs_assets.topology.nodes.match import MatchRules
+from rs_assets.topology.nodes.match import RULE, MatchRules
 from rs_assets.topology.nodes.process import Process, ProcessOutput, rows_of
+from rs_assets.topology.nodes.rule_windows import HAVING, RuleWindows
 from rs_assets.topology.nodes.step import FlatMap, Map, Script, SelectFields, WithFields
 from rs_assets.topology.nodes.table import StreamTableJoin, TableChanges, TableGroup, TableJoin, TableTop
 from rs_assets.topology.nodes.table_reduce import TableReduce
@@ -285,6 +286,14 @@ def _judged(node: MatchRules, above: Columns) -> Columns:
     return above.plus({name: read | {(node.name, name)} for name in node.added})
 
 
+def _alerted(node: RuleWindows, above: Columns) -> Columns:
+    """A rule may count by any field."""
+    kept = {name: above.of(name) for name in (RULE, *node.carry, HAVING)}
+    times = above.of(node.time_field) if node.time_field else NOTHING
+    made = dict.fromkeys(("by", "value"), kept[HAVING])
+    return Columns({**kept, **made, **dict.fromkeys(("start_time", "end_time"), times), "fire_time": NOTHING})
+
+
 def _windowed(node: WindowAggregate, above: Columns) -> Columns:
     at = above.of(node.window.time_field) if node.window.time_field else NOTHING
     return Columns(
@@ -367,6 +376,7 @@ RULES: Mapping[type[Node], Callable[..., Columns]] = MappingProxyType(
         FlatMap: _flattened,
         Script: _scripted,
         WindowAggregate: _windowed,
+        RuleWindows: _alerted,
         Fold: _folded,
         StreamJoin: _joined,
         DimJoin: _looked_up,

@@ -125,9 +125,10 @@ def _chainable(node: Node, known: Mapping[str, Node], ancestors: Ancestors) -> T
     first = next(each for each in above if each.stateful)
     if isinstance(first, TimedState) and first.untimed:
         raise _refused(node, first, "goes by event time, and no watermark passes through a table")
-    processor = next((each for each in (node, *above) if isinstance(each, Process) and each.timed), None)
-    if processor is not None:
-        raise _refused(node, first, f"shares it with the timers of {processor.name!r}, which go by their own watermark")
+    alone = next((each for each in (node, *above) if isinstance(each, TimedState) and each.solitary), None)
+    if alone is not None:
+        what = "the timers of " if isinstance(alone, Process) else ""
+        raise _refused(node, first, f"shares it with {what}{alone.name!r}, which needs a watermark of its own")
     if node.event_time is None:
         why, remedy = TIMELESS[node.family]
         raise _refused(node, first, why, remedy=remedy)

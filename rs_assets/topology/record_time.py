@@ -10,6 +10,7 @@ from typing import Any, Final
 from rs_assets.common.node import Node
 from rs_assets.connectors.kafka.nodes import KafkaSource
 from rs_assets.topology.nodes.join import StreamJoin
+from rs_assets.topology.nodes.rule_windows import RuleWindows
 from rs_assets.topology.nodes.step import Map, SelectFields
 from rs_assets.topology.nodes.timed import TimedState
 from rs_assets.topology.nodes.window import WindowAggregate
@@ -58,6 +59,10 @@ def _windowed(node: WindowAggregate, above: Times) -> Times:  # noqa: ARG001  ro
     return (*(() if node.endless else (END,)), *((own,) if own in {*node.kept, *node.group_by} else ()))
 
 
+def _alerted(node: RuleWindows, above: Times) -> Times:  # noqa: ARG001  an alert comes from many records
+    return (END,)
+
+
 def _joined(node: StreamJoin, above: Times) -> Times:
     end = (END,) if node.place is not None else ()
     left, right = node.time_fields or ("", "")
@@ -87,6 +92,7 @@ RULES: Final[Mapping[type[Node], Callable[[Any, Times], Times]]] = MappingProxyT
     {
         KafkaSource: _read,
         WindowAggregate: _windowed,
+        RuleWindows: _alerted,
         StreamJoin: _joined,
         TimedState: _timed,
         SelectFields: _selected,

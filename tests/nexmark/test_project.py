@@ -20,4 +20,5 @@ def test_dagster_has_two_jobs_of_each_query_and_one_group() -> None:
     assert jobs == {f"nexmark_{query}_{mode}" for query in QUERIES for mode in ("run", "start")}
     assert not any("nexmark" in sensor.name for sensor in defs.sensors or ())
     groups = {(spec.key.path[0], spec.group_name) for spec in defs.resolve_all_asset_specs()}
-    assert groups == {("web", "web_access_log"), ("shop", "shop_order_totals"), ("nexmark", "nexmark")}
+    own = {("web", "web_access_log"), ("shop", "shop_order_totals"), ("security", "security_detections")}
+    assert groups == {*own, ("nexmark", "nexmark")}

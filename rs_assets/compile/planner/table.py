@@ -26,6 +26,7 @@ from rs_assets.compile.process.step import compile_output, compile_process
 from rs_assets.compile.python.fold import compile_fold
 from rs_assets.compile.python.udf import know_functions
 from rs_assets.compile.reduce import compile_reduce
+from rs_assets.compile.rule_windows import compile_rule_windows, late_for_rule_windows
 from rs_assets.compile.script import compile_script
 from rs_assets.compile.shuffle import compile_shuffle, compile_shuffle_read, compile_shuffle_write
 from rs_assets.compile.sink import compile_sink
@@ -64,6 +65,7 @@ from rs_assets.topology.nodes import (
     join,
     match,
     process,
+    rule_windows,
     shuffle,
     step,
     table,
@@ -100,6 +102,7 @@ COMPILE: Mapping[type[Node], CompileFunction] = MappingProxyType(
         join.StreamJoin: compile_join,
         dim_join.DimJoin: compile_dim_join,
         match.MatchRules: compile_match,
+        rule_windows.RuleWindows: compile_rule_windows,
         table.ToTable: compile_to_table,
         table.TableGroup: compile_group,
         table.TableTop: compile_top,
@@ -126,6 +129,7 @@ TAKES_ALL = (
 LATE: Final[Mapping[type[Node], Callable[[Any, Column], Column]]] = {
     window.WindowAggregate: late_for_window,
     distinct.Distinct: late_for_distinct,
+    rule_windows.RuleWindows: late_for_rule_windows,
     join.StreamJoin: late_for_join,
     **dict.fromkeys(TAKES_ALL, none_late),
 }
@@ -133,6 +137,7 @@ LATE: Final[Mapping[type[Node], Callable[[Any, Column], Column]]] = {
 PROBE: Final[Mapping[type[Node], Callable[[Any, DataFrame], DataFrame]]] = {
     window.WindowAggregate: probe_window,
     distinct.Distinct: probe_distinct,
+    rule_windows.RuleWindows: probe_rows,
     join.StreamJoin: probe_join,
     **dict.fromkeys(TAKES_ALL, probe_rows),
 }

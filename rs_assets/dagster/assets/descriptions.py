@@ -14,6 +14,7 @@ from rs_assets.topology.nodes.distinct import Distinct
 from rs_assets.topology.nodes.join import StreamJoin
 from rs_assets.topology.nodes.match import MatchRules
 from rs_assets.topology.nodes.process import Process
+from rs_assets.topology.nodes.rule_windows import RuleWindows
 from rs_assets.topology.nodes.table import StreamTableJoin, TableGroup, TableJoin, TableTop, ToTable
 from rs_assets.topology.nodes.table_reduce import TableReduce
 from rs_assets.topology.nodes.window import WindowAggregate
@@ -37,6 +38,7 @@ SENTENCES: Mapping[type[Node], Callable[[Any], str]] = MappingProxyType(
         DimJoin: lambda node: f"The dimension of `{node.name}`, from {code(node.dimension.text)}",
         MatchRules: lambda node: f"The rules of `{node.name}`, from {code(node.dimension.text)}",
         WindowAggregate: lambda node: f"Aggregates rows in windows, {node.detail()}",
+        RuleWindows: lambda node: f"Fires rules when enough matches come together, {node.detail()}",
         Distinct: lambda node: (
             f"Passes on the first row of each {listed(node.fields)}, and remembers it for {node.within}"
         ),

@@ -18,17 +18,18 @@ from rs_assets.common.files import write_atomically
 from rs_assets.errors import RsError
 from rs_assets.expressions.rules.atoms import READABLE, formula_of
 from rs_assets.expressions.rules.compiled import Compiled, compiled
+from rs_assets.expressions.rules.having import check_having
 from rs_assets.expressions.rules.normal import Conjunction, TooManyError, conjunctions_of
 from rs_assets.expressions.rules.scan import hyperscan
 from rs_assets.expressions.syntax.typed import WHOLE
 from rs_assets.operators.dimension.index import Index
 
-RULE, CONDITION, ENABLED, PRIORITY = "rule", "condition", "enabled", "priority"
+RULE, CONDITION, ENABLED, PRIORITY, HAVING = "rule", "condition", "enabled", "priority", "having"
 KEYS = (RULE,)
 # What a rule without a name is reported as.
 NAMELESS = "(no name)"
 # Changed when the form of compiled rules changes.
-FORM = 2
+FORM = 3
 FOLDER = ".compiled"
 # Sets that a worker keeps: both versions of a change, for a few steps.
 KEPT = 4
@@ -70,7 +71,7 @@ def rule_set_of(table: pa.Table, fields: Types, *, step: str, known: Read | None
     known = {} if known is None else known
     faults: dict[str, str] = {}
     kept: dict[str, tuple[int, tuple[Conjunction, ...]]] = {}
-    listed = table.select([name for name in (RULE, CONDITION, ENABLED, PRIORITY) if name in table.schema.names])
+    listed = table.select([name for name in (RULE, CONDITION, ENABLED, PRIORITY, HAVING) if name in table.schema.names])
     order = []
     for row, each in enumerate(listed.to_pylist()):
         name = each[RULE]
@@ -81,6 +82,7 @@ def rule_set_of(table: pa.Table, fields: Types, *, step: str, known: Read | None
             kept.pop(name, None)
         elif each.get(ENABLED) is not False:
             found = _read_condition(each[CONDITION] or "", fields, step, known)
+            found = _wrong_having(each.get(HAVING), fields, step) or found
             if isinstance(found, str):
                 faults[name] = found
             else:
@@ -100,6 +102,16 @@ def _read_condition(text: str, fields: Types, step: str, known: Read) -> tuple[C
         except (RsError, TooManyError) as error:
             known[text] = str(error)
     return known[text]
+
+
+def _wrong_having(text: str | None, fields: Types, step: str) -> str | None:
+    """What is wrong with what must be reached."""
+    try:
+        if text is not None:
+            check_having(text, fields, step=step)
+    except RsError as error:
+        return str(error)
+    return None
 
 
 def readable(fields: Types) -> Types:

@@ -13,11 +13,12 @@ from typing import Any, Self
 from rs_assets.errors import RsError, TopologyError
 from rs_assets.expressions.condition.parse import Atom, Condition, parse_condition
 from rs_assets.expressions.rules.atoms import formula_of
+from rs_assets.expressions.rules.having import check_having, having_of
 from rs_assets.expressions.rules.normal import TooManyError, conjunctions_of
 from rs_assets.expressions.syntax.tree import Both, Not, Word
 from rs_assets.operators.dimension.spec import LOOK, Dimension, FileFormat
 
-RULE, CONDITION = "rule", "condition"
+RULE, CONDITION, HAVING = "rule", "condition", "having"
 # The columns that every table of rules has.
 OWN = "rule string, condition string"
 KINDS: Mapping[type, str] = MappingProxyType({bool: "boolean", int: "bigint", float: "double", str: "string"})
@@ -46,8 +47,8 @@ class Rules:
     """Conditions that a stream is matched with: `stream.match(rules)`. See docs/rules.md.
 
     A rule is a row with a name, `rule`, and a `condition` in the language of `filter_by_expression`. Of further columns
-    `enabled` (boolean; null is true) and `priority` (int; the least comes first, null last) have a meaning; others can
-    be carried into the rows.
+    `enabled` (boolean; null is true), `priority` (int; the least comes first, null last) and `having` (string; when
+    `alerts` fires) have a meaning; others can be carried into the rows.
     """
 
     dimension: Dimension
@@ -69,6 +70,8 @@ class Rules:
                 remedy = "write Rules.of({'slow': '(ms,>,100)'}), or rows with 'rule' and 'condition'"
                 raise TopologyError(f"{row!r} is not a rule", remedy=remedy)
             parse_condition(row[CONDITION])
+            if row.get(HAVING) is not None:
+                having_of(row[HAVING])
         twice = [name for name, times in Counter(row[RULE] for row in rows).items() if times > 1]
         if twice:
             raise TopologyError(f"several rules are named {twice[0]!r}", remedy="give each rule a name of its own")
@@ -110,7 +113,8 @@ class Rules:
         given = getattr(self.dimension.origin, "call", None)
         if not isinstance(given, GivenRules):
             return None
-        found = (_read(parse_condition(row[CONDITION])) for row in given.rows)
+        found = [_read(parse_condition(row[CONDITION])) for row in given.rows]
+        found += [[*having_of(row[HAVING]).fields] for row in given.rows if row.get(HAVING) is not None]
         return tuple(dict.fromkeys(name for names in found for name in names))
 
 
@@ -119,6 +123,8 @@ def check_given(call: Callable[..., Any], fields: Mapping[str, str | None], *, s
     for row in call.rows if isinstance(call, GivenRules) else ():
         try:
             conjunctions_of(formula_of(row[CONDITION], fields, step=step))
+            if row.get(HAVING) is not None:
+                check_having(row[HAVING], fields, step=step)
         except TooManyError as error:
             remedy = "write several rules; the alternatives of one are multiplied"
             raise TopologyError(f"rule {row[RULE]!r}: {error}", remedy=remedy, step=step) from None

@@ -90,6 +90,18 @@ class FiredWindows:
         return columns | ({"retracted": F.col(RETRACTED)} if self.retracts else {})
 
 
+def once(windows: DataFrame, water_mark: timedelta) -> DataFrame:
+    """The rows of the aggregation `windows`, each once: after the first batch in which its last column is true.
+
+    The first key is the window. ConfigurationError if the session was made without the jar of the processors.
+    """
+    processors = processors_of(windows)
+    check_types(windows.schema)
+    times = (NEVER, water_mark, water_mark, NEVER, NEVER, NEVER)
+    policy = processors.Firing(*map(_millis, times), False, False, 3, False)  # noqa: FBT003
+    return DataFrame(processors.FiringWindows.apply(windows._jdf, policy), windows.sparkSession)  # noqa: SLF001
+
+
 def _slide(window: Window) -> timedelta:
     """The interval of a window's late firings: that of the windows' ends, or the gap of a session."""
     match window:

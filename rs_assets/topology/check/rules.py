@@ -34,12 +34,15 @@ from rs_assets.topology.nodes import (
     join,
     match,
     process,
+    rule_windows,
     shuffle,
     step,
     table,
     table_reduce,
     window,
 )
+from rs_assets.topology.nodes.match import RULE
+from rs_assets.topology.nodes.rule_windows import HAVING, OWN
 from rs_assets.topology.user_code.expression import ColumnBuilder, ConditionText, Expression, PythonFunction, SqlText
 
 Inputs = tuple[Fields, ...]
@@ -286,6 +289,21 @@ def _matched(node: match.MatchRules, inputs: Inputs) -> Fields:
     return stream.plus({**made, node.version_field: Type("bigint")})
 
 
+def _alerted(node: rule_windows.RuleWindows, inputs: Inputs) -> Fields:
+    stream = inputs[0]
+    if stream.whole and HAVING not in stream.types:
+        raise TopologyError(
+            f"step {node.name!r} gets matches without {HAVING!r}",
+            remedy="carry it: .match(rules, form='per_match', carry=['having'])",
+            step=node.name,
+        )
+    stream.check((RULE, HAVING, *node.carry), step=node.name)
+    check_event_time(node.event_time, stream, step=node.name)
+    own = declared(OWN, step=node.name).types
+    carried = {name: stream.type_of(name) for name in (RULE, *node.carry, HAVING)}
+    return Fields({**carried, **own})
+
+
 def _check_names(node: join.StreamJoin | dim_join.DimJoin, left: Fields, beside: Types) -> None:
     """TopologyError for a field of the right side that cannot replace the left one's."""
     for name, kind in beside.items():
@@ -427,6 +445,7 @@ RULES: Mapping[type[Node], Rule] = MappingProxyType(
         join.StreamJoin: _joined,
         dim_join.DimJoin: _looked_up,
         match.MatchRules: _matched,
+        rule_windows.RuleWindows: _alerted,
         table.ToTable: _tabled,
         table.TableGroup: _grouped,
         table.TableTop: _first,

@@ -94,6 +94,11 @@ class Process(TimedState):
         return self.time_field is not None or self.tick is not None
 
     @property
+    def solitary(self) -> bool:
+        """Whether no other step with state may share its query: if it has timers, which need its watermark."""
+        return self.timed
+
+    @property
     def untimed(self) -> bool:
         """Whether no watermark reaches it."""
         return not self.timed

@@ -111,6 +111,11 @@ class TimedState(Node):
         return False
 
     @property
+    def solitary(self) -> bool:
+        """Whether no other step with state may share its query."""
+        return False
+
+    @property
     def arrival_tick(self) -> timedelta | None:
         """How often its time advances without rows, if that is the time of arrival."""
         return None

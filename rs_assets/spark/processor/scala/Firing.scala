@@ -9,7 +9,8 @@ package org.apache.spark.sql.rsassets
  * at its end and then at the end of each later window. A time of 0 means never.
  *
  * `deltas`: a firing covers only the rows since the previous one. `updates`: the window is emitted in each batch that
- * changes it (1), at each row (2), or neither (0). `finals`: it is emitted when it closes.
+ * changes it (1), at each row (2), once, in the batch after which its last column is true (3), or neither (0).
+ * `finals`: it is emitted when it closes.
  */
 case class Firing(
     slide: Long,

@@ -40,11 +40,13 @@ class FiringWindows(aggregation: Aggregation, firing: Firing) extends StatefulPr
     val window = windows.get()
     val told = mutable.ArrayBuffer.empty[Row]
     buffer.load(window)
+    // What is reached stays reached, so the rest of the window does not matter.
+    if (firing.updates == 3 && holds(key)) return Iterator.empty
     rows.foreach { row =>
       buffer.add(row)
       if (firing.updates == 2) told += fired(key, null, last = false)
     }
-    if (firing.updates == 1) told += fired(key, null, last = false)
+    if (firing.updates == 1 || (firing.updates == 3 && holds(key))) told += fired(key, null, last = false)
     schedule(Option(window).map(fireAt), firing.next(start(key), end(key), clock(timers)))
     told.iterator
   }
@@ -70,6 +72,9 @@ class FiringWindows(aggregation: Aggregation, firing: Firing) extends StatefulPr
 
   private def fired(key: InternalRow, at: Instant, last: Boolean): Row =
     Row.fromSeq(buffer.evaluated(key) ++ Seq(at, last))
+
+  /** Whether the last column is true. */
+  private def holds(key: InternalRow): Boolean = buffer.evaluated(key).last == true
 
   /** The greatest event time seen when the batch began: Spark's watermark lags it by `delay`. */
   private def clock(timers: TimerValues): Long = timers.getCurrentWatermarkInMs() + firing.delay

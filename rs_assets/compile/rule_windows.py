@@ -1,0 +1,136 @@
+"""Windows of rules: each match gets the window and the group that its rule says, and a processor fires once.
+
+What a rule says is data, so that rules with other windows need neither another plan nor another state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import arrow_udf
+
+from rs_assets.common.errors_wire import wired
+from rs_assets.compile.planner.context import CompileContext, Flow
+from rs_assets.compile.timed import timed
+from rs_assets.errors import RsError
+from rs_assets.expressions.rules.having import having_of
+from rs_assets.expressions.rules.rule_set import readable
+from rs_assets.operators.window.aggregate import WINDOW, at_clock
+from rs_assets.operators.window.event_time import WATERMARK_DELAY
+from rs_assets.operators.window.trigger_operator import once
+from rs_assets.records.columns import EVENT_TIME, PREFIX, check_fields, visible
+from rs_assets.records.schema import quoted
+from rs_assets.topology.nodes.match import RULE
+from rs_assets.topology.nodes.rule_windows import HAVING, RuleWindows
+
+SAID, HOLDS = f"{PREFIX}said", f"{PREFIX}holds"
+SAYS = "measure string, field string, `limit` double, seconds bigint, `by` array<string>"
+_ARROW = pa.struct({"measure": pa.string(), "field": pa.string(), "limit": pa.float64(), "seconds": pa.int64(),
+                    "by": pa.list_(pa.string())})  # fmt: skip
+# What a match counts in its window: the group, the length of the window, and what it contributes to each measure.
+GROUP, SECONDS, LIMIT = f"{PREFIX}group", f"{PREFIX}seconds", f"{PREFIX}limit"
+ADDED, HIGH, LOW, ITEM = f"{PREFIX}added", f"{PREFIX}high", f"{PREFIX}low", f"{PREFIX}item"
+
+
+def compile_rule_windows(context: CompileContext, node: RuleWindows, inputs: tuple[Flow, ...]) -> Flow:
+    """Count matches in the windows of their rules. A replay ends at the event-time check."""
+    df = inputs[0].df
+    fields = [RULE, HAVING, *node.carry]
+    check_fields(df, fields, step=node.name)
+    rows = timed(context, node, _measured(df), fields, kept=node.delay)
+    if not context.streaming:
+        return Flow(rows)
+    place = F.struct(_end(-1).alias("start"), _end().alias("end")).alias(WINDOW, metadata={WATERMARK_DELAY: 0})
+    placed = rows.filter(F.col(SECONDS).isNotNull()).withColumn(WINDOW, place)
+    keys = [F.col(name) for name in (WINDOW, RULE, HAVING, GROUP)]
+    value, holds = _reached()
+    carried = [F.last(quoted(name)).alias(name) for name in node.carry]
+    alerts = once(placed.groupBy(*keys).agg(value.alias("value"), *carried, holds.alias(HOLDS)), node.water_mark)
+    shown = {
+        **{name: F.col(quoted(name)) for name in (RULE, *node.carry, HAVING)},
+        "by": F.from_json(GROUP, "map<string,string>"),
+        "value": F.col("value"),
+        "start_time": F.col(f"{WINDOW}.start"),
+        "end_time": F.col(f"{WINDOW}.end"),
+        "fire_time": at_clock(context.now())(F.col(f"{WINDOW}.end")),
+    }
+    return Flow(alerts.select(*(column.alias(name) for name, column in shown.items())))
+
+
+def late_for_rule_windows(node: RuleWindows, watermark: Column) -> Column:  # noqa: ARG001  the table's form
+    """Whether the window of a match had closed."""
+    return F.coalesce(_end() <= watermark, F.lit(False))  # noqa: FBT003
+
+
+def _end(windows: int = 0) -> Column:
+    """The end of the window of a match, or of one a number of windows later."""
+    at, size = F.unix_micros(EVENT_TIME), F.col(SECONDS) * F.lit(timedelta(seconds=1) // timedelta(microseconds=1))
+    return F.timestamp_micros(at - F.pmod(at, size) + size * F.lit(windows + 1))
+
+
+def _measured(df: DataFrame) -> DataFrame:
+    """The matches with what they count; all of it is null for rules without `having`."""
+    kinds = {name: df.schema[name].dataType.simpleString() for name in visible(df.columns)}
+    texts = [part for name in readable(kinds) for part in (F.lit(name), F.col(quoted(name)).cast("string"))]
+    fields = F.create_map(*texts)
+    said = df.withColumn(SAID, _said()(F.col(HAVING)))
+    measure, of = F.col(SAID)["measure"], fields[F.col(SAID)["field"]]
+    number = of.cast("double")
+    number = F.when(~F.isnan(number), number)
+    by = F.col(SAID)["by"]
+    group = F.map_from_arrays(by, F.transform(by, lambda name: fields[name]))
+    columns: Mapping[str, Column] = {
+        GROUP: F.to_json(group, {"ignoreNullFields": "false"}),
+        SECONDS: F.col(SAID)["seconds"],
+        LIMIT: F.col(SAID)["limit"],
+        ADDED: F.when(measure == "count", F.lit(1.0)).when(measure == "sum", F.greatest(number, F.lit(0.0))),
+        HIGH: F.when(measure == "max", number),
+        LOW: F.when(measure == "min", number),
+        ITEM: F.when(measure == "distinct", of),
+    }
+    return said.withColumns(dict(columns)).drop(SAID)
+
+
+def _reached() -> tuple[Column, Column]:
+    """What was reached in a window, and whether that is enough."""
+    low, different = F.min(LOW), F.size(F.collect_set(ITEM))
+    value = F.coalesce(F.sum(ADDED), F.max(HIGH), low, F.when(different > 0, different.cast("double")))
+    limit = F.max(LIMIT)
+    return value, F.when(low.isNotNull(), value <= limit).otherwise(value >= limit)
+
+
+def _said() -> Any:
+    """What the `having` of each row says."""
+
+    def said(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        with wired():
+            for batch in batches:
+                coded = batch.dictionary_encode()
+                parts = pa.array([_parts(text) for text in coded.dictionary.to_pylist()], _ARROW)
+                yield parts.take(pc.cast(coded.indices, pa.int64()))
+
+    # Not deterministic, so that Spark computes it once and not for each column.
+    return arrow_udf(said, SAYS).asNondeterministic()  # type: ignore[call-overload]
+
+
+@cache
+def _parts(text: str) -> dict[str, Any] | None:
+    try:
+        having = having_of(text)
+    except RsError:
+        # Of a stream that was not matched with rules, which are checked.
+        return None
+    return {
+        "measure": having.measure,
+        "field": having.field,
+        "limit": having.limit,
+        "seconds": having.seconds,
+        "by": list(having.by),
+    }
