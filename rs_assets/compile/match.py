@@ -21,6 +21,7 @@ from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.errors import CheckpointError, TopologyError
 from rs_assets.expressions.rules.batch import batch_of
 from rs_assets.expressions.rules.match import matches
+from rs_assets.expressions.rules.matched import note_matches
 from rs_assets.expressions.rules.rule_set import RULE, RuleSet, readable, rows_of, stored
 from rs_assets.operators.dimension.lookup import version_of_batch
 from rs_assets.operators.join.spec import two_fields
@@ -102,11 +103,13 @@ class Judge:
             rules, table = self._opened(name)
             number = int(name[1:].partition("-")[0])
             carried = [table[column].combine_chunks().take(rules.rows) for column in self.carried]
+            rules_named = carried[self.carried.index(RULE)]
             names = [field for field, _ in self.fields]
             for columns in batches:
                 # Spark passes a single column as it is.
                 batch = batch_of(names, columns if isinstance(columns, tuple) else (columns,))
                 rows, held = matches(rules.compiled, batch)
+                note_matches(self.root, name, len(rules), held, lambda rule: rules_named[rule].as_py())
                 ends = np.searchsorted(rows, np.arange(batch.rows + 1)).astype("int32")
                 values = pa.StructArray.from_arrays([each.take(pa.array(held)) for each in carried], list(self.carried))
                 lists = pa.ListArray.from_arrays(pa.array(ends), values)

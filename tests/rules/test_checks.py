@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
@@ -14,7 +15,7 @@ from rs_assets.common.home import Home
 from rs_assets.dagster.assets.checks import judges_of
 from rs_assets.dagster.assets.rule_checks import RULE_CHECKS
 from rs_assets.dagster.place import Place
-from rs_assets.expressions.rules import rule_set, scan
+from rs_assets.expressions.rules import matched, rule_set, scan
 from rs_assets.expressions.rules.rule_set import stored
 from rs_assets.operators.dimension.notes import DimensionNotes
 from rs_assets.operators.dimension.versions import VersionStore
@@ -72,6 +73,32 @@ def test_rules_that_cost_each_row_something_are_a_warning(world, monkeypatch):
     assert not failed.passed
     assert "21 patterns are searched one by one" in failed.description
     assert "51 alternatives only say what must not be" in failed.description
+
+
+def test_a_rule_without_a_match_on_thirty_days_with_rows_is_a_warning(world, monkeypatch):
+    """Days without rows do not count, nor those before the rule came; what matches again is no warning."""
+    days = [f"2026-{month:02}-{day:02}" for month in (1, 2) for day in range(1, 29)]
+
+    def judge(days, *held):
+        for day in days:
+            monkeypatch.setattr(matched, "today", lambda day=day: day)
+            matched.note_rules(world.root, ["r0", "r1", *new])
+            for _ in range(2):
+                matched.note_matches(world.root, version.name, 3, np.array(held, np.int64), "r{}".format)
+
+    version, new = world.judged(0, "(ms,>,1)", "(ms,>,2)", "(ms,>,3)"), []
+    judge(days[:20], 0, 0)
+    assert world.check("every_rule_matches_sometimes").passed
+    new.append("r2")
+    judge(days[20:30], 0)
+    failed = world.check("every_rule_matches_sometimes")
+    assert failed.description == "r1: no match on the last 30 days with rows; in use since 2026-01-01"
+    assert failed.metadata["without_match"].value == 1
+    judge(days[30:49], 1)
+    assert world.check("every_rule_matches_sometimes").passed
+    judge(days[49:], 1)
+    assert "r2: no match" in world.check("every_rule_matches_sometimes").description
+    assert len(list((world.root / matched.FOLDER).glob("2026-*"))) <= matched.DAYS + 1
 
 
 def test_the_checks_are_of_the_asset_of_the_rules(world):

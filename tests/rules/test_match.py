@@ -8,6 +8,7 @@ from deltalake import write_deltalake
 
 from rs_assets import Rules, StreamBuilder
 from rs_assets.errors import RsError, TopologyError
+from rs_assets.expressions.rules import matched
 from rs_assets.testing import PipelineDriver
 
 SCHEMA = "k string, ms bigint"
@@ -36,6 +37,20 @@ def test_rows_in_rows_with_the_rules_that_hold_out(driver):
         {"k": "a.sh", "ms": 500, "rules": ["shell", "slow"], "rules_version": 1},
         {"k": "c", "ms": 101, "rules": ["slow"], "rules_version": 1},
     ]
+
+
+def test_a_run_notes_which_rules_have_matched(driver, tmp_path):
+    rules = Rules.of({"slow": "(ms,>,100)", "shell": r"(k,regex,'\.sh$')", "never": "(ms,<,0)"})
+    home = tmp_path / "rs"
+    with PipelineDriver(
+        logs("noted").match(rules, name="judge").to_print().build(), spark=driver, home=home
+    ) as running:
+        running.push(ROWS)
+        running.step()
+    (root,) = home.rglob("noted/judge")
+    (day,) = (root / matched.FOLDER).glob("2*")
+    assert sorted(matched._names(day)) == ["shell", "slow"]
+    assert sorted(matched._since(root)) == ["never", "shell", "slow"]
 
 
 def test_forms_of_rows(driver):

@@ -1,4 +1,4 @@
-"""Checks of rules: all of a table can be evaluated, and none costs much more than the others."""
+"""Checks of rules: all can be evaluated, none costs much more than the others, and each matches sometimes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dagster import AssetCheckResult, AssetCheckSeverity
 
 from rs_assets.dagster.place import Place
-from rs_assets.expressions.rules.rule_set import RuleSet, compiled_of
+from rs_assets.expressions.rules.matched import DAYS, silent
+from rs_assets.expressions.rules.rule_set import RuleSet, compiled_of, names_of
 from rs_assets.operators.dimension.notes import notes_of
 from rs_assets.operators.dimension.versions import VersionStore
 from rs_assets.topology.nodes.match import MatchRules
@@ -44,9 +45,24 @@ def rules_are_found_by_an_index(topology: Topology, step: str, place: Place) -> 
     return _result(problems, version, rules, slow_patterns=slow, without_index=always)
 
 
+def every_rule_matches_sometimes(topology: Topology, step: str, place: Place) -> AssetCheckResult:
+    """Each rule has matched on one of the last 30 days with rows, or is newer than these."""
+    found = _newest(topology, step, place)
+    if found is None:
+        return NOT_LOADED
+    version, rules = found
+    root = place.home.dimension(topology.namespace, topology.job, step)
+    never = silent(root, names_of(root, version, rules))
+    problems = [
+        f"{name}: no match on the last {DAYS} days with rows; in use since {day}" for name, day in never.items()
+    ]
+    return _result(problems, version, rules, without_match=len(never))
+
+
 RULE_CHECKS: Mapping[str, Judge] = {
     "no_rule_is_left_out": no_rule_is_left_out,
     "rules_are_found_by_an_index": rules_are_found_by_an_index,
+    "every_rule_matches_sometimes": every_rule_matches_sometimes,
 }
 
 

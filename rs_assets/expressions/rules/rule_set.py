@@ -155,6 +155,12 @@ def rows_of(folder: Path) -> pa.Table:
     return pa.table({name: index.values(name, every) for name in index.rows.schema.names})
 
 
+def names_of(root: Path, version: str, rules: RuleSet) -> list[str]:
+    """The names of the rules of a version, by priority; OSError if it is gone."""
+    made: list[str] = rows_of(root / version)[RULE].combine_chunks().take(rules.rows).to_pylist()
+    return made
+
+
 def forget(root: Path) -> None:
     """Remove what was compiled of versions that are gone."""
     for place in (root / FOLDER).glob("v*-*"):

@@ -14,7 +14,8 @@ from pyspark.sql.types import StructType
 from rs_assets.common.background import BackgroundFailures
 from rs_assets.compile.planner.context import HeldDimension
 from rs_assets.errors import CheckpointError, SchemaError, SourceReadError
-from rs_assets.expressions.rules.rule_set import forget, stored
+from rs_assets.expressions.rules.matched import note_rules
+from rs_assets.expressions.rules.rule_set import forget, names_of, stored
 from rs_assets.operators.dimension.keys import Key, fields_of
 from rs_assets.operators.dimension.notes import DimensionNotes, Versions, notes_of
 from rs_assets.operators.dimension.range_faults import crossing, unusable
@@ -92,7 +93,9 @@ class RunDimension:
         """Compile rules, and report those that are left out."""
         if self._fields is None or not isinstance(self.node, MatchRules):
             return
-        faults = stored(self.store.root, version.name, self._fields, step=self.node.name).faults
+        rules = stored(self.store.root, version.name, self._fields, step=self.node.name)
+        note_rules(self.store.root, names_of(self.store.root, version.name, rules))
+        faults = rules.faults
         effect = f"rules of step {self.node.name!r} are left out"
         if not faults:
             self.failures.succeeded(effect)
