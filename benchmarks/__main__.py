@@ -32,6 +32,7 @@ from benchmarks.rules import rule_figures
 from benchmarks.seen_files import seen_figures
 from benchmarks.small import small_figures
 from benchmarks.tables import table_figures
+from benchmarks.takeover import takeover_figures
 from benchmarks.throughput import (
     chain_figures,
     filter_figures,
@@ -64,6 +65,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType
         "memory": memory_figures,
         "seen": seen_figures,
         "upkeep": upkeep_figures,
+        "takeover": takeover_figures,
         "catalog": catalog_figures,
         "kafka": kafka_figures,
         "kafka_firing": kafka_firing_figures,

@@ -117,7 +117,8 @@ def _preflight(bench: Bench) -> Figure:
     )
 
 
-def _keyed(folder: Path) -> Pipeline:
+def keyed(folder: Path) -> Pipeline:
+    """A window that sums up by key, over a folder of files."""
     stream = StreamBuilder.data_stream("bench", "keys").from_file(
         folder / "in", schema="k bigint, v bigint, ts timestamp"
     )
@@ -125,7 +126,7 @@ def _keyed(folder: Path) -> Pipeline:
     return window.water_mark(Time.days(1)).to_data_stream().to_delta("keys").build()
 
 
-def _write_keys(folder: Path, name: str, *, first: int, last: int) -> None:
+def write_keys(folder: Path, name: str, *, first: int, last: int) -> None:
     """A file of rows that touch the keys `first` to `last`."""
     (folder / "in").mkdir(exist_ok=True)
     hidden = folder / f".{name}.tmp"
@@ -140,15 +141,15 @@ def _million(bench: Bench) -> Iterator[Figure]:
     bench.say(f"a state of {keys:,} keys")
     with bench.place() as folder:
         options = RunOptions(home=Home(folder / "rs"), driver=bench.driver)
-        pipeline = _keyed(folder)
-        _write_keys(folder, "all.json", first=0, last=keys)
+        pipeline = keyed(folder)
+        write_keys(folder, "all.json", first=0, last=keys)
         pipeline.run(options)
         taken = []
         first = _seconds(lambda: taken.append(savepoint(pipeline.topology, options)))
         yield _figure("first savepoint", first, f"{taken[-1].bytes_new / 1e6:.0f} MB copied")
         rows = _seconds(lambda: snapshot_state(pipeline.topology, options))
         yield _figure("its state as rows and as a copy for lookups, first time", rows)
-        _write_keys(folder, "some.json", first=0, last=max(keys // 100, 1))
+        write_keys(folder, "some.json", first=0, last=max(keys // 100, 1))
         pipeline.run(options)
         again = _seconds(lambda: taken.append(savepoint(pipeline.topology, options)))
         yield _figure("savepoint after 1 % changed", again, f"{taken[-1].bytes_new / 1e6:.0f} MB copied")

@@ -1,0 +1,169 @@
+"""What it costs to lose a machine: an upload of each batch, and the time until a standby has committed.
+
+Run as a module with a folder and a home it is the stream whose driver is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from unittest.mock import patch
+
+from deltalake import DeltaTable
+
+from benchmarks.bench import Bench
+from benchmarks.measure import Figure
+from benchmarks.upkeep import keyed, write_keys
+from rs_assets import Home, Pipeline, RunOptions, StreamBuilder, Time, TumblingWindow
+from rs_assets.recovery.uploads import Uploader
+from rs_assets.runtime.options import SavepointPolicy
+from rs_assets.runtime.run.running import RunningPipeline
+
+TTL = timedelta(seconds=5)
+TIMES = 3
+ROWS = 1_000
+LOOK_S = 0.01
+PATIENCE_S = 120
+
+
+def takeover_figures(bench: Bench) -> Iterator[Figure]:
+    """See the module."""
+    yield from _uploads(bench)
+    yield _takeover(bench, "on the same host", elsewhere=False, target=3)
+    yield _takeover(bench, f"in another home, a lease of {TTL.seconds} s", elsewhere=True, target=10)
+
+
+def _uploads(bench: Bench) -> Iterator[Figure]:
+    """The uploads of a window of a million keys: the first one, and those of a batch that changes one in a hundred."""
+    keys = bench.rows // 2
+    bench.say(f"uploads of a state of {keys:,} keys")
+    took: list[float] = []
+    upload = Uploader._upload  # noqa: SLF001  what is measured
+
+    def timed(self: Uploader, queries: tuple[str, ...]) -> None:
+        began = time.perf_counter()
+        upload(self, queries)
+        took.append(time.perf_counter() - began)
+
+    with bench.place() as folder, patch.object(Uploader, "_upload", timed):
+        policy = SavepointPolicy(uri=str(folder / "store"), upload=True)
+        options = RunOptions(home=Home(folder / "rs"), driver=bench.driver, savepoints=policy)
+        pipeline = keyed(folder)
+        write_keys(folder, "all.json", first=0, last=keys)
+        pipeline.run(options)
+        yield Figure(
+            benchmark="a lost machine", what="upload of a state of a million keys, the first time",
+            value=max(took), unit="s",
+        )  # fmt: skip
+        changed = []
+        for number in range(bench.pairs):
+            took.clear()
+            write_keys(folder, f"some{number}.json", first=0, last=max(keys // 100, 1))
+            pipeline.run(options)
+            changed.append(max(took))
+        yield Figure(
+            benchmark="a lost machine", what="upload after 1 % of a million keys changed, the slowest of a run",
+            value=statistics.median(changed), unit="s", target=0.5,
+            note=f"medians of {len(changed)} runs; the sinks wait only for what the batch does not hide",
+        )  # fmt: skip
+        shutil.rmtree(folder / "rs")
+
+
+def stream_of(folder: Path) -> Pipeline:
+    """A stream with a window, over a folder of files."""
+    source = StreamBuilder.data_stream("bench", "spare").from_file(folder / "in", schema="k bigint, ms bigint")
+    source.to_delta(str(folder / "copy"), name="copy")
+    window = source.window(TumblingWindow.of(Time.seconds(10), "ms"), name="window").group_by("k").count("n")
+    return window.water_mark(Time.seconds(0)).to_data_stream().to_delta(str(folder / "windows"), name="windows").build()
+
+
+def options_of(folder: Path, home: Path) -> RunOptions:
+    """Uploads, and a short lease."""
+    policy = SavepointPolicy(uri=str(folder / "store"), upload=True)
+    return RunOptions(home=Home(home), interval=timedelta(milliseconds=100), lease_ttl=TTL, savepoints=policy)
+
+
+def _takeover(bench: Bench, where: str, *, elsewhere: bool, target: float) -> Figure:
+    bench.say(f"takeover by a standby {where}")
+    took = [_once(bench, elsewhere=elsewhere) for _ in range(TIMES)]
+    return Figure(
+        benchmark="a lost machine", what=f"from SIGKILL to the first commit of a standby {where}",
+        value=statistics.median(took), unit="s", target=target,
+        note=", ".join(f"{each:.1f} s" for each in took),
+    )  # fmt: skip
+
+
+def _once(bench: Bench, *, elsewhere: bool) -> float:
+    """Seconds from the kill of a stream to the first rows of the standby, which runs in this process."""
+    with bench.place() as folder:
+        home, taken = folder / "home", list[RunningPipeline | None]()
+        options = replace(options_of(folder, folder / "other" if elsewhere else home), driver=bench.driver)
+        _put(folder, 0)
+        child = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-m", "benchmarks.takeover", str(folder), str(home)],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        try:
+            _await_rows(folder, ROWS)
+            waiting = threading.Thread(
+                target=lambda: taken.append(stream_of(folder).stand_by(options, timeout_s=PATIENCE_S))
+            )
+            waiting.start()
+            # Until the standby is warm, which it does not say.
+            waiting.join(timeout=TTL.total_seconds() * 2)
+            _put(folder, 1)
+            _await_rows(folder, 2 * ROWS)
+            _put(folder, 2)
+        finally:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+        before, began = _rows(folder), time.perf_counter()
+        if before == 3 * ROWS:
+            _put(folder, 3)
+        _await_rows(folder, before + 1)
+        seconds = time.perf_counter() - began
+        waiting.join()
+        for running in taken:
+            if running is not None:
+                running.stop()
+        return seconds
+
+
+def _put(folder: Path, number: int) -> None:
+    (folder / "in").mkdir(exist_ok=True)
+    hidden = folder / ".new"
+    hidden.write_text("".join(json.dumps({"k": n, "ms": 10_000 * number + n}) + "\n" for n in range(ROWS)))
+    hidden.rename(folder / "in" / f"{number:04d}.json")
+
+
+def _rows(folder: Path) -> int:
+    place = str(folder / "copy")
+    return DeltaTable(place).to_pyarrow_table().num_rows if DeltaTable.is_deltatable(place) else 0
+
+
+def _await_rows(folder: Path, rows: int) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while _rows(folder) < rows:
+        if time.monotonic() > until:
+            raise TimeoutError(f"no more than {_rows(folder)} rows came")
+        time.sleep(LOOK_S)
+
+
+def main(folder: Path, home: Path) -> None:
+    """Run the stream until it is killed."""
+    stream_of(folder).start(options_of(folder, home)).await_termination()
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))
