@@ -83,12 +83,26 @@ NEARBY = ("127.0.0.1", "::1", "localhost")
 LEAN_ENVIRONMENT: Mapping[str, str] = {"MALLOC_ARENA_MAX": "2"}
 
 
+# Values of RS_PROFILE, and whether they are lean.
+PROFILES: Mapping[str, bool] = {"": False, "normal": False, "lean": True}
+HEAP, LEAN_HEAP = "1g", "512m"
+
+
+def default_lean() -> bool:
+    """Whether RS_PROFILE asks for little memory; ConfigurationError for another value than lean and normal."""
+    name = os.environ.get("RS_PROFILE", "")
+    if name not in PROFILES:
+        raise ConfigurationError(f"RS_PROFILE is {name!r}", remedy="use lean or normal")
+    return PROFILES[name]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSettings:
     """How to make a session.
 
     `master` is `local[*]` or `spark://host:port`. `host` is the address of this machine at which cluster workers on
-    other machines reach the driver, which then listens there. `memory` is the driver's heap in Spark's notation.
+    other machines reach the driver, which then listens there. `memory` is the driver's heap in Spark's notation (empty:
+    1g, and 512m if lean).
     `partitions` is the number of state and shuffle partitions (None: the cores of a local master), which a checkpoint
     keeps for life. `ui` turns Spark's own UI on, on loopback or `host`. `lean` trades speed on many cores for memory.
     `java_options` are added to the project's own for the driver's Java. `extra` overrides all other settings.
@@ -96,11 +110,11 @@ class SparkSettings:
 
     master: str = field(default_factory=lambda: os.environ.get("RS_SPARK_MASTER", "local[*]"))
     host: str = field(default_factory=lambda: os.environ.get("RS_DRIVER_HOST", ""))
-    memory: str = field(default_factory=lambda: os.environ.get("RS_DRIVER_MEMORY", "1g"))
+    memory: str = field(default_factory=lambda: os.environ.get("RS_DRIVER_MEMORY", ""))
     partitions: int | None = None
     ui: bool = False
     delta: bool = True
-    lean: bool = False
+    lean: bool = field(default_factory=default_lean)
     java_options: str = ""
     extra: Mapping[str, str] = field(default_factory=dict)
 
@@ -129,7 +143,7 @@ class SparkSettings:
         conf = {
             "spark.master": self.master,
             "spark.app.name": "rs-assets",
-            "spark.driver.memory": self.memory,
+            "spark.driver.memory": self.memory or (LEAN_HEAP if self.lean else HEAP),
             "spark.driver.host": self.address,
             "spark.driver.bindAddress": self.address,
             "spark.ui.enabled": str(self.ui).lower(),

@@ -8,6 +8,7 @@ import subprocess
 import pytest
 from pyspark.sql import SparkSession
 
+from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.errors import ConfigurationError
 from rs_assets.spark import driver
 from rs_assets.spark.driver import SparkDriver, make_session
@@ -96,3 +97,31 @@ def test_who_does_not_wait_for_the_end_of_a_process_sees_no_trace(monkeypatch):
     [(function, given)] = ends
     function(*given)
     assert stopped == [mine]
+
+
+@pytest.mark.parametrize(
+    ("profile", "heap", "bounded"), [("", "1g", None), ("normal", "1g", None), ("lean", "512m", "true")]
+)
+def test_profile_sets_heap_and_state_stores(profile, heap, bounded, monkeypatch):
+    monkeypatch.setenv("RS_PROFILE", profile)
+    monkeypatch.delenv("RS_DRIVER_MEMORY", raising=False)
+    conf = SparkSettings().conf()
+    assert conf["spark.driver.memory"] == heap
+    assert conf.get("spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage") == bounded
+
+
+def test_profile_leaves_a_heap_that_is_given(monkeypatch):
+    monkeypatch.setenv("RS_PROFILE", "lean")
+    monkeypatch.setenv("RS_DRIVER_MEMORY", "300m")
+    assert SparkSettings().conf()["spark.driver.memory"] == "300m"
+    assert SparkResource().settings().lean
+    assert not SparkResource(lean=False).settings().lean
+
+
+def test_unknown_profile_is_refused(monkeypatch):
+    monkeypatch.setenv("RS_PROFILE", "tiny")
+    with pytest.raises(ConfigurationError, match="'tiny'") as refused:
+        SparkSettings()
+    assert refused.value.remedy == "use lean or normal"
+    monkeypatch.setenv("RS_PROFILE", "lean")
+    assert SparkSettings().lean

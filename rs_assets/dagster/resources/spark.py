@@ -22,6 +22,9 @@ class SparkResource(PySparkResource):
     spark_config: dict[str, Any] = Field(default_factory=dict, description="Spark settings that override the project's")
     master: str = Field(default="", description="local[n] or spark://host:port; empty: RS_SPARK_MASTER, else local[*]")
     memory: str = Field(default="", description="The driver's heap, such as 2g; empty: RS_DRIVER_MEMORY, else 1g")
+    lean: bool | None = Field(
+        default=None, description="Settings for a small machine, with a heap of 512m; none: RS_PROFILE=lean, else no"
+    )
     ui: bool = Field(default=False, description="Spark's own UI, on loopback")
     share: bool = Field(default=False, description="Use the session of this process and leave it running")
 
@@ -45,8 +48,9 @@ class SparkResource(PySparkResource):
 
     def settings(self) -> SparkSettings:
         """The settings of the session."""
-        given: dict[str, Any] = {"master": self.master, "memory": self.memory}
-        return SparkSettings(ui=self.ui, extra=self.spark_config, **{k: v for k, v in given.items() if v})
+        given: dict[str, Any] = {"master": self.master or None, "memory": self.memory or None, "lean": self.lean}
+        chosen = {name: value for name, value in given.items() if value is not None}
+        return SparkSettings(ui=self.ui, extra=self.spark_config, **chosen)
 
     @property
     def spark_session(self) -> Any:
