@@ -15,7 +15,7 @@ from rs_assets.compile.process.by_group import INPUT, ROWS, ByGroup, row_of
 from rs_assets.compile.process.by_worker import by_worker
 from rs_assets.compile.python.contract import check_sendable
 from rs_assets.operators.table.groups import present
-from rs_assets.operators.table.keys import check_keys
+from rs_assets.operators.table.keys import check_keys, normal_keys
 from rs_assets.operators.table.rows import struct_of
 from rs_assets.records.columns import ORIGIN, PLACE, PREFIX, RETRACTED, visible
 from rs_assets.records.schema import quoted
@@ -51,6 +51,7 @@ def compile_reduce(context: CompileContext, node: TableReduce, inputs: tuple[Flo
 
 def _packed(frame: DataFrame, keys: Sequence[str], number: int) -> DataFrame:
     """The rows of an input: their keys and order, whether they go, and all fields in a column of their own."""
+    frame = normal_keys(frame, keys)
     goes = F.col(RETRACTED) if RETRACTED in frame.columns else F.lit(False)  # noqa: FBT003  a literal
     read = [name for name in (ORIGIN, PLACE) if name in frame.columns]
     return present(frame, keys).select(

@@ -116,8 +116,8 @@ class ProcessorTest:
     def pipe(self, *rows: Mapping[str, Any]) -> None:
         """Process rows, one after another."""
         for row in map(self._row, rows):
-            time = self._time_of(row)
-            self._touch(self._key(row), [(row, time)])
+            time, key = self._time_of(row), self._key(row)
+            self._touch(key, [({**row, **dict(zip(self.keys, key, strict=True))}, time)])
             if self.time_field is not None and time is not None:
                 self._advance(time - self.water_mark)
 

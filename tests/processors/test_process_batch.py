@@ -1,5 +1,6 @@
 """process_batch: a function of Arrow tables, the states of many keys and their rows."""
 
+import math
 import random
 
 import pyarrow as pa
@@ -38,6 +39,32 @@ def test_process_batch_of_two_batches_adds_to_the_state(follow):
         [("a", -8)],
         [("a", 3), ("b", 2)],
     ]
+
+
+def counted(state, rows):
+    new = rows.select(["k"]).append_column("n", pa.repeat(1, len(rows)))
+    now = pa.concat_tables([state, new]).group_by("k").aggregate([("n", "sum")]).rename_columns({"n_sum": "n"})
+    return now, now
+
+
+def test_rows_of_process_batch_have_one_zero_and_one_nan_as_their_key_has(follow):
+    stream = source("k double").process_batch(counted, keys="k", state="n bigint", schema="k double, n bigint")
+    numbers = [0.0, -0.0, math.nan, -math.nan, 1.5]
+    told = follow(stream, [[{"k": k} for k in numbers], [{"k": -0.0}, {"k": -math.nan}]])
+    assert [sorted((str(row["k"]), row["n"]) for row in rows) for rows in told] == [
+        [("0.0", 2), ("1.5", 1), ("nan", 2)],
+        [("0.0", 3), ("nan", 3)],
+    ]
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])
+@pytest.mark.parametrize(("key", "returned"), [(0.0, -0.0), (math.nan, -math.nan), (None, None)])
+def test_a_state_is_that_of_its_key_whatever_its_zero_and_its_nan_are(kind, key, returned):
+    state, made = pa.schema([("n", pa.int64())]), pa.schema([("k", kind)])
+    shape = Shape("sums", ("k",), pa.schema([("k", kind)]), state, made)
+    now = pa.table({"k": pa.array([returned], kind), "n": [1]})
+    answer = ByBatch(lambda state, rows: (now, made.empty_table()), shape)
+    assert answer(touched({"k": key}, None, [{"k": key}], shape))
 
 
 def test_process_batch_of_a_random_history_equals_a_dictionary(follow):

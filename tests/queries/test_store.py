@@ -257,6 +257,17 @@ def test_at_least_waits_for_a_batch_and_ends_in_time(totals):
         totals.store.get("ann", at_least=1, timeout=0.01)
 
 
+def test_a_batch_or_a_limit_that_is_not_a_number_is_refused_and_the_remedy_is_taken(totals):
+    totals.write(0, come=[{"user": "ann", "n": 1}])
+    answer = totals.store.all()
+    with pytest.raises(ConfigurationError, match="must be the number of a batch, not '0'") as caught:
+        totals.store.get("ann", at_least="0")
+    assert caught.value.remedy == "at_least=answer.batch"
+    assert totals.store.get("ann", at_least=answer.batch).row == {"user": "ann", "n": 1}
+    with pytest.raises(ConfigurationError, match="must be a positive whole number, not True"):
+        totals.store.all(limit=True)
+
+
 def test_what_cannot_be_right_is_refused(totals, tmp_path):
     with pytest.raises(SinkError, match="lacks the batches before 3"):
         totals.write(3, come=[{"user": "ann", "n": 1}])

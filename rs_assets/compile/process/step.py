@@ -17,7 +17,7 @@ from rs_assets.compile.process.runner import ProcessorSpec
 from rs_assets.compile.process.touched import Shape
 from rs_assets.compile.python.contract import check_sendable
 from rs_assets.compile.timed import timed
-from rs_assets.operators.table.keys import check_keys
+from rs_assets.operators.table.keys import check_keys, normal_keys
 from rs_assets.records.columns import EVENT_TIME, ORIGIN, PLACE, visible
 from rs_assets.topology.nodes.process import OUTPUT, Process, ProcessOutput, rows_of
 
@@ -32,7 +32,7 @@ def compile_process(context: CompileContext, node: Process, inputs: tuple[Flow, 
     check_sendable(node.function.call, f"of step {node.name!r}", step=node.name)
     state = parse_ddl(context.spark, node.state, step=node.name)
     made = parse_ddl(context.spark, node.made, step=node.name)
-    rows, read = _ordered(context, node, df)
+    rows, read = _ordered(context, node, normal_keys(df, node.keys))
     if not context.streaming:
         return Flow(rows)
     time = [EVENT_TIME] if node.timed else []

@@ -81,9 +81,17 @@ def _with(wanted: pa.Array, theirs: pa.Array, known: int) -> pa.Array:
 
 def _coded(ours: pa.Array, theirs: pa.ChunkedArray) -> tuple[pa.Array, pa.Array]:
     """Numbers for the values of two arrays: equal values, also nulls, have equal numbers, in the order of `ours`."""
-    chunks = [ours, *(chunk.cast(ours.type) for chunk in theirs.chunks)]
+    chunks = [_one_zero(chunk) for chunk in (ours, *(chunk.cast(ours.type) for chunk in theirs.chunks))]
     indices = pa.concat_arrays(chunks).dictionary_encode(null_encoding="encode").indices.cast(pa.int64())
     return indices.slice(0, len(ours)), indices.slice(len(ours))
+
+
+def _one_zero(values: pa.Array) -> pa.Array:
+    """The same values with one zero and one NaN, which codes distinguish by their bits."""
+    if not pa.types.is_floating(values.type):
+        return values
+    nan, zero = (pa.scalar(each, values.type) for each in (float("nan"), 0.0))
+    return pc.if_else(pc.is_nan(values), nan, pc.add(values, zero))
 
 
 def _unpacked(packed: pa.StructArray, schema: pa.Schema) -> pa.RecordBatch:

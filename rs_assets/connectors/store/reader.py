@@ -204,8 +204,12 @@ class Store:
         timeout: float,
     ) -> Answer:
         if at_least is not None:
+            if type(at_least) is not int:
+                raise ConfigurationError(
+                    f"at_least= must be the number of a batch, not {at_least!r}", remedy="at_least=answer.batch"
+                )
             self._wait(at_least, timeout)
-        if limit is not None and not (isinstance(limit, int) and 0 < limit < MOST_ROWS):
+        if limit is not None and not (type(limit) is int and 0 < limit < MOST_ROWS):
             raise ConfigurationError(f"limit= must be a positive whole number, not {limit}", remedy="limit=100")
         order = "DESC" if reverse else "ASC"
         with self._reading() as (database, head):
