@@ -45,6 +45,15 @@ class Source(Node):
         """The input, whatever the step is called; () if it cannot be distinguished from others of its kind."""
         return ()
 
+    @property
+    def reserves(self) -> str:
+        """What a start leaves at the system until it is removed, such as a replication slot; "" for nothing."""
+        return ""
+
+    def apart(self) -> Self:
+        """The same rows for a read of its own, which leaves neither offsets nor dead letters at the system."""
+        return self
+
     def unlimited(self) -> Self:
         """The same source without batch limits, which real-time mode does not support."""
         return self

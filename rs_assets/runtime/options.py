@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from rs_assets.catalog.lease import DEFAULT_TTL
@@ -156,6 +156,10 @@ class RunOptions:
     metrics_port: int | None = field(default_factory=default_metrics_port)
     metrics_endpoint: str = field(default_factory=default_metrics_endpoint, repr=False)
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+
+    def apart(self) -> RunOptions:
+        """For a temporary run: its checkpoints are not published, and no metrics are served or sent."""
+        return replace(self, checkpoint_storage="memory", storage_url=None, metrics_port=None, metrics_endpoint="")
 
     def __post_init__(self) -> None:
         """Refuse an invalid address of a collector."""

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from rs_assets.common.node import Node
 from rs_assets.common.scratch import scratch_folder
+from rs_assets.compile.late_sinks import gets_late
 from rs_assets.connectors.memory import MemoryChannel, Record
 from rs_assets.connectors.memory.nodes import ArraySource, MemorySink
 from rs_assets.connectors.nodes import Source
 from rs_assets.errors import SchemaError, TopologyError
 from rs_assets.records.policy import BadRecords
 from rs_assets.records.schema import schema_text
-from rs_assets.runtime.job.analysis import schemas_of
+from rs_assets.runtime.job.analysis import schemas_of, without_brokers
 from rs_assets.spark.driver import SparkDriver
 from rs_assets.stream.pipeline import Pipeline
 from rs_assets.topology.cut import cut_out, rows_before
@@ -58,8 +59,8 @@ def run_op(
     """Run the op of one step of `pipeline`, as Dagster runs it, over rows of yours.
 
     The op is that of the pipeline's own graph. It gets the rows from ops with arrays, Dagster executes them in this
-    process in an instance of their own, and all windows fire. A sink writes where it writes; tables by name are in
-    `home`.
+    process in an instance of their own, and all windows fire. A sink writes where it writes; tables by name and durable
+    shuffles are in `home`.
 
     - `step` (str): the name of a step of any family.
     - `inputs` (rows, or a dict of rows by step; default none, for a source): those of the step before it. With several
@@ -78,13 +79,14 @@ def run_op(
     >>> run_op(pipeline, "slow_hits_table", [{"page": "/a", "ms": 120}]).rows_out
     1
     """
-    given = _given(pipeline.topology, step, inputs)
+    whole = without_brokers(pipeline.topology)
+    given = _given(whole, step, inputs)
     channels: dict[str, MemoryChannel] = {}
     topology = cut_out(
-        pipeline.topology,
+        whole,
         step,
         given,
-        stand=_stand(pipeline.topology, given),
+        stand=_stand(whole, given),
         end=lambda name: _end(name, channels),
     )
     with scratch_folder("rs-op-") as folder:
@@ -107,6 +109,7 @@ def run_op(
 def _given(topology: Topology, step: str, inputs: Rows | Mapping[str, Rows] | None) -> dict[str, list[Any]]:
     """The rows by the step that they stand for."""
     before = rows_before(topology, step)
+    _check_late(topology, step)
     if isinstance(inputs, Mapping):
         return {name: list(rows) for name, rows in inputs.items()}
     if inputs is None and not before:
@@ -119,6 +122,16 @@ def _given(topology: Topology, step: str, inputs: Rows | Mapping[str, Rows] | No
             step=step,
         )
     return {before[0]: list(inputs)}
+
+
+def _check_late(topology: Topology, step: str) -> None:
+    node = topology[step]
+    if gets_late(node):
+        raise TopologyError(
+            f"step {step!r} writes the late rows of {node.inputs[0]!r}, and rows of one batch are never late",
+            remedy="push several batches: PipelineDriver(pipeline)",
+            step=step,
+        )
 
 
 def _stand(topology: Topology, given: Mapping[str, list[Any]]) -> Any:
@@ -172,7 +185,7 @@ def _executed(
     own = {
         "spark": SparkResource(share=True),
         "window": WindowResource(finish=True),
-        "run": RunResource(home=str(home), local_storage_only=True),
+        "run": RunResource(home=str(home), local_storage_only=True, checkpoint_storage="delta"),
     }
     job = build_definitions([pipeline], {**own, **resources}).resolve_job_def(f"{pipeline.topology.label}_run")
     quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+from functools import partial
 
 from rs_assets.common.node import Node
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import TopologyError
+from rs_assets.topology.nodes.join import StreamJoin
 from rs_assets.topology.nodes.process import MAIN, Process, ProcessOutput
 from rs_assets.topology.nodes.shuffle import ShuffleRead, ShuffleWrite
 from rs_assets.topology.nodes.step import Select, Split
@@ -47,7 +50,9 @@ def changes(topology: Topology, name: str) -> bool:
 
 
 def cut_out(topology: Topology, step: str, given: Collection[str], *, stand: Stand, end: End) -> Topology:
-    """`step` with all that lies between it and the steps `given`; TopologyError for one that is not upstream.
+    """`step` with all that lies between it and the steps `given`.
+
+    TopologyError for one that is not upstream, and if a source upstream is not among them nor upstream of them.
 
     `stand(node)` replaces a given step, `end(name)` is the sink after the step `name`. A sink is its own end.
     """
@@ -60,8 +65,30 @@ def cut_out(topology: Topology, step: str, given: Collection[str], *, stand: Sta
             step=step,
         )
     kept = _between(topology, step, given)
+    _check_given(topology, step, kept - {*given} - {step})
     nodes = [stand(node) if node.name in given else node for node in topology if node.name in kept]
-    return Topology(topology.namespace, topology.job, (*nodes, *_ends(topology, topology[step], end)))
+    made = (*map(partial(_apart, topology, given), nodes), *_ends(topology, topology[step], end))
+    return Topology(topology.namespace, topology.job, made)
+
+
+def _check_given(topology: Topology, step: str, run: Collection[str]) -> None:
+    """TopologyError for a source among the steps that are `run`: its rows must be given."""
+    source = next((node.name for node in topology.origins if node.name in run), None)
+    if source is not None:
+        near = rows_before(topology, step)
+        raise TopologyError(
+            f"step {step!r} needs the rows of: {', '.join(near)}; no rows are given for the source {source!r}",
+            remedy=f"inputs={{{', '.join(f'{name!r}: [...]' for name in near)}}}",
+            step=step,
+        )
+
+
+def _apart(topology: Topology, given: Collection[str], node: Node) -> Node:
+    """`node`; a join whose sides come from one step, but are given apart, as a join of two streams."""
+    if not (isinstance(node, StreamJoin) and node.shared):
+        return node
+    left, right = (_between(topology, side, given) for side in node.inputs)
+    return node if left & right else replace(node, shared=False)
 
 
 def _between(topology: Topology, step: str, given: Collection[str]) -> set[str]:

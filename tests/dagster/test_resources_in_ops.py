@@ -3,12 +3,17 @@
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 
 import json
+import socket
+from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
 from dagster import (
     AssetExecutionContext,
     DagsterInstance,
     Definitions,
+    In,
+    Nothing,
     OpExecutionContext,
     ReexecutionOptions,
     RetryRequested,
@@ -19,7 +24,7 @@ from dagster import (
     op,
     reconstructable,
 )
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from rs_assets import (
     BadRecords,
@@ -40,6 +45,7 @@ from rs_assets import (
     ValueStore,
     WindowResource,
 )
+from rs_assets.connectors.delta.commit_info import author
 from rs_assets.errors import BadRecordError, TopologyError, UnknownFieldError
 from rs_assets.spark.driver import SparkDriver
 
@@ -177,6 +183,70 @@ def test_a_run_that_goes_on_from_a_failure_does_not_write_again(home, driver, tm
     assert table_rows(tmp_path / "ids") == [1]
 
 
+def test_a_failed_run_is_found_though_a_run_between_never_came_to_the_step(home, driver, tmp_path, monkeypatch):
+    """The second run ended before the step, so the third one repeats the first."""
+    monkeypatch.setenv("IDS", str(tmp_path / "ids"))
+    (tmp_path / "dagster").mkdir()
+    with DagsterInstance.local_temp(str(tmp_path / "dagster")) as instance:
+
+        def attempt(after=None):
+            again = ReexecutionOptions(parent_run_id=after.run_id) if after else None
+            return execute_job(reconstructable(two_steps), instance, raise_on_error=False, reexecution_options=again)
+
+        first = attempt()
+        monkeypatch.setenv("IDS_REFUSED", "1")
+        second = attempt(first)
+        monkeypatch.delenv("IDS_REFUSED")
+        monkeypatch.setenv("IDS_GO_ON", "1")
+        third = attempt(second)
+        assert [done.success for done in (first, second, third)] == [False, False, True]
+        assert table_rows(tmp_path / "ids") == [1]
+        # After a success a run of all steps writes its own rows, though a run between did not come so far.
+        monkeypatch.setenv("IDS_REFUSED", "1")
+        fourth = attempt(third)
+        monkeypatch.delenv("IDS_REFUSED")
+        assert attempt(fourth).success
+    assert table_rows(tmp_path / "ids") == [1, 1]
+
+
+def test_an_attempt_may_write_its_tables_in_another_order(home, driver, tmp_path):
+    paths = [str(tmp_path / part / "ids") for part in ("one", "two")]
+
+    @op
+    def ids(context: OpExecutionContext, rs_sink: SinkResource) -> None:
+        first, second = paths if context.retry_number == 0 else reversed(paths)
+        rs_sink.write(context, frame(driver, [(1,)], "id int"), lambda out: out.to_delta(first))
+        if context.retry_number == 0:
+            raise RetryRequested(max_retries=1)
+        rs_sink.write(context, frame(driver, [(1,)], "id int"), lambda out: out.to_delta(second))
+
+    @job(resource_defs={"rs_sink": SinkResource()})
+    def once() -> None:
+        ids()
+
+    assert once.execute_in_process().success
+    assert [table_rows(path) for path in paths] == [[1], [1]]
+
+
+def test_the_history_names_the_step_and_nothing_is_left_beside_the_table(home, driver, tmp_path):
+    path = tmp_path / "ids"
+
+    @op
+    def ids(context: OpExecutionContext, rs_sink: SinkResource) -> None:
+        rs_sink.write(context, frame(driver, [(1,)], "id int"), lambda out: out.to_delta(path))
+
+    @job(resource_defs={"rs_sink": SinkResource()})
+    def once() -> None:
+        ids()
+
+    done = [once.execute_in_process() for _ in range(2)]
+    writers = [author(entry) for entry in DeltaTable(path).history()]
+    assert [(run.split(".")[:2], sink) for run, sink in writers] == [
+        ([each.run_id, "ids"], "ids_table") for each in reversed(done)
+    ]
+    assert list((path / "_rs_staged").iterdir()) == []
+
+
 def test_an_op_that_is_called_directly_writes_each_time(home, driver, tmp_path):
     from dagster import build_op_context
 
@@ -215,6 +285,29 @@ def failing_once() -> None:
     writes_then_fails()
 
 
+@op
+def may_be_refused() -> None:
+    import os
+
+    if "IDS_REFUSED" in os.environ:
+        raise RuntimeError("refused")
+
+
+@op(ins={"after": In(Nothing)})
+def writes_after(context: OpExecutionContext, rs_sink: SinkResource) -> None:
+    import os
+
+    rows = SparkDriver.shared().call(lambda spark: spark.createDataFrame([(1,)], "id int"))
+    rs_sink.write(context, rows, lambda out: out.to_delta(os.environ["IDS"]))
+    if "IDS_GO_ON" not in os.environ:
+        raise RuntimeError("the machine was lost")
+
+
+@job(resource_defs={"rs_sink": SinkResource()}, config={"execution": {"config": {"in_process": {}}}})
+def two_steps() -> None:
+    writes_after(may_be_refused())
+
+
 def test_read_refuses_steps_with_state(hits, home):
     def counted(rows):
         return rows.window(MINUTES).group_by("page").count("n").to_data_stream()
@@ -224,6 +317,59 @@ def test_read_refuses_steps_with_state(hits, home):
         source.read(counted(hits), spark=SHARED)
     windows = WindowResource().aggregate(source.read(hits, spark=SHARED), counted)
     assert sum(row.n for row in windows.collect()) == 12
+
+
+def test_read_refuses_what_would_remain_at_the_system(hits, home, tmp_path):
+    """A slot would hold the server's log until its disk is full, and refuse the pipeline that wants it."""
+    rows = StreamBuilder.data_stream("shop", "slots").from_postgres(
+        "postgresql://localhost/none", "orders", schema="id bigint"
+    )
+    with pytest.raises(TopologyError, match=r"(?s)reserves the replication slot 'rs_shop_slots_postgres'.*from_delta"):
+        SourceResource().read(rows, spark=SHARED)
+    path = tmp_path / "orders"
+    write_deltalake(path, pa.table({"id": [1, 2]}))
+    written = StreamBuilder.data_stream("shop", "written").from_delta(path)
+    assert rows_of(SourceResource().read(written, spark=SHARED)) == [(1,), (2,)]
+    with pytest.raises(TopologyError, match=r"(?s)step 'kept_write' stores its rows.*read the source"):
+        SourceResource().read(hits.shuffle(2, strategy="delta", name="kept"), spark=SHARED)
+    assert SourceResource().read(hits, spark=SHARED).count() == 12
+
+
+def test_read_commits_no_offsets_and_sends_no_dead_letters():
+    topic = StreamBuilder.data_stream("shop", "topic").from_kafka(
+        "localhost:9092",
+        "orders",
+        group="orders",
+        starting_offsets="committed",
+        bad_records="dead_letter",
+        dead_letter_topic="bad_orders",
+    )
+    node = topic.draft.preview(topic.step)[0].apart()
+    assert (node.group, node.starting, node.dead_letter_topic, node.topics) == (None, "earliest", None, ("orders",))
+
+
+def test_a_run_of_an_op_is_not_published(driver, tmp_path, monkeypatch):
+    """Neither in the database of checkpoints, nor at the port of metrics, which a stream may use."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        monkeypatch.setenv("RS_METRICS_PORT", str(taken.getsockname()[1]))
+        monkeypatch.setenv("RS_CHECKPOINT_STORAGE", "db")
+        monkeypatch.setenv("RS_STORAGE_URL", f"sqlite:///{tmp_path / 'checkpoints.db'}")
+        rows = StepResource().compute(frame(driver, [(1,), (2,)], "id int"), lambda out: out.filter("id > 1"))
+        assert rows_of(rows) == [(2,)]
+    assert not (tmp_path / "checkpoints.db").exists()
+
+
+def test_a_sink_in_the_steps_is_refused(driver, tmp_path):
+    rows = frame(driver, [(1, datetime(2026, 1, 5, tzinfo=UTC))], "id int, at timestamp")
+    with pytest.raises(TopologyError, match=r"(?s)the steps have the sink 'ids_table'.*rs_sink.write"):
+        StepResource().compute(rows, lambda out: out.filter("id > 0").to_delta(tmp_path / "ids"))
+    with pytest.raises(TopologyError, match=r"(?s)the steps have the sink 'late_table'.*leave late_to= out"):
+        WindowResource().aggregate(rows, lambda out: out.window(MINUTES).count("n").late_to(tmp_path / "late"))
+    with pytest.raises(TopologyError, match=r"(?s)there is no frame.*keep\(frame, steps=...\)"):
+        TableResource().keep(steps=lambda out: out.to_table("id"))
+    assert rows_of(StepResource().compute(rows, lambda out: out.filter("id > 0").select_fields("id"))) == [(1,)]
+    assert rows_of(WindowResource().aggregate(rows, lambda out: out.window(MINUTES).count("n")).select("n")) == [(1,)]
+    assert rows_of(TableResource().keep(rows, steps=lambda out: out.to_table("id", order_by="at")).select("id"))
 
 
 def test_steps_of_another_family_name_their_resource(driver):

@@ -8,7 +8,7 @@ import pytest
 
 from rs_assets import Processor, StreamBuilder, Time, TumblingWindow, ValueStore
 from rs_assets.errors import StepError, TopologyError
-from rs_assets.testing import run_op
+from rs_assets.testing import PipelineDriver, run_op
 from rs_assets.topology.cut import cut_out, rows_before
 
 FIELDS = "user string, amount int, at timestamp"
@@ -144,6 +144,43 @@ def test_a_step_that_is_not_upstream_is_refused(pipeline, driver):
     with pytest.raises(TopologyError, match=r"(?s)'tiers' is not upstream of step 'sums'.*rows for: spread"):
         run_op(pipeline, "sums", {"tiers": []})
     assert [row["total"] for row in run_op(pipeline, "sums", {"spread": [order("ann", 2)]}).rows] == [2]
+
+
+def test_a_source_that_is_given_no_rows_is_not_read_in_their_place(pipeline, driver):
+    with pytest.raises(TopologyError, match=r"(?s)needs the rows of: spread, tiers; no rows .* source 'orders'"):
+        run_op(pipeline, "tiered", {"tiers": []})
+    with pytest.raises(TopologyError, match=r"(?s)no rows are given for the source 'orders'.*'spread': \[...\]"):
+        run_op(pipeline, "sums", {})
+
+
+def test_the_sides_of_a_join_with_itself_can_be_given(driver):
+    rows = [{"id": n, "at": f"{AT}{n}"} for n in range(4)]
+    orders = StreamBuilder.data_stream("shop", "self").from_array([], schema="id int, at timestamp", name="orders")
+    few, many = orders.filter("id < 2", name="few"), orders.filter("id > 0", name="many")
+    pipeline = few.join(many, on="id", within=Time.seconds(5), time_field="at", prefix="b_", name="pairs").to_print()
+    for given in ({"orders": rows}, {"few": rows[:2], "many": rows[1:]}):
+        assert [row["id"] for row in run_op(pipeline.build(), "pairs", given).rows] == [1]
+
+
+def test_a_durable_shuffle_never_uses_the_topic_of_the_pipeline(driver):
+    """A live pipeline reads that topic: rows of a test must not get there."""
+    orders = StreamBuilder.data_stream("shop", "topics").from_array([{"id": 1}], name="orders")
+    spread = orders.shuffle(1, strategy="kafka", bootstrap_servers="127.0.0.1:1", name="spread")
+    assert run_op(spread.to_print().build(), "spread", [{"id": 5}]).rows == [{"id": 5}]
+
+
+def test_late_rows_need_several_batches(driver):
+    orders = StreamBuilder.data_stream("shop", "late").from_array([], schema=FIELDS, name="orders")
+    window = TumblingWindow.of(Time.seconds(10), "at")
+    pipeline = orders.window(window, name="sums").count("n").late_to("late").to_data_stream().to_print().build()
+    with pytest.raises(TopologyError, match=r"(?s)'late_table' writes the late rows of 'sums'.*PipelineDriver"):
+        run_op(pipeline, "late_table", [order("ann", 1)])
+    with PipelineDriver(pipeline) as driven:
+        for second in (1, 9):
+            driven.push([order("ann", 1, second), {**order("ann", 1), "at": "2026-01-05 10:01:00"}])
+            driven.step()
+        driven.finish()
+        assert sorted(row["n"] for row in driven.take("print")) == [1, 2]
 
 
 def test_rows_that_are_missing_are_named(pipeline, driver):

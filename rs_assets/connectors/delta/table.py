@@ -36,9 +36,9 @@ class TableHandle:
 
     `table` is the version that was read last, `version` the current one: entries between them are this sink's own and
     add files only. `progress` are the batches that this process saw in the table, `sole_writer` the sole-writer check,
-    `checked` what was compared with its rules, `staged` whether a batch was staged in it. `own` is the version of this
-    process's last commit, `looked` the last version that was searched for removals by others, `reopened` whether the
-    table was replaced by another one since then.
+    `checked` what was compared with its rules, `staged` the folder in which batches were staged. `own` is the version
+    of this process's last commit, `looked` the last version that was searched for removals by others, `reopened`
+    whether the table was replaced by another one since then.
     """
 
     path: str
@@ -48,7 +48,7 @@ class TableHandle:
     progress: ProgressGuard = field(default_factory=ProgressGuard)
     sole_writer: SoleWriterCheck = field(default_factory=SoleWriterCheck)
     checked: object = None
-    staged: bool = False
+    staged: Path | None = None
     own: int = -1
     looked: int = -1
     reopened: bool = False

@@ -8,6 +8,7 @@ removes them. `jvm`: the Delta connector inside Spark, with the same marker.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -34,7 +35,7 @@ from rs_assets.connectors.delta.rewind import (
     refuse_changes,
 )
 from rs_assets.connectors.delta.sole_writer import ALONE
-from rs_assets.connectors.delta.staging import clear_staging
+from rs_assets.connectors.delta.staging import clear_staging, staging_of
 from rs_assets.connectors.delta.table import (
     TableHandle,
     arrow_schema,
@@ -117,6 +118,13 @@ class DeltaWriter:
         table = self.handle.newest()
         return LastWriter() if table is None else last_writer_of(table, mark)
 
+    def close(self) -> None:
+        """Remove the staging folder of this sink, if nothing is staged: an op has one for each of its runs."""
+        if self.handle.staged is not None:
+            with suppress(OSError):
+                self.handle.staged.rmdir()
+            self.handle.staged = None
+
     def raise_fence(self, mark: BatchMark) -> None:
         """Commit the token alone."""
         table = self.handle.newest()
@@ -196,9 +204,9 @@ class DeltaWriter:
 
     def _staged_files(self, batch: DataFrame, mark: BatchMark) -> StagedFiles:
         root = Path(self.path)
-        if not self.handle.staged:
+        if self.handle.staged is None:
             clear_staging(root, mark)
-            self.handle.staged = True
+            self.handle.staged = staging_of(root, mark)
         return stage_files(batch, root, mark, partition_by=self._partitions(self.handle.table), step=self.name)
 
     def _add(self, files: StagedFiles, schema: pa.Schema, mark: BatchMark) -> int:

@@ -79,6 +79,11 @@ class KafkaSource(Source):
     registry: SchemaRegistry | None = None
     schema_id: int | None = None
 
+    def apart(self) -> Self:
+        """Without the group, and from the beginning where a pipeline would begin at the offsets of the group."""
+        starting = "earliest" if self.starting == "committed" else self.starting
+        return replace(self, group=None, starting=starting, dead_letter_topic=None)
+
     def __post_init__(self) -> None:
         """Refuse invalid combinations of options."""
         Source.__post_init__(self)

@@ -67,6 +67,11 @@ class PostgresSource(Source):
             if not holds:
                 raise TopologyError(f"step {self.name!r}: {what}", remedy=remedy)
 
+    @property
+    def reserves(self) -> str:
+        """The slot, for which the server keeps its log."""
+        return f"the replication slot {self.slot!r}"
+
     def unlimited(self) -> Self:
         """Without the limit of rows."""
         return replace(self, max_rows_per_batch=None)

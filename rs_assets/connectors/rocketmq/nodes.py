@@ -57,6 +57,11 @@ class RocketmqSource(Source):
     policy: BadRecords = BadRecords.FAIL
     max_rows_per_batch: int | None = 1_000_000
 
+    def apart(self) -> Self:
+        """Without the group, and from the beginning where a pipeline would begin at the offsets of the group."""
+        starting = "earliest" if self.starting == "committed" else self.starting
+        return replace(self, group=None, starting=starting)
+
     def __post_init__(self) -> None:
         """Refuse invalid combinations of options."""
         Source.__post_init__(self)

@@ -39,8 +39,8 @@ class SinkResource(FamilyResource):
         default="as_written", description="The writer of all Delta sinks; as_written: as each step says"
     )
 
-    # How many frames each attempt of a step has written into each sink.
-    _written: dict[tuple[str, int, str], int] = PrivateAttr(default_factory=dict)
+    # How many frames each attempt of a step has written into each sink and place.
+    _written: dict[tuple[str, int, str, str], int] = PrivateAttr(default_factory=dict)
 
     def settings(self) -> Mapping[str, Any]:
         """The writer of Delta sinks, if it is the same for all."""
@@ -59,9 +59,9 @@ class SinkResource(FamilyResource):
 
         A sink with memory (Delta, files, databases, exactly-once topics) stores a mark with the rows. A step that
         Dagster repeats because it failed, in the same run or in a re-execution, finds the mark and writes nothing:
-        `again` is true, and the rows are those of the first attempt. Its n-th frame for a sink counts as the n-th frame
-        of the attempt before. Any other run, and a step that had succeeded, writes its own rows. A folder of files and
-        a served store belong to one run: SinkError for another one.
+        `again` is true, and the rows are those of the first attempt. Its n-th frame for a sink and place counts as the
+        n-th frame of the attempt before. Any other run, and a step that had succeeded, writes its own rows. A folder of
+        files and a served store belong to one run: SinkError for another one.
 
         - `context`: that of the op or asset.
         - `to` (function of a stream): one sink and nothing else, such as `lambda rows: rows.to_delta("pages")`.
@@ -70,9 +70,11 @@ class SinkResource(FamilyResource):
 
         Errors: TopologyError if `to` has other steps; SinkError and others as those of the sink.
         """
+        from rs_assets.compile.sink import writer_of
         from rs_assets.dagster.resources.writing import mark_of, sink_of
         from rs_assets.runtime.run.write_once import write_once
 
         sink = sink_of(to, frame, namespace, connector=self.settings()["connector"])
-        mark = mark_of(context, sink.name, self._written)
-        return write_once(frame, sink, mark, home=home or Home.default(), namespace=namespace)
+        writer = writer_of(sink, home or Home.default(), namespace)
+        mark = mark_of(context, sink.name, writer.location(), self._written)
+        return write_once(frame, sink, writer, mark)

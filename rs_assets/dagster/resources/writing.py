@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
@@ -38,31 +39,39 @@ def sink_of(to: Callable[..., Any], frame: DataFrame, namespace: str, *, connect
 
 
 def mark_of(
-    context: OpExecutionContext | AssetExecutionContext, sink: str, counts: MutableMapping[tuple[str, int, str], int]
+    context: OpExecutionContext | AssetExecutionContext,
+    sink: str,
+    place: str,
+    counts: MutableMapping[tuple[str, int, str, str], int],
 ) -> BatchMark:
-    """The mark of the next frame of this step for `sink`: the same in each attempt of the step.
+    """The mark of the next frame of this step for `sink` at `place`: the same in each attempt of the step.
 
-    An op that is called directly belongs to no run: each of its marks is new.
+    Frames are counted for each place: an attempt may write to several places in another order than the one before. An
+    op that is called directly belongs to no run: each of its marks is new.
     """
     op = context if isinstance(context, OpExecutionContext) else context.op_execution_context
     try:
         step = op.get_step_execution_context().step.key
     except DagsterInvalidPropertyError:
         return BatchMark(uuid.uuid4().hex, 1, sink, 0)
-    key = (step, op.retry_number, sink)
+    key = (step, op.retry_number, sink, place)
     number = counts[key] = counts.get(key, -1) + 1
-    return BatchMark(f"{first_run(op.instance, op.run, step)}/{step}", 1, sink, number)
+    where = hashlib.sha256(place.encode()).hexdigest()[:8]
+    # No slash: the history of a Delta table is searched for writers by `pipeline/generation/sink`.
+    return BatchMark(f"{first_run(op.instance, op.run, step)}.{step}.{where}", 1, sink, number)
 
 
 def first_run(instance: DagsterInstance, run: DagsterRun, step: str) -> str:
-    """The id of the run whose attempt of `step` this one repeats; its own if none, or if it succeeded there.
+    """The id of the first of the runs that attempted `step` in vain, of which `run` is the last; else its own.
 
-    Dagster repeats a run as another one, which names its parent.
+    Dagster repeats a run as another one, which names its parent. A parent that ended before it came to the step counts
+    neither as an attempt nor as the end of them.
     """
-    while run.parent_run_id:
-        parent = instance.get_run_by_id(run.parent_run_id)
-        tries = instance.get_run_step_stats(run.parent_run_id, [step])
-        if parent is None or not tries or tries[0].status == StepEventStatus.SUCCESS:
-            break
+    first = run.run_id
+    while run.parent_run_id and (parent := instance.get_run_by_id(run.parent_run_id)) is not None:
         run = parent
-    return run.run_id
+        tries = instance.get_run_step_stats(run.run_id, [step])
+        if tries and tries[0].status == StepEventStatus.SUCCESS:
+            break
+        first = run.run_id if tries else first
+    return first

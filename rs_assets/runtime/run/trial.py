@@ -43,7 +43,7 @@ def collected(topology: Topology, driver: SparkDriver) -> Mapping[str, list[Reco
 
     tried = without_brokers(replace(topology, nodes=tuple(map(replaced, topology)), renamed=()))
     with scratch_folder("rs-try-") as folder:
-        run(tried, RunOptions(home=Home(folder), driver=driver), finish=True)
+        run(tried, RunOptions(home=Home(folder), driver=driver).apart(), finish=True)
     return {name: channel.rows() for name, channel in channels.items()}
 
 

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from rs_assets.common.home import Home
 from rs_assets.compile.readers import order_columns
-from rs_assets.compile.sink import rows_for, writer_of
+from rs_assets.compile.sink import rows_for
 from rs_assets.connectors.nodes import Sink
-from rs_assets.connectors.sink import BatchMark, Checked, Closing
+from rs_assets.connectors.sink import BatchMark, Checked, Closing, SinkWriter
 from rs_assets.spark.driver import SparkDriver
 
 
@@ -22,18 +21,17 @@ class Written:
     again: bool = False
 
 
-def write_once(frame: DataFrame, sink: Sink, mark: BatchMark, *, home: Home, namespace: str) -> Written:
-    """Write `frame` into `sink`, unless the sink has `mark`; rows and mark become visible together.
+def write_once(frame: DataFrame, sink: Sink, writer: SinkWriter, mark: BatchMark) -> Written:
+    """Write `frame` into `sink` by its `writer`, unless it has `mark`; rows and mark become visible together.
 
     Of a sink without memory, such as a topic under at-least-once, the rows may come again after a crash.
     """
     driver = SparkDriver.of(frame.sparkSession)
-    return driver.call(lambda _: _write(frame, sink, mark, home, namespace))
+    return driver.call(lambda _: _write(frame, sink, writer, mark))
 
 
-def _write(frame: DataFrame, sink: Sink, mark: BatchMark, home: Home, namespace: str) -> Written:
+def _write(frame: DataFrame, sink: Sink, writer: SinkWriter, mark: BatchMark) -> Written:
     rows = rows_for(sink, frame.withColumns(order_columns()) if sink.read_order else frame)
-    writer = writer_of(sink, home, namespace)
     try:
         if isinstance(writer, Checked):
             writer.check_start()
