@@ -82,7 +82,7 @@ def _measured(df: DataFrame) -> DataFrame:
     fields = F.create_map(*texts)
     said = df.withColumn(SAID, _said()(F.col(HAVING)))
     measure, of = F.col(SAID)["measure"], fields[F.col(SAID)["field"]]
-    number = of.cast("double")
+    number = of.try_cast("double")
     number = F.when(~F.isnan(number), number)
     by = F.col(SAID)["by"]
     group = F.map_from_arrays(by, F.transform(by, lambda name: fields[name]))
