@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rs_assets.catalog.offsets.base import CheckpointRow, CheckpointStorage
     from rs_assets.common.home import Home
     from rs_assets.connectors.kafka.client.cluster import KafkaCluster
     from rs_assets.connectors.kafka.registry.address import SchemaRegistry
@@ -73,6 +74,8 @@ __all__ = [
     "Alert",
     "BadRecords",
     "CalendarWindow",
+    "CheckpointRow",
+    "CheckpointStorage",
     "CountWindow",
     "CumulateWindow",
     "Deployments",
@@ -164,6 +167,8 @@ HOMES = {
     "RunResource": "rs_assets.dagster.runs.runtime",
     "RunningPipeline": "rs_assets.runtime.run.running",
     "SavepointPolicy": "rs_assets.runtime.options",
+    "CheckpointStorage": "rs_assets.catalog.offsets.base",
+    "CheckpointRow": "rs_assets.catalog.offsets.base",
     "SchemaRegistry": "rs_assets.connectors.kafka.registry.address",
     "SessionWindow": "rs_assets.operators.window.spec",
     "SlidingWindow": "rs_assets.operators.window.spec",

@@ -117,8 +117,8 @@ class RunOptions:
 
     Catalog and metrics:
 
-    - `checkpoint_storage` ("delta", "memory" or "db", default RS_CHECKPOINT_STORAGE, else "delta"): where offsets are
-      published. Starts do not read them.
+    - `checkpoint_storage` ("delta", "memory", "db" or "package.module:Class", default RS_CHECKPOINT_STORAGE, else
+      "delta"): where offsets are published. Starts do not read them. A class of your own is a CheckpointStorage.
     - `storage_url` (str, default RS_STORAGE_URL): the SQLAlchemy URL for "db".
     - `catalog_keep` (timedelta, default RS_CATALOG_DAYS): how long rows of the catalog are kept.
     - `metrics_port` (int, default RS_METRICS_PORT, else None: off): a port on loopback for Prometheus; 0 is any free

@@ -6,14 +6,16 @@ import json
 import sqlite3
 import traceback
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from sqlalchemy.dialects import mysql
 from sqlalchemy.schema import CreateTable
 
+from rs_assets import CheckpointStorage
 from rs_assets.catalog.offsets import CheckPointMessage, CheckpointRow, storage_named
 from rs_assets.catalog.offsets import db as db_module
 from rs_assets.catalog.offsets.base import merged
@@ -330,6 +332,53 @@ def test_names_are_taken_in_any_case(name, tmp_path):
 def test_an_unknown_name_is_refused_with_those_there_are(name, tmp_path):
     with pytest.raises(ConfigurationError, match="db, delta, memory"):
         storage_named(name, catalog=tmp_path)
+
+
+TIMES = ("at", "watermark")
+
+
+class OwnStorage(CheckpointStorage):
+    """A storage as users write it: one JSON file."""
+
+    name = "own"
+
+    def __init__(self, url):
+        super().__init__()
+        self.path = Path(url)
+
+    def _write(self, rows):
+        kept = {row.key: row for row in sorted((*self._read(None), *rows), key=lambda row: row.place)}
+        self.path.write_text(json.dumps([asdict(row) for row in kept.values()], default=datetime.isoformat))
+
+    def _read(self, key):
+        stored = json.loads(self.path.read_text()) if self.path.exists() else []
+        times = [{name: each[name] and datetime.fromisoformat(each[name]) for name in TIMES} for each in stored]
+        found = [CheckpointRow(**{**each, **at}) for each, at in zip(stored, times, strict=True)]
+        return [each for each in found if key in (None, each.key)]
+
+
+def test_a_storage_of_ones_own_is_named_by_its_class(tmp_path):
+    reference = f"{__name__}:OwnStorage"
+    storage = storage_named(reference, catalog=tmp_path, url=str(tmp_path / "own.json"))
+    storage.save([row(batch_id=1, offset="7"), row(batch_id=2, offset="9")])
+    storage.save([row(batch_id=1, offset="7")])
+    again = storage_named(reference, catalog=tmp_path, url=str(tmp_path / "own.json"))
+    assert again.recover(SOURCE, "a.log", is_recover=True) == "9"
+
+
+@pytest.mark.parametrize("reference", ["no_such_module:Own", f"{__name__}:Missing", "rs_assets:Missing"])
+def test_a_class_that_cannot_be_imported_is_refused(reference, tmp_path):
+    with pytest.raises(ConfigurationError, match="cannot be imported") as refused:
+        storage_named(reference, catalog=tmp_path)
+    assert refused.value.remedy == "name an importable class: package.module:Class"
+    assert storage_named(f"{__name__}:OwnStorage", catalog=tmp_path, url="x").name == "own"
+
+
+def test_a_class_that_is_no_storage_is_refused(tmp_path):
+    with pytest.raises(ConfigurationError, match="not a class of checkpoint storages") as refused:
+        storage_named("pathlib:Path", catalog=tmp_path)
+    assert refused.value.remedy == "derive it from rs_assets.CheckpointStorage"
+    assert issubclass(OwnStorage, CheckpointStorage)
 
 
 # delta

@@ -1,9 +1,12 @@
-"""Storages of checkpoints: `memory`, `delta` (the catalog) or `db` (any database that SQLAlchemy supports)."""
+"""Storages of checkpoints: `memory`, `delta` (the catalog), `db` (any database), or a class of one's own."""
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import os
 from pathlib import Path
+from typing import Any, cast
 
 from rs_assets.catalog.offsets.base import CheckPointMessage, CheckpointRow, CheckpointStorage
 from rs_assets.errors import ConfigurationError
@@ -37,12 +40,15 @@ def default_url() -> str | None:
 def storage_named(name: str, *, catalog: Path, url: str | None = None) -> CheckpointStorage:
     """The storage of that name; case is ignored.
 
-    `delta` keeps its table in the folder `catalog`, `db` in the database at the SQLAlchemy `url`. Nothing is opened
-    before its first use. ConfigurationError for an unknown name, and for `db` without a usable url.
+    `delta` keeps its table in the folder `catalog`, `db` in the database at the SQLAlchemy `url`.
+    `package.module:Class` is a CheckpointStorage of one's own, called with `url`. Nothing is opened before its first
+    use. ConfigurationError for an unknown name, for a class that cannot be imported, and for `db` without a usable url.
 
     >>> storage_named("Memory", catalog=Path("unused")).name
     'memory'
     """
+    if isinstance(name, str) and ":" in name:
+        return _own(name.strip(), url)
     match name.strip().lower() if isinstance(name, str) else name:
         case "memory":
             from rs_assets.catalog.offsets.memory import MemoryStorage
@@ -58,5 +64,24 @@ def storage_named(name: str, *, catalog: Path, url: str | None = None) -> Checkp
             return DbStorage(url)
         case _:
             raise ConfigurationError(
-                f"there is no checkpoint storage {name!r}", remedy=f"use one of: {', '.join(NAMES)}"
+                f"there is no checkpoint storage {name!r}",
+                remedy=f"use one of: {', '.join(NAMES)}; or package.module:Class",
             )
+
+
+def _own(reference: str, url: str | None) -> CheckpointStorage:
+    """A storage of the class that `reference` names."""
+    module, _, name = reference.partition(":")
+    try:
+        kind: Any = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigurationError(
+            f"the checkpoint storage {reference!r} cannot be imported: {error}",
+            remedy="name an importable class: package.module:Class",
+        ) from error
+    if not (inspect.isclass(kind) and CheckpointStorage in kind.__mro__):
+        raise ConfigurationError(
+            f"{reference!r} is not a class of checkpoint storages",
+            remedy="derive it from rs_assets.CheckpointStorage",
+        )
+    return cast("type[Any]", kind)(url)  # type: ignore[no-any-return]

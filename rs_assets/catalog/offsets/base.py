@@ -131,6 +131,26 @@ class CheckPointMessage:
 class CheckpointStorage(ABC):
     """Stores checkpoints. A row never replaces a newer one of its key.
 
+    A storage of one's own (`checkpoint_storage="package.module:Class"`) is made with the `storage_url` of the run as
+    its only argument. It has a `name`, and defines two methods: `_write(rows)` stores CheckpointRows with distinct
+    identities, all or none, and may be called with rows that it has; `_read(key)` returns the stored rows with that
+    key, or all for None. `_close()` closes what it has opened. One row for each key, the newest, is enough.
+
+    >>> class InADict(CheckpointStorage):
+    ...     name = "dict"
+    ...
+    ...     def __init__(self, url=None):
+    ...         super().__init__()
+    ...         self.stored = {}
+    ...
+    ...     def _write(self, rows):
+    ...         self.stored.update({row.key: row for row in sorted(rows, key=lambda row: row.place)})
+    ...
+    ...     def _read(self, key):
+    ...         return [row for row in self.stored.values() if key in (None, row.key)]
+    >>> list(InADict().rows())
+    []
+
     Thread-safe. `finish` must be called at the end: it stores pending rows and closes resources. CheckpointError if the
     storage cannot be read or written; pending rows stay pending then, and may be flushed again.
     """
