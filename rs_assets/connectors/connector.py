@@ -95,6 +95,7 @@ class SqlSink:
     - `keys`: the table may have a PRIMARY KEY.
     - `updates`: rows may replace earlier rows; `retracts`: rows may also be retracted.
     - `partitions`: the table may be PARTITIONED BY columns.
+    - `metadata` are the keys of METADATA columns that can be written; others are left out of the table's rows.
     """
 
     write: Callable[[SinkTable], DataStream]
@@ -102,6 +103,7 @@ class SqlSink:
     updates: bool = False
     retracts: bool = False
     partitions: bool = False
+    metadata: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -192,6 +192,7 @@ class DataStreamSource(DatabaseSources, Fluent):
         min_partitions: int | None = None,
         registry: str | SchemaRegistry | None = None,
         schema_id: int | None = None,
+        options: Mapping[str, str] | None = None,
         name: str = "kafka",
     ) -> DataStream:
         """Records of Kafka topics; an unbounded source. Splits are partitions; new partitions are found while it runs.
@@ -227,6 +228,7 @@ class DataStreamSource(DatabaseSources, Fluent):
         - `max_rows_per_batch` (int, records, default 1,000,000; None: no limit).
         - `min_partitions` (int, default None): Spark reads partitions in parts, in parallel; records of a partition
           lose their order.
+        - `options` (dict, default none): settings of the consumer by their Java names, {"fetch.min.bytes": "100000"}.
         - `name` (str, default "kafka").
 
         >>> from rs_assets.testing import run_rows
@@ -260,6 +262,7 @@ class DataStreamSource(DatabaseSources, Fluent):
             min_partitions=min_partitions,
             registry=None if registry is None else SchemaRegistry.of(registry),
             schema_id=schema_id,
+            options=dict(options or {}),
         )
         return self._begin(node)
 

@@ -165,7 +165,7 @@ class SinkSteps:
         topic_field: str | None = None,
         key: str | None = None,
         keys: Sequence[str] = (),
-        value: str | None = None,
+        value: str | Sequence[str] | None = None,
         partition: str | None = None,
         headers: str | Mapping[str, str] | None = None,
         timestamp: str | None = None,
@@ -185,7 +185,8 @@ class SinkSteps:
         - `topic` (str), or `topic_field` (str): a field with the topic's name.
         - `key` (str, default None): the field of the record's key. It determines the partition as in Java's clients.
         - `keys` (sequence of str, default none): instead of `key`, fields whose JSON object is the record's key.
-        - `value` (str, default: a JSON object of all fields): a text or binary field; null is a tombstone.
+        - `value` (str, default: a JSON object of all fields): a text or binary field; null is a tombstone. Or
+          (sequence of str) the fields of the object.
         - `format` (default "json"): "avro" sends an Avro record with the header of a schema registry.
         - `registry` ("http://host:8081", or a `SchemaRegistry` with its login): for "avro". The schema is registered
           before the query starts.
@@ -227,7 +228,8 @@ class SinkSteps:
             topic_field=topic_field,
             key=key,
             keys=(keys,) if isinstance(keys, str) else tuple(keys),
-            value=value,
+            value=value if isinstance(value, str) else None,
+            values=() if value is None or isinstance(value, str) else tuple(value),
             partition=partition,
             headers=headers if isinstance(headers, str) else None,
             header_fields=tuple(headers.items()) if isinstance(headers, Mapping) else (),

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from dagster import DagsterInstance, EnvVar
 
-from rs_assets import MemoryChannel, StreamBuilder, build_definitions
+from rs_assets import MemoryChannel, StreamBuilder, build_definitions, pipeline_from_sql
 from rs_assets.connectors.kafka.client.admin import connected
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.source.groups import GroupMirror
@@ -286,3 +286,16 @@ def test_should_show_a_certificate_of_its_own_and_say_that_there_is_none(options
 def test_should_refuse_security_that_is_none():
     with pytest.raises(ConfigurationError, match="PLAINTEXT"):
         BrokerSecurity(protocol="PLAINTEXT")
+
+
+def test_a_login_in_sql_is_read_from_the_environment(secured, shop, filled, options, tmp_path):
+    out = f"{filled}-out"
+    secured.create_topic(out)
+    where = f"""'connector' = 'kafka', 'properties.bootstrap.servers' = '{secured.bootstrap_servers}',
+        'properties.security.protocol' = '{shop.protocol}', 'properties.sasl.mechanism' = '{shop.mechanism}',
+        'properties.ssl.truststore.location' = '{shop.ca_file}', 'properties.ssl.truststore.type' = 'PEM',
+        'properties.sasl.jaas.config' = 'a.LoginModule required username="shop" password="$SHOP_PASSWORD";'"""
+    statements = f"""CREATE TABLE a (id BIGINT) WITH ({where}, 'topic' = '{filled}');
+        CREATE TABLE b (id BIGINT) WITH ({where}, 'topic' = '{out}'); INSERT INTO b SELECT id FROM a;"""
+    assert pipeline_from_sql(statements, job="secured").run(options).rows_out == 2
+    refuse_secrets("".join(written(options.home.root)))

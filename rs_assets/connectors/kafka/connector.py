@@ -35,6 +35,7 @@ def _reader(node: KafkaSource, home: Home) -> SourceReader:  # noqa: ARG001  the
         on_data_loss=node.on_data_loss,
         max_rows_per_batch=node.max_rows_per_batch,
         min_partitions=node.min_partitions,
+        options=node.options,
         avro=_avro(node) if node.format in AVRO else None,
     )
     return TopicsReader(

@@ -16,6 +16,7 @@ from rs_assets.connectors.kafka.registry.schemas import is_avro, reader_schema
 from rs_assets.connectors.kafka.registry.subject import AvroSubject
 from rs_assets.connectors.kafka.sink.settings import check_java_settings, python_settings
 from rs_assets.connectors.kafka.sink.shape import RecordShape
+from rs_assets.connectors.kafka.source.settings import check_consumer_settings
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import TopologyError
 from rs_assets.records.columns import RETRACTED
@@ -57,6 +58,7 @@ class KafkaSource(Source):
     the consumer group in which the committed offsets are shown; nothing is read from it, unless `starting` is
     "committed". `metadata` names other parts of a record that become fields, `kafka_offset` and the like. Avro records
     have the header of a schema registry if `registry` has their schemas, or all of them have the schema `schema_id`.
+    `options` are settings of Kafka's consumer by their Java names.
     """
 
     icon: ClassVar[str] = "kafka"
@@ -78,6 +80,7 @@ class KafkaSource(Source):
     min_partitions: int | None = None
     registry: SchemaRegistry | None = None
     schema_id: int | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
 
     def apart(self) -> Self:
         """Without the group, and from the beginning where a pipeline would begin at the offsets of the group."""
@@ -137,6 +140,7 @@ class KafkaSource(Source):
         for holds, what, remedy in checks:
             if not holds:
                 raise TopologyError(f"step {self.name!r}: {what}", remedy=remedy)
+        check_consumer_settings(self.options, step=self.name)
         if self.format in AVRO:
             _ = self.avro_schema
 
@@ -188,7 +192,8 @@ class KafkaSink(Sink):
     """A Kafka topic, or the topics that `topic_field` names in each row.
 
     `key`, `value`, `partition` and `headers` are fields, `header_fields` names of headers with their fields; without
-    `value` it is a JSON object of the row. The key may also be a JSON object of the fields `keys`. With `changes` the
+    `value` it is a JSON object of the row, or of its fields `values`. The key may also be a JSON object of the fields
+    `keys`. With `changes` the
     rows are those of a table, and a row that goes without another one of its key is a tombstone. `options` are settings
     of Kafka's producer by their Java names. `timestamp` is the field with the time of a record; without it it is the
     first non-null field of `times`, which follow from the steps before. With `avro` the value is an Avro record, whose
@@ -205,6 +210,7 @@ class KafkaSink(Sink):
     keys: tuple[str, ...] = ()
     changes: bool = False
     value: str | None = None
+    values: tuple[str, ...] = ()
     partition: str | None = None
     headers: str | None = None
     header_fields: tuple[tuple[str, str], ...] = ()
@@ -265,6 +271,7 @@ class KafkaSink(Sink):
             keys=self.keys,
             changes=self.changes,
             value=self.value,
+            values=self.values,
             partition=self.partition,
             headers=self.headers,
             header_fields=self.header_fields,

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from rs_assets.connectors.connector import SqlSink, SqlSource
 from rs_assets.connectors.kafka.nodes import KAFKA_METADATA
 from rs_assets.connectors.kafka.sink.settings import SETTINGS
+from rs_assets.connectors.kafka.source.settings import SETTINGS as CONSUMER
+from rs_assets.connectors.kafka.sql_options import cluster_of, format_of, properties, registry_of
 from rs_assets.records.schema import quoted
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ HEADERS_AS_MAP: Final = (
 )
 CHANGES: Final = "upsert-kafka"
 GUARANTEES: Final = {"at-least-once": "at_least_once", "exactly-once": "exactly_once"}
-PROPERTIES: Final = "properties."
+ISOLATION: Final = {name: name for name in ("read_committed", "read_uncommitted")}
 OF_SOURCES: Final = (
     "properties.group.id",
     "topic-pattern",
@@ -57,18 +59,22 @@ def _read(table: SourceTable) -> DataStream | Table:
                 remedy="'scan.startup.timestamp-millis' = '1767225600000'",
             )
         start = datetime.fromtimestamp(millis / 1000, tz=UTC)
-    options.choice("format", {"json": "json"}, "json")
+    form = format_of(options)
     stream = table.begin.from_kafka(
-        options.need("properties.bootstrap.servers", "localhost:9092"),
+        cluster_of(options),
         topics=tuple(filter(None, (options.take("topic") or "").split(";"))),
         pattern=options.take("topic-pattern"),
         group=options.take("properties.group.id"),
+        format=form,
         schema=table.schema,
+        registry=registry_of(options) if form == "avro" else None,
         starting_offsets=start,
         metadata=tuple(dict.fromkeys([*table.metadata, *(("key", "tombstone") if changes else ())])),
         bad_records=table.bad_records,
         tombstones="keep" if changes else "skip",
+        isolation=options.choice("properties.isolation.level", ISOLATION, "read_committed"),
         max_rows_per_batch=options.number("max-rows-per-batch") or 1_000_000,
+        options=properties(options, CONSUMER),
         name=table.name,
     )
     return _keyed(table, stream) if changes else stream
@@ -138,7 +144,6 @@ KEYS: Final[Mapping[str, Callable[[str, str], str]]] = {
 
 def _write(table: SinkTable) -> DataStream:
     options = table.options
-    options.choice("format", {"json": "json"}, "json")
     reading = next((pair[0] for key, pair in options.found.items() if key in OF_SOURCES), None)
     if reading is not None:
         remedy = "remove it, or declare another table to read from"
@@ -164,20 +169,40 @@ def _sent(table: SinkTable, changes: Table | None, keys: tuple[str, ...], *, as_
     """The sink of rows, or of the `changes` of a table; the key of a record is a JSON object or the text of one."""
     options = table.options
     how: dict[str, Any] = {
-        "bootstrap_servers": options.need("properties.bootstrap.servers", "localhost:9092"),
+        "bootstrap_servers": cluster_of(options),
         "topic": options.need("topic", "totals"),
+        "format": (form := format_of(options)),
         "delivery": options.choice("sink.delivery-guarantee", GUARANTEES, "at-least-once"),
-        "options": {name: each for name in SETTINGS if (each := options.take(f"{PROPERTIES}{name}")) is not None},
+        "options": properties(options, SETTINGS),
         "name": table.name,
     }
+    if form == "avro":
+        how["registry"] = registry_of(options)
+        how |= {name: options.take(f"avro-confluent.{name}") for name in ("subject", "schema")}
     if changes is not None:
+        _refuse_metadata(table)
         made = changes.to_kafka(**how, key_format="json" if as_json else "text")
         return replace(table.rows, step=made.step)
+    if table.metadata:
+        how |= {**table.metadata, "value": [column.name.text for column in table.table.declared]}
     if as_json:
         return table.stream.to_kafka(**how, keys=keys)
     return table.stream.to_kafka(**how, key=options.take("key.fields") or (keys[0] if len(keys) == 1 else None))
 
 
+def _refuse_metadata(table: SinkTable) -> None:
+    """SqlError for METADATA columns of rows that come and go."""
+    written = next((c for c in table.table.columns if c.name.text in table.metadata.values()), None)
+    if written is not None:
+        raise table.options.error(
+            f"the query retracts rows, so the metadata {written.name.text!r} is not written",
+            at=written.name.start,
+            remedy="remove the column, or declare it as VIRTUAL",
+        )
+
+
 METADATA: Final = {name: kind for name, kind in KAFKA_METADATA.items() if name != "tombstone"}
 SQL_SOURCE: Final = SqlSource(read=_read, metadata=METADATA, as_maps={"headers": HEADERS_AS_MAP})
-SQL_SINK: Final = SqlSink(write=_write, keys=True, updates=True, retracts=True)
+# The metadata that a record is sent with; each key is also the name of the argument.
+WRITTEN: Final = frozenset(("headers", "partition", "timestamp"))
+SQL_SINK: Final = SqlSink(write=_write, keys=True, updates=True, retracts=True, metadata=WRITTEN)

@@ -20,7 +20,7 @@ from rs_assets.sql.plan.catalog import ALLOW
 from rs_assets.sql.plan.outputs import Output, Selected, check_steady
 from rs_assets.sql.plan.planner import Planner, QueryContext
 from rs_assets.sql.plan.windowing import check_bounds, check_once
-from rs_assets.sql.read.options import Options
+from rs_assets.sql.read.options import CONNECTORS, Options
 from rs_assets.sql.read.statements import Column, CreateTable, Insert
 
 if TYPE_CHECKING:
@@ -63,6 +63,11 @@ class SinkTable:
         from rs_assets.stream.table import Table
 
         return Table(self.rows.draft, self.rows.step, keys)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The METADATA columns that are written, by their keys."""
+        return {c.metadata.text: c.name.text for c in _written(self.table) if c.metadata is not None}
 
     @property
     def bound(self) -> object:
@@ -119,7 +124,7 @@ def written(planner: Planner, insert: Insert, made: Selected, context: QueryCont
         )
     _check_order(planner, insert, columns, made.outputs)
     texts = [_text(planner, column, out) for column, out in zip(columns, made.outputs, strict=True)]
-    missing = [column for column in table.declared if column not in columns]
+    missing = [column for column in _written(table) if column not in columns]
     texts += [f"cast(NULL AS {c.type.text if c.type else 'string'}) AS {quote_name(c.name.text)}" for c in missing]
     texts += _retracted(planner, insert, table, made)
     if made.relation.changes:
@@ -150,15 +155,23 @@ def _retracted(planner: Planner, insert: Insert, table: CreateTable, made: Selec
 
 def _targets(planner: Planner, insert: Insert, table: CreateTable) -> list[Column]:
     """The written columns, in the order of the select list."""
+    written = _written(table)
     if not insert.columns:
-        return list(table.declared)
-    known = {column.name.text: column for column in table.declared}
+        return list(written)
+    known = {column.name.text: column for column in written}
     for position, word in enumerate(insert.columns):
         if word.text in (other.text for other in insert.columns[:position]):
             raise planner.error(f"duplicate column {word.text!r}", word.start, remedy="leave one out")
         if word.text not in known:
             raise unknown_column(planner.text, word, known, table.name.text)
     return [known[word.text] for word in insert.columns]
+
+
+def _written(table: CreateTable) -> Sequence[Column]:
+    """The columns that a sink has, with the METADATA that its connector writes."""
+    pair = table.options.get("connector")
+    kind = CONNECTORS.get(pair[1].text, pair[1].text) if pair is not None else ""
+    return table.written(SQL_SINKS[kind].metadata if kind in SQL_SINKS else ())
 
 
 def _check_order(planner: Planner, insert: Insert, columns: Sequence[Column], outputs: Sequence[Output]) -> None:

@@ -98,7 +98,9 @@ def _column(cursor: Cursor, made: _Table) -> None:
         made.columns.append(Column(name=name, computed=tree))
     else:
         kind = read_type(cursor)
-        made.columns.append(Column(name=name, type=kind, metadata=_metadata(cursor, name)))
+        metadata = _metadata(cursor, name)
+        virtual = metadata is not None and bool(cursor.take("VIRTUAL"))
+        made.columns.append(Column(name=name, type=kind, metadata=metadata, virtual=virtual))
     _constraint(cursor, made, name)
 
 
@@ -107,9 +109,7 @@ def _metadata(cursor: Cursor, name: Word) -> Word | None:
         return name
     if not cursor.take("METADATA"):
         return None
-    found = cursor.string("the metadata's key") if cursor.take("FROM") else name
-    cursor.take("VIRTUAL")
-    return found
+    return cursor.string("the metadata's key") if cursor.take("FROM") else name
 
 
 def _constraint(cursor: Cursor, made: _Table, name: Word) -> None:

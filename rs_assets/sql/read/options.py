@@ -23,6 +23,8 @@ OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "bootstrap.servers": "properties.bootstrap.servers",
         "group.id": "properties.group.id",
         "value.format": "format",
+        **{f"value.avro-confluent.{name}": f"avro-confluent.{name}" for name in ("url", "subject", "schema")},
+        "value.avro-confluent.basic-auth.user-info": "avro-confluent.basic-auth.user-info",
         "namesrvAddr": "nameServerAddress",
         "tags": "tag",
         "startingVersion": "starting-version",

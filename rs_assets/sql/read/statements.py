@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -29,6 +29,8 @@ class Column:
     type: Type | None = None
     computed: exp.Expression | None = None
     metadata: Word | None = None
+    # METADATA that is only read.
+    virtual: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,15 @@ class CreateTable:
     def declared(self) -> tuple[Column, ...]:
         """The columns that records of the source have."""
         return tuple(column for column in self.columns if column.computed is None and column.metadata is None)
+
+    def written(self, metadata: Container[str]) -> tuple[Column, ...]:
+        """The columns that rows of the sink have: those of its records, and `metadata` that is not VIRTUAL."""
+        return tuple(
+            column
+            for column in self.columns
+            if column.computed is None
+            and (column.metadata is None or (column.metadata.text in metadata and not column.virtual))
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,7 +73,7 @@ def value_fields(rows: DataFrame, shape: RecordShape) -> Sequence[str]:
     """The fields that a value without a field of its own has."""
     apart = {shape.topic_field, shape.partition, shape.headers, RETRACTED}
     declared = shape.avro.fields if shape.avro is not None else None
-    return declared or [name for name in rows.columns if name not in apart]
+    return declared or shape.values or [name for name in rows.columns if name not in apart]
 
 
 def _value(rows: DataFrame, shape: RecordShape, step: str, ids: SchemaIds | None) -> Column:

@@ -11,7 +11,8 @@ from rs_assets.connectors.kafka.registry.subject import AvroSubject
 class RecordShape:
     """How a row becomes a record. `topic` is fixed, or `topic_field` holds it; the other names are fields too.
 
-    Without `value` the value is a JSON object of all fields except topic_field, partition and headers; a null `value`
+    Without `value` the value is a JSON object of `values`, by default all fields except topic_field, partition and
+    headers; a null `value`
     is a tombstone. With `keys` the key is a JSON object of these fields. With `changes` rows are changes of a
     table, marked by RETRACTED: of the rows of a key in a batch only the newest is a record. `headers` is a map from
     text to text or binary, or an array of structs of key and value; `header_fields` are names of headers, each with the
@@ -28,6 +29,7 @@ class RecordShape:
     keys: tuple[str, ...] = ()
     changes: bool = False
     value: str | None = None
+    values: tuple[str, ...] = ()
     partition: str | None = None
     headers: str | None = None
     header_fields: tuple[tuple[str, str], ...] = ()
@@ -39,6 +41,15 @@ class RecordShape:
     def fields(self) -> tuple[str, ...]:
         """The fields that it uses."""
         declared = (self.avro.fields or ()) if self.avro is not None else ()
-        named = (self.topic_field, self.key, *self.keys, self.value, self.partition, self.headers, self.timestamp)
+        named = (
+            self.topic_field,
+            self.key,
+            *self.keys,
+            self.value,
+            *self.values,
+            self.partition,
+            self.headers,
+            self.timestamp,
+        )
         headers = (field for _, field in self.header_fields)
         return tuple(name for name in (*named, *headers, *declared) if name is not None)

@@ -43,7 +43,8 @@ RAW_FIELDS = ("key", "value", "headers", "topic", "partition", "offset", "timest
 class KafkaReader:
     """The selection of a cluster's records, and how they become fields.
 
-    `headers_as` is a column for their headers. A stream goes no further than the offsets in the file `until`.
+    `options` are settings of Kafka's consumer, and `headers_as` is a column for their headers. A stream goes no further
+    than the offsets in the file `until`.
     """
 
     cluster: KafkaCluster
@@ -59,6 +60,7 @@ class KafkaReader:
     min_partitions: int | None = None
     avro: AvroFormat | None = None
     json_options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
     headers_as: str | None = None
     until: Path | None = None
 
@@ -123,6 +125,7 @@ class KafkaReader:
             **LARGE_FETCHES,
             # For the driver, which asks for offsets three times, and for tasks, which ask once and then fetch.
             "kafka.default.api.timeout.ms": str(AWAY_MS),
+            **{f"kafka.{name}": value for name, value in self.options.items()},
             "kafkaConsumer.pollTimeoutMs": str(AWAY_MS),
             "failOnDataLoss": str(self.on_data_loss == "fail").lower(),
             "kafka.isolation.level": "read_committed" if self.read_committed else "read_uncommitted",

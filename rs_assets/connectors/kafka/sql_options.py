@@ -1,0 +1,117 @@
+"""Options of SQL tables for the access to Kafka and to a schema registry, by the names that Flink has for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+from rs_assets.common.secrets import FromEnvironment
+from rs_assets.connectors.kafka.client.cluster import KafkaCluster, Mechanism, Protocols
+from rs_assets.connectors.kafka.nodes import WrittenRecords
+from rs_assets.connectors.kafka.registry.address import SchemaRegistry
+from rs_assets.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from rs_assets.sql.read.options import Options
+
+PROPERTIES: Final = "properties."
+SERVERS: Final = f"{PROPERTIES}bootstrap.servers"
+PROTOCOL, MECHANISM = f"{PROPERTIES}security.protocol", f"{PROPERTIES}sasl.mechanism"
+JAAS: Final = f"{PROPERTIES}sasl.jaas.config"
+TRUST, TRUST_TYPE = f"{PROPERTIES}ssl.truststore.location", f"{PROPERTIES}ssl.truststore.type"
+# A login module with its options, in quotes.
+LOGIN: Final = re.compile(r'\S+\s+required((?:\s+\w+\s*=\s*"(?:[^"\\]|\\.)*")*)\s*;?')
+PAIR: Final = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
+JAAS_EXAMPLE: Final = (
+    f"""'{PROTOCOL}' = 'SASL_SSL', '{JAAS}' = 'org.apache.kafka.common.security.plain.PlainLoginModule required"""
+    ' username="shop" password="$KAFKA_PASSWORD";\''
+)
+PROTOCOLS: Final = {name: name for name in get_args(Protocols)}
+MECHANISMS: Final = {name: name for name in get_args(Mechanism)}
+FORMATS: Final = {"json": "json", "avro-confluent": "avro"}
+AVRO: Final = "avro-confluent."
+REGISTRY_EXAMPLE: Final = f"'{AVRO}url' = 'http://host:8081', '{AVRO}basic-auth.user-info' = 'shop:$REGISTRY_PASSWORD'"
+
+
+def cluster_of(options: Options) -> KafkaCluster:
+    """The cluster that a table names, with its login; SqlError if the options do not fit.
+
+    A password `$NAME` is the environment variable NAME, read when a connection is made.
+    """
+    at = options.found.get(JAAS) or options.found.get(PROTOCOL)
+    servers = options.need(SERVERS, "localhost:9092")
+    login = _login(options)
+    if TRUST in options.found:
+        options.choice(TRUST_TYPE, {"PEM": "PEM"}, "PEM")
+    given: dict[str, Any] = {
+        "protocol": options.choice(PROTOCOL, PROTOCOLS, "PLAINTEXT"),
+        "mechanism": options.choice(MECHANISM, MECHANISMS, "PLAIN"),
+        "username": login.get("username"),
+        "password": _secret(login.get("password")),
+        "ca_file": options.take(TRUST),
+    }
+    try:
+        return KafkaCluster(
+            bootstrap_servers=servers, **{name: value for name, value in given.items() if value is not None}
+        )
+    except ConfigurationError as error:
+        remedy = JAAS_EXAMPLE if at is not None else error.remedy
+        raise options.error(error.what, at=at[1].start if at else None, remedy=remedy) from error
+
+
+def format_of(options: Options) -> WrittenRecords:
+    """The format of the records; SqlError for an option that another one has."""
+    form: WrittenRecords = options.choice("format", FORMATS, "json")
+    other = next((pair[0] for key, pair in options.found.items() if key.startswith(AVRO)), None)
+    if form == "json" and other is not None:
+        raise options.error(
+            f"{other.text!r} is an option of the format 'avro-confluent'",
+            at=other.start,
+            remedy="'format' = 'avro-confluent'",
+        )
+    return form
+
+
+def properties(options: Options, names: Iterable[str]) -> dict[str, str]:
+    """The settings of Kafka's client among the options."""
+    return {name: each for name in names if (each := options.take(f"{PROPERTIES}{name}")) is not None}
+
+
+def registry_of(options: Options) -> SchemaRegistry:
+    """The schema registry that a table names, with its login; SqlError as for `cluster_of`."""
+    at = options.found[f"{AVRO}url"][1].start if f"{AVRO}url" in options.found else None
+    url = options.need(f"{AVRO}url", "http://localhost:8081")
+    for scheme, source in (("basic", "USER_INFO"), ("bearer", "STATIC_TOKEN")):
+        options.choice(f"{AVRO}{scheme}-auth.credentials-source", {source: source}, source)
+    user, _, password = (options.take(f"{AVRO}basic-auth.user-info") or "").partition(":")
+    try:
+        return SchemaRegistry(
+            url=_secret(url) or "",
+            username=user or None,
+            password=_secret(password or None),
+            token=_secret(options.take(f"{AVRO}bearer-auth.token")),
+            ca_file=options.take(f"{AVRO}ssl.truststore.location"),
+        )
+    except ConfigurationError as error:
+        raise options.error(error.what, at=at, remedy=REGISTRY_EXAMPLE) from error
+
+
+def _login(options: Options) -> dict[str, str]:
+    pair = options.found.get(JAAS)
+    text = options.take(JAAS)
+    if text is None:
+        return {}
+    found = LOGIN.fullmatch(text.strip())
+    login = {name: re.sub(r"\\(.)", r"\1", value) for name, value in PAIR.findall(found[1])} if found else {}
+    if login.keys() != {"username", "password"}:
+        raise options.error(
+            f"{JAAS!r} has to name a login module, username and password, and nothing else",
+            at=pair[1].start if pair else None,
+            remedy=JAAS_EXAMPLE,
+        )
+    return login
+
+
+def _secret(text: str | None) -> str | FromEnvironment | None:
+    return FromEnvironment(text[1:]) if text is not None and text.startswith("$") else text
