@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rs_assets.catalog.offsets.base import CheckpointRow, CheckpointStorage
     from rs_assets.common.home import Home
+    from rs_assets.common.storage import use_storage
     from rs_assets.connectors.kafka.client.cluster import KafkaCluster
     from rs_assets.connectors.kafka.registry.address import SchemaRegistry
     from rs_assets.connectors.memory import MemoryChannel
@@ -135,6 +136,7 @@ __all__ = [
     "functions",
     "pipeline_from_sql",
     "table_function",
+    "use_storage",
 ]
 
 # The module of each public name.
@@ -194,6 +196,7 @@ HOMES = {
     "find_pipelines": "rs_assets.dagster.discovery",
     "pipeline_from_sql": "rs_assets.sql.plan.build",
     "table_function": "rs_assets.udf.declare",
+    "use_storage": "rs_assets.common.storage",
     "Processor": "rs_assets.topology.user_code.processor",
     "RecoveryPolicy": "rs_assets.dagster.sensors.recovery",
     "RescalePolicy": "rs_assets.dagster.sensors.rescaling",

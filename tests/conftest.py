@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rs_assets.common.home import Home
+from rs_assets.common.storage import use_storage
 from rs_assets.runtime.options import RunOptions
 from rs_assets.spark.driver import SparkDriver
+from rs_assets.spark.object_store import S3
 from rs_assets.spark.settings import SparkSettings
-from rs_assets.testing import KafkaBroker, PostgresServer, RocketMQServer
+from rs_assets.testing import KafkaBroker, PostgresServer, RocketMQServer, S3Server
 from rs_assets.testing.postgres import INSTALL, find_binaries
 from rs_assets.testing.rocketmq_node import ROCKETMQ
 from tests.durations import Recorder, brief, longest_first, recorded
@@ -42,8 +44,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Durations are recorded by the process that hears of all tests."""
-    if config.getoption("--record") and not hasattr(config, "workerinput"):
+    if hasattr(config, "workerinput"):
+        return
+    if config.getoption("--record"):
         config.pluginmanager.register(Recorder())
+    if os.environ.get("RS_REQUIRE_SERVERS") == "1":
+        # A session that has begun takes no more jars.
+        S3.fetch()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -128,6 +135,29 @@ def rocketmq() -> Iterator[RocketMQServer]:
         pytest.skip(f"needs the jars of RocketMQ: {ROCKETMQ.remedy}")
     with RocketMQServer() as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    """A running S3 server; a test that pauses it brings it back."""
+    with S3Server() as started:
+        yield started
+
+
+@pytest.fixture
+def bucket(s3: S3Server) -> Iterator[str]:
+    """The address of an empty bucket of the test's own, with access for the test."""
+    s3.resume()
+    use_storage(s3.options)
+    yield s3.create_bucket()
+    use_storage({})
+
+
+@pytest.fixture
+def s3_jars(driver: SparkDriver) -> None:
+    """The session can read from S3."""
+    if not S3.complete:
+        pytest.skip(f"needs the jars for S3: {S3.remedy}")
 
 
 @pytest.fixture

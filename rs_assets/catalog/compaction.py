@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from rs_assets.common.storage import is_remote
 from rs_assets.connectors.delta.staging import YOUNG, clear_folders, old_folders
 
 HOUR = timedelta(hours=1)
@@ -23,14 +24,16 @@ def compact_table(table: DeltaTable, *, retention: timedelta) -> dict[str, int]:
     hour: a writer may be about to commit them. Readers of the table, including streams, are not affected: a compaction
     adds no rows.
     """
-    # Decoded: the URI of a table has %20 for a space.
-    root, age = Path(unquote(urlsplit(table.table_uri).path)), max(retention, YOUNG)
+    # Decoded: the URI of a table has %20 for a space. An object store has no folders, and nothing is staged there.
+    root = None if is_remote(table.table_uri) else Path(unquote(urlsplit(table.table_uri).path))
+    age = max(retention, YOUNG)
     done = _joined(table)
-    old = old_folders(root, age=age)
+    old = old_folders(root, age=age) if root is not None else []
     removed = _vacuumed(table, retention, full=retention >= YOUNG)
     if retention < YOUNG:
         removed += _vacuumed(table, YOUNG, full=True)
-    removed += clear_folders(root, old, age=age)
+    if root is not None:
+        removed += clear_folders(root, old, age=age)
     table.create_checkpoint()
     table.cleanup_metadata()
     return {

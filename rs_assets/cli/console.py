@@ -22,6 +22,7 @@ from rs_assets.common.home import Home
 from rs_assets.compile.readers import reader_of
 from rs_assets.connectors.console.writer import as_table, terminal
 from rs_assets.connectors.delta.rows import dataset_of
+from rs_assets.connectors.delta.store import is_table
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.connectors.source import Metered
 from rs_assets.dagster.runs.launch import Launched, LaunchRequest, launch
@@ -254,8 +255,8 @@ def show_places(report: RunReport, out: Console) -> None:
     """The paths of the tables, each in one line, so that they can be copied."""
     places = dict(report.tables)
     dead_letters = Home.default().dead_letters
-    if dead_letters.exists():
-        places["dead letters"] = str(dead_letters)
+    if is_table(dead_letters):
+        places["dead letters"] = dead_letters
     out.print("\n[italic]where the tables are[/]")
     width = max(map(len, places), default=0)
     for step, path in places.items():

@@ -87,6 +87,16 @@ def _jars(what: str) -> Finding:
     return Finding(what, f"{len(SPARK.jars)} in {SPARK.folder()}")
 
 
+def _s3(what: str) -> Finding:
+    """The jars for reading from S3; nothing is wrong without them."""
+    from rs_assets.spark.object_store import FETCH, S3
+
+    if not S3.complete:
+        return Finding(what, f"can be written; Spark reads it with more jars ({FETCH})")
+    S3.verify()
+    return Finding(what, f"can be written and read; {len(S3.jars)} jars in {S3.folder()}")
+
+
 def _project(what: str) -> Finding:
     folder = project_folder()
     path = folder / "pyproject.toml"
@@ -135,6 +145,7 @@ LOOKS: dict[str, Callable[[str], Finding]] = {
     "packages": _packages,
     "Java": _java,
     "jars": _jars,
+    "S3": _s3,
     "project": _project,
     "pipelines": _pipelines,
     "RS_HOME": _rs_home,

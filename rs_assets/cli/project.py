@@ -50,18 +50,22 @@ def doctor(as_json: bool) -> None:
 
 
 @click.command()
+@click.option("--s3", is_flag=True, help="Also get the jars with which Spark reads from S3 (12 MB)")
 @guarded
-def setup() -> None:
+def setup(s3: bool) -> None:
     """Get what pip cannot install: a Java, the jars of Delta, Kafka and the processors, an archive of classes."""
     from rs_assets.cli.rehearsal import archive_classes
     from rs_assets.spark.jars import SPARK
     from rs_assets.spark.java import java_home
+    from rs_assets.spark.object_store import S3
     from rs_assets.spark.processor.library import library
 
     click.echo(f"Java: {java_home()}")
     click.echo(f"jars: fetching what is missing of {len(SPARK.jars)} (22 MB) ...")
     fetched = SPARK.fetch()
     click.echo(f"jars: {len(fetched)} fetched now, all of them in {SPARK.folder()}")
+    if s3:
+        click.echo(f"jars for S3: {len(S3.fetch())} fetched now, all of them in {S3.folder()}")
     click.echo(f"processors: {library().name}")
     click.echo("classes: running a small pipeline, so that later starts find its classes ready (a minute, 205 MB) ...")
     click.echo(f"classes: {archive_classes()}")

@@ -86,10 +86,10 @@ def _fields(pipeline: Pipeline, node: MatchRules) -> Mapping[str, str | None]:
 def _table(pipeline: Pipeline, node: MatchRules) -> pa.Table:
     """The rules of the program, those in the Delta table now, or of a file those that a run has loaded last."""
     import pyarrow as pa
-    from deltalake import DeltaTable
 
     from rs_assets.common.home import Home
     from rs_assets.connectors.delta.rows import small_table
+    from rs_assets.connectors.delta.store import delta_table
     from rs_assets.expressions.rules.rule_set import rows_of
     from rs_assets.expressions.rules.spec import GivenRules
     from rs_assets.operators.dimension.spec import DeltaOrigin, LoaderOrigin
@@ -103,7 +103,7 @@ def _table(pipeline: Pipeline, node: MatchRules) -> pa.Table:
         case LoaderOrigin(GivenRules(rows)):
             return pa.Table.from_pylist([dict(row) for row in rows], schema)
         case DeltaOrigin(table):
-            return small_table(DeltaTable(home.table(space, table)), schema.names)
+            return small_table(delta_table(home.table(space, table)), schema.names)
     store = VersionStore(home.dimension(space, pipeline.topology.job, node.name))
     version = store.newest(shape_of(schema, node.keys), node.dimension.text)
     if version is None:

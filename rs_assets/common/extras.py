@@ -16,6 +16,7 @@ EXTRAS: Mapping[str, str] = MappingProxyType(
         "kafka": "kafka",
         "postgres": "psycopg",
         "otel": "opentelemetry.exporter.otlp.proto.http",
+        "s3": "s3fs",
         "rules": "hyperscan",
     }
 )

@@ -71,9 +71,9 @@ class Home:
         return os.environ.get("RS_SAVEPOINTS") or str(self.root / "savepoints")
 
     @property
-    def dead_letters(self) -> Path:
-        """The Delta table of dead letters."""
-        return self.catalog / "dead_letters"
+    def dead_letters(self) -> str:
+        """The Delta table of dead letters: the path or address in RS_DEAD_LETTERS, else a folder of the catalog."""
+        return os.environ.get("RS_DEAD_LETTERS") or str(self.catalog / "dead_letters")
 
     @property
     def state(self) -> Path:

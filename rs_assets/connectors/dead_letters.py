@@ -15,6 +15,7 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.schema import PrimitiveType
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from rs_assets.common.storage import is_remote, storage_options
 from rs_assets.connectors.delta.rows import dataset_of
 from rs_assets.connectors.delta.table import check_fence, last_batch, open_table, properties
 from rs_assets.connectors.sink import BatchMark, RefusedRow
@@ -51,11 +52,11 @@ class DeadLetters:
     an earlier batch reads later records again; their previous dead letters then have its new generation in `undone_by`.
     """
 
-    path: Path
+    path: str
 
     def committed(self, mark: BatchMark) -> bool:
         """Whether this batch's dead letters are in the table."""
-        table = open_table(str(self.path))
+        table = open_table(self.path)
         if table is None:
             return False
         check_fence(table, mark)
@@ -65,9 +66,16 @@ class DeadLetters:
         """Append `rows` in one transaction with the marker of the batch; returns how many were new."""
         if not rows.num_rows or self.committed(mark):
             return 0
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        stored = rows.cast(SCHEMA).append_column(UNDONE, pa.nulls(rows.num_rows, pa.int64()))
-        write_deltalake(str(self.path), stored, mode="append", schema_mode="merge", commit_properties=properties(mark))
+        if not is_remote(self.path):
+            Path(self.path).parent.mkdir(parents=True, exist_ok=True)
+        write_deltalake(
+            self.path,
+            rows.cast(SCHEMA).append_column(UNDONE, pa.nulls(rows.num_rows, pa.int64())),
+            mode="append",
+            schema_mode="merge",
+            commit_properties=properties(mark),
+            storage_options=storage_options(self.path),
+        )
         return int(rows.num_rows)
 
     @retry(
@@ -84,7 +92,7 @@ class DeadLetters:
         `path` maps the generations on the path to their last batches; it is empty for a new beginning. `names` are all
         names that the query has had; None means all queries of the job. May be called twice.
         """
-        table = open_table(str(self.path))
+        table = open_table(self.path)
         if table is None:
             return
         if UNDONE not in {field.name for field in table.schema().fields}:
@@ -121,15 +129,15 @@ def refused_letters(rows: Sequence[RefusedRow], facts: Mapping[str, object]) -> 
     return pa.Table.from_pylist(made, schema=SCHEMA)
 
 
-def dead_letters_of(path: Path, namespace: str, job: str, *, after: datetime | None = None) -> pa.Table:
+def dead_letters_of(path: str, namespace: str, job: str, *, after: datetime | None = None) -> pa.Table:
     """The valid dead letters of a job, by time, split and line; none if there is no table yet.
 
     `after` limits them to later batches.
     """
-    table = open_table(str(path))
+    table = open_table(path)
     if table is None:
         return STORED.empty_table()
-    dataset = dataset_of(table, str(path))
+    dataset = dataset_of(table, path)
     wanted = (pc.field("namespace") == namespace) & (pc.field("job") == job)
     if UNDONE in dataset.schema.names:
         wanted &= pc.field(UNDONE).is_null()

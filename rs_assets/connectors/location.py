@@ -13,14 +13,18 @@ from rs_assets.connectors.files.listing import MAGIC, located
 # The scheme of local files, and any other.
 SCHEME, REMOTE = re.compile(r"^file:(//)?(?=/)"), re.compile(r"^(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 
+HADOOP_S3 = re.compile("^s3[an]://")
+
 
 def written_place(text: str) -> str:
     """A path or URI of the local file system as an absolute path, relative to the project; others unchanged.
 
-    >>> written_place("file:///data/t/"), written_place("s3://bucket/t"), written_place("orders")
+    Hadoop's name for S3 becomes the usual one.
+
+    >>> written_place("file:///data/t/"), written_place("s3a://bucket/t"), written_place("orders")
     ('/data/t', 's3://bucket/t', 'orders')
     """
-    plain = SCHEME.sub("", text)
+    plain = HADOOP_S3.sub("s3://", SCHEME.sub("", text))
     return anchored(plain) if "/" in plain and "://" not in plain else plain.rstrip("/")
 
 

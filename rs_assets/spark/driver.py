@@ -177,6 +177,7 @@ def make_session(settings: SparkSettings) -> SparkSession:
 
     from rs_assets.spark import archive
     from rs_assets.spark.java import java_home
+    from rs_assets.spark.object_store import s3_jars
     from rs_assets.spark.processor.library import session_jars
 
     os.environ["JAVA_HOME"] = str(java_home())
@@ -188,7 +189,7 @@ def make_session(settings: SparkSettings) -> SparkSession:
     jars = session_jars()
     if settings.is_one_process:
         settings = replace(settings, java_options=f"{archive.options(jars)} {settings.java_options}".strip())
-    conf = settings.conf(jars)
+    conf = settings.conf(jars, s3_jars())
     for key, value in conf.items():
         builder = builder.config(key, value)
     try:

@@ -138,8 +138,11 @@ class SparkSettings:
         """Whether the driver's Java is the only one."""
         return self.master == "local" or self.master.startswith("local[")
 
-    def conf(self, jars: tuple[Path, ...] = ()) -> dict[str, str]:
-        """All settings for a new session; ConfigurationError for a cluster that could not reach the driver."""
+    def conf(self, jars: tuple[Path, ...] = (), added: tuple[Path, ...] = ()) -> dict[str, str]:
+        """All settings for a new session; ConfigurationError for a cluster that could not reach the driver.
+
+        The jars `added` get a class loader of their own, so that the archive of the classes of `jars` keeps valid.
+        """
         conf = {
             "spark.master": self.master,
             "spark.app.name": "rs-assets",
@@ -160,15 +163,18 @@ class SparkSettings:
             conf["spark.driver.extraJavaOptions"] += f" {self.java_options}"
         if self.is_one_process:
             conf |= ONE_PROCESS_SETTINGS
-        return conf | self._jar_settings(jars) | dict(self.extra) | self._class_path(jars)
+        return conf | self._jar_settings(jars, added) | dict(self.extra) | self._class_path(jars)
 
-    def _jar_settings(self, jars: tuple[Path, ...]) -> dict[str, str]:
+    def _jar_settings(self, jars: tuple[Path, ...], added: tuple[Path, ...]) -> dict[str, str]:
         if not jars:
             return {}
         conf = {"spark.sql.extensions": DELTA_EXTENSION, "spark.sql.catalog.spark_catalog": DELTA_CATALOG}
         conf = conf if self.delta else {}
+        apart = added if self.is_one_process else (*jars, *added)
+        if apart:
+            conf["spark.jars"] = ",".join(map(str, apart))
         if not self.is_one_process:
-            return conf | {"spark.jars": ",".join(map(str, jars))}
+            return conf
         if any(jar.name.startswith(FORKLESS_JAR) for jar in jars):
             # The machines of a cluster may not have it.
             conf["spark.hadoop.fs.file.impl"] = FORKLESS

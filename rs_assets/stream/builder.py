@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rs_assets.common.names import checked_name
+from rs_assets.common.storage import is_remote
 from rs_assets.connectors.delta.nodes import DeltaSource
 from rs_assets.connectors.files.nodes import FileSource, Format, format_by_name
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
@@ -28,6 +29,9 @@ from rs_assets.stream.data_stream import DataStream
 from rs_assets.stream.database_sources import DatabaseSources
 from rs_assets.stream.draft import Draft
 from rs_assets.stream.method_hints import Fluent
+
+if TYPE_CHECKING:
+    from rs_assets.connectors.own.log import LogSource
 
 
 class StreamBuilder:
@@ -132,7 +136,8 @@ class DataStreamSource(DatabaseSources, Fluent):
         `tail` is bounded; a directory, a glob and `tail=True` are unbounded. Files that end in .gz or .zst are
         decompressed.
 
-        - `path` (str or Path): a file, a directory or a glob; relative to the project's folder.
+        - `path` (str or Path): a file, a directory or a glob; relative to the project's folder. Or an address in an
+          object store, of JSON or Parquet, with a `schema` (docs/object_stores.md).
         - `format` (default by the ending: "csv", "parquet", else "json"): "json" has a record a line. "text" gives the
           field `value`, or with `pattern` a field a group. "csv" and "parquet" are matched by column name: unknown
           columns are ignored, a missing column is an error.
@@ -154,11 +159,16 @@ class DataStreamSource(DatabaseSources, Fluent):
         >>> run_rows(hits.filter("ms > 100"), [{"page": "/a", "ms": 12}, {"page": "/b", "ms": 120}])
         [{'page': '/b', 'ms': 120}]
         """
+        chosen = format_by_name(str(fspath(path))) if format is None else format
+        if is_remote(fspath(path)):
+            given = {"tail": tail, "pattern": pattern, "max_files_per_batch": max_files_per_batch}
+            source = stored_files(fspath(path), chosen, max_rows_per_batch, given, step=name)
+            return self.from_source(source, schema=schema, bad_records=bad_records, name=name)
         return self._begin(
             FileSource(
                 name=name,
                 path=fspath(path),
-                format=format_by_name(str(fspath(path))) if format is None else format,
+                format=chosen,
                 schema=schema_text(schema, step=name),
                 tail=tail,
                 pattern=pattern,
@@ -400,7 +410,7 @@ class DataStreamSource(DatabaseSources, Fluent):
         except with `changes=True`.
 
         - `table` (str or Path): as for `to_delta`: a plain name is a table of the namespace in RS_HOME, others are
-          paths.
+          paths, or addresses in S3 (docs/object_stores.md), which need `rs-assets setup --s3`.
         - `schema` (default: that of the table at the first start): may name some of the columns. Only with it does
           `.build()` check the fields of later steps.
         - `changes` (bool, default False): read the change feed (`delta.enableChangeDataFeed`) from its first version
@@ -475,6 +485,24 @@ def name_of_class(kind: type) -> str:
     'stream_builder'
     """
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind.__name__).lower().strip("_")
+
+
+def stored_files(address: str, form: str, rows: int | None, given: Mapping[str, object], *, step: str) -> LogSource:
+    """The source of files in an object store; TopologyError for what only files of a file system can."""
+    from rs_assets.connectors.files.stored import StoredFiles
+
+    if form not in ("json", "parquet"):
+        raise TopologyError(
+            f"step {step!r}: files of the format {form} are not read from {address}",
+            remedy="write them as JSON lines or Parquet, or copy them to a file system",
+            step=step,
+        )
+    wrong = [name for name, value in given.items() if value]
+    if wrong:
+        raise TopologyError(f"step {step!r}: {wrong[0]} does not go with {address}", remedy="leave it out", step=step)
+    made = StoredFiles(address, form)
+    made.max_rows_per_batch = rows or made.max_rows_per_batch
+    return made
 
 
 def _read_committed(isolation: object) -> bool:

@@ -117,7 +117,7 @@ class SinkSteps:
         Typical uses: results for analysis, tables for other pipelines. A repeated batch changes nothing. See
         docs/sinks.md.
 
-        - `table` (str or Path): a name in RS_HOME, or a path.
+        - `table` (str or Path): a name in RS_HOME, a path, or an address in an object store (docs/object_stores.md).
         - `mode` (default "append"): "append" adds rows. "upsert" replaces the row of the same `keys`. "history"
           keeps each version of it, with the columns `valid_from`, `valid_to` (null: still valid) and `current`.
           "complete" (after a tumbling or hopping window) holds the current rows of all windows.

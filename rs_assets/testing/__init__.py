@@ -1,7 +1,7 @@
 """Testing pipelines: rows through steps, ops or a processor, a driver that goes batch by batch, and real servers.
 
-The servers are Kafka, Postgres, RocketMQ and a small schema registry. Importing this package loads neither Spark nor a
-client of those; each name is loaded at its first use.
+The servers are Kafka, Postgres, RocketMQ, S3 and a small schema registry. Importing this package loads neither Spark
+nor a client of those; each name is loaded at its first use.
 
 >>> from rs_assets import testing
 >>> testing.KafkaBroker.__name__
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rs_assets.testing.registry import SchemaRegistryServer
     from rs_assets.testing.rocketmq import RocketMQMessage, RocketMQServer
     from rs_assets.testing.rows import run_rows
+    from rs_assets.testing.s3 import S3Server
 
 __all__ = [
     "BrokerSecurity",
@@ -35,6 +36,7 @@ __all__ = [
     "ProcessorTest",
     "RocketMQMessage",
     "RocketMQServer",
+    "S3Server",
     "SchemaRegistryServer",
     "SinkCase",
     "SourceCase",
@@ -55,6 +57,7 @@ HOMES = {
     "ProcessorTest": "rs_assets.testing.processor",
     "RocketMQMessage": "rs_assets.testing.rocketmq",
     "RocketMQServer": "rs_assets.testing.rocketmq",
+    "S3Server": "rs_assets.testing.s3",
     "SchemaRegistryServer": "rs_assets.testing.registry",
     "SinkCase": "rs_assets.testing.conformance",
     "SourceCase": "rs_assets.testing.conformance",

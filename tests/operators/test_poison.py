@@ -35,7 +35,7 @@ def stream(path, **source):
 
 
 def letters(options):
-    if not options.home.dead_letters.exists():
+    if not DeltaTable.is_deltatable(options.home.dead_letters):
         return []
     found = DeltaTable(str(options.home.dead_letters)).to_pyarrow_table().to_pylist()
     return sorted((row["step"], row["line"], row["reason"].split("raised ")[-1].split("]")[0]) for row in found)

@@ -115,11 +115,17 @@ def of_other_versions(monkeypatch):
     monkeypatch.setattr(doctor.metadata, "requires", lambda _: ["pyspark==1.0", "none-such"])
 
 
+def with_a_lost_jar(monkeypatch):
+    monkeypatch.setattr(type(SPARK), "complete", True)
+    monkeypatch.setenv("RS_S3_JARS", "/none")
+
+
 LACKS = {
     "Python": (lambda m: m.setattr(sys, "version_info", (3, 10, 1)), "Python 3.11 to 3.13"),
     "packages": (of_other_versions, "pip install"),
     "Java": (lambda m: m.setattr("rs_assets.spark.java.java_home", refused), "rs-assets setup"),
     "jars": (lambda m: m.setenv("RS_JARS", "/none"), "rs-assets setup"),
+    "S3": (with_a_lost_jar, "rs-assets setup --s3"),
     "project": (lambda m: m.chdir("/"), "rs-assets init"),
     "pipelines": (lambda m: Path("../pipelines/orders.py").write_text("1 / 0"), "mend it there"),
     "RS_HOME": (lambda m: m.setenv("RS_HOME", "/proc/none"), "export RS_HOME"),

@@ -17,6 +17,7 @@ import pytest
 
 from rs_assets.errors import ConfigurationError
 from rs_assets.spark import jars, trust
+from rs_assets.spark.object_store import S3
 from rs_assets.testing.kafka_node import KAFKA
 
 PROXIES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "no_proxy", "NO_PROXY")
@@ -75,7 +76,14 @@ def test_the_list_goes_with_the_installed_packages():
     assert len(versions) == len(jars.SPARK.jars) == 11
 
 
-@pytest.mark.parametrize("listed", [jars.SPARK, KAFKA], ids=["spark", "kafka broker"])
+def test_the_jars_for_s3_go_with_the_hadoop_of_spark():
+    (hadoop,) = jars.jars_of_pyspark("hadoop-client-api-*.jar")
+    versions = {jar.name: jar.version for jar in S3.jars}
+    assert hadoop.stem == f"hadoop-client-api-{versions['hadoop-aws']}"
+    assert len({jar.version for jar in S3.jars if jar.group == "software.amazon.awssdk"}) == 1
+
+
+@pytest.mark.parametrize("listed", [jars.SPARK, KAFKA, S3], ids=["spark", "kafka broker", "s3"])
 def test_every_jar_of_a_list_has_a_digest_and_a_file_of_its_own(listed):
     assert all(re.fullmatch("[0-9a-f]{64}", jar.sha256) for jar in listed.jars)
     assert len({jar.file for jar in listed.jars}) == len(listed.jars)

@@ -75,7 +75,7 @@ def test_should_know_a_followed_file_behind_a_link(tmp_path, options):
     assert job.run(options).batches == 0
 
 
-@pytest.mark.parametrize("path", ["s3://bucket/a.jsonl", "hdfs://host/a.jsonl", "https://host/a.jsonl"])
+@pytest.mark.parametrize("path", ["ftp://host/a.jsonl", "hdfs://host/a.jsonl", "https://host/a.jsonl"])
 def test_should_refuse_a_path_that_is_not_on_this_machine_before_it_runs(path):
     with pytest.raises(TopologyError, match="local or mounted"):
         pipeline(path, MemoryChannel())

@@ -14,6 +14,16 @@ from rs_assets.connectors.sink import BatchMark
 
 
 @dataclass
+class Collected:
+    """The rows of a frame that was computed."""
+
+    rows: list[dict]
+
+    def collect(self):
+        return self.rows
+
+
+@dataclass
 class ArrowFrame:
     """Stands for a DataFrame: `parts` files are written of it."""
 
@@ -35,6 +45,14 @@ class ArrowFrame:
 
     def toArrow(self):  # noqa: N802  Spark's name
         return self.table
+
+    def mapInArrow(self, function, schema):  # noqa: N802  Spark's name and form
+        """The rows that `function` makes of each part; `collect` returns them."""
+        size = -(-self.table.num_rows // self.parts) or 1
+        parts = [self.table.slice(part * size, size) for part in range(self.parts)]
+        return Collected(
+            [row for part in parts for made in function(iter(part.to_batches())) for row in made.to_pylist()]
+        )
 
     def parquet(self, path):
         folder = Path(path)

@@ -78,7 +78,7 @@ def test_other_writers_of_the_table_are_no_rivals(tmp_path, driver, frame):
 
 
 def test_dead_letters_are_fenced_too(tmp_path):
-    letters = DeadLetters(tmp_path / "letters")
+    letters = DeadLetters(str(tmp_path / "letters"))
     row = dict.fromkeys(SCHEMA.names) | {"job": "clicks"}
     table = pa.Table.from_pylist([row], schema=SCHEMA)
     assert letters.write(table, mark(0, 2)) == 1

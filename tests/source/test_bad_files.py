@@ -90,7 +90,7 @@ def written(folder: Path, files: dict) -> Path:
 
 def letters(options: RunOptions) -> list[dict]:
     path = options.home.dead_letters
-    return DeltaTable(str(path)).to_pyarrow_table().to_pylist() if path.exists() else []
+    return DeltaTable(str(path)).to_pyarrow_table().to_pylist() if DeltaTable.is_deltatable(path) else []
 
 
 def run(path: object, options: RunOptions, **source: object) -> tuple[list[dict], RunReport]:

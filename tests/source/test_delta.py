@@ -195,7 +195,7 @@ def test_should_refuse_what_is_not_there(table):
         table.run(schema="id int")
 
 
-@pytest.mark.parametrize("bad", [{"table": "s3://bucket/t"}, {"table": ""}, {"table": "t", "starting_version": -1}])
+@pytest.mark.parametrize("bad", [{"table": "hdfs://host/t"}, {"table": ""}, {"table": "t", "starting_version": -1}])
 def test_should_refuse_what_is_no_table_and_no_version(bad):
     with pytest.raises(TopologyError):
         StreamBuilder.data_stream("shop", "copy").from_delta(**bad)

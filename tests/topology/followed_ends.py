@@ -106,9 +106,9 @@ CASES = [
     Case(DELTA, lambda: from_delta(starting_version="3"), "starting_version=3", lambda: from_delta(starting_version=3)),
     Case(
         DELTA,
-        lambda: from_delta("s3://bucket/t"),
-        "use a name, or a path of a local or mounted file system",
-        lambda: (from_delta("t"), from_delta("/data/t")),
+        lambda: from_delta("hdfs://host/t"),
+        "use a name, a path of a local or mounted file system, or an address: s3://bucket/table",
+        lambda: (from_delta("t"), from_delta("/data/t"), from_delta("s3://bucket/table")),
     ),
     Case(
         TABLE,

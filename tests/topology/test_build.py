@@ -182,7 +182,7 @@ MISTAKES = {
         "'id'",
         "order_id",
     ),
-    "a bucket": (lambda: orders().to_delta("s3://bucket/t"), TopologyError, "s3://bucket/t", "mounted file system"),
+    "a file system": (lambda: orders().to_delta("hdfs://host/t"), TopologyError, "hdfs://host/t", "s3://bucket/table"),
     "partition_by": (lambda: orders().to_delta("t", partition_by=["day"]), UnknownFieldError, "'day'", "use one of"),
     "kafka key": (
         lambda: orders().to_kafka("localhost:9092", "t", key="id"),

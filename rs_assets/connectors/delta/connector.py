@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rs_assets.common.home import Home
+from rs_assets.common.storage import is_remote
 from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, SqlSink, SqlSource, code, listed
 from rs_assets.connectors.delta.nodes import VALIDITY, DeltaSink, DeltaSource
 from rs_assets.connectors.delta.sql_table import METADATA, read_table, write_table
@@ -69,10 +70,16 @@ def _shortened(node: DeltaSource, rows: int, folder: Path) -> FileSource | None:
 
 
 def _check(node: DeltaSink, fields: Fields) -> None:
-    if REMOTE.match(node.table) and (node.connector, node.mode) == ("native", "append"):
+    if is_remote(node.table) and node.connector == "jvm":
+        raise TopologyError(
+            f"step {node.name!r}: the connector inside Spark does not exclude a second writer in {node.table}",
+            remedy="leave connector= out",
+            step=node.name,
+        )
+    if REMOTE.match(node.table) and not is_remote(node.table) and (node.connector, node.mode) == ("native", "append"):
         raise TopologyError(
             f"step {node.name!r}: the native connector moves files into the table, which {node.table} does not support",
-            remedy="use a path of a local or mounted file system",
+            remedy="use a path of a local or mounted file system, or an address in an object store (s3://bucket/table)",
             step=node.name,
         )
     fields.check(node.named, step=node.name)

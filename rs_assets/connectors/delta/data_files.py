@@ -1,9 +1,10 @@
-"""Parquet files of a batch: Spark writes them where no vacuum looks; they are checked and then moved into the table."""
+"""Parquet files of a batch on a file system: written where no vacuum looks, checked, and then moved into the table."""
 
 from __future__ import annotations
 
 import shutil
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,22 +23,13 @@ from rs_assets.errors import SinkError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StagedFile:
-    """A file as of staging; `values` are those of the table's partition columns."""
+class DataFile:
+    """A file of a batch; `values` are those of the table's partition columns."""
 
-    path: Path
     size: int
     modified_ms: int
     statistics: FileStatistics
     values: Mapping[str, str | None]
-
-    @property
-    def there(self) -> bool:
-        """Whether it still exists unchanged."""
-        try:
-            return self.path.stat().st_size == self.size
-        except OSError:
-            return False
 
     def nulls(self, column: str) -> int | None:
         """How many nulls a column has, None if the file does not say."""
@@ -58,11 +50,25 @@ class StagedFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StagedFiles:
-    """The files of a batch in their own folder."""
+class StagedFile(DataFile):
+    """A file as of staging."""
 
-    folder: Path
-    files: tuple[StagedFile, ...]
+    path: Path
+
+    @property
+    def there(self) -> bool:
+        """Whether it still exists unchanged."""
+        try:
+            return self.path.stat().st_size == self.size
+        except OSError:
+            return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchFiles(ABC):
+    """The files of a batch, which no version of the table names yet."""
+
+    files: tuple[DataFile, ...]
 
     @property
     def rows(self) -> int:
@@ -73,11 +79,28 @@ class StagedFiles:
         """Whether it is certain that a column has no nulls."""
         return all(file.nulls(column) == 0 for file in self.files if file.statistics.rows)
 
+    @abstractmethod
+    def discard(self) -> None:
+        """Delete them."""
+
+    @abstractmethod
+    def placed(self, *, step: str) -> list[AddAction]:
+        """The actions that add the files with rows, each of which is then in its place; SinkError if one is gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedFiles(BatchFiles):
+    """The files of a batch in their own folder, inside that of the table at `root`."""
+
+    root: Path
+    folder: Path
+    files: tuple[StagedFile, ...]
+
     def discard(self) -> None:
         """Delete them."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def moved_into(self, root: Path, *, step: str) -> list[AddAction]:
+    def placed(self, *, step: str) -> list[AddAction]:
         """Move the files with rows into the table's folder; SinkError if one is gone, before any file is moved."""
         gone = [file for file in self.files if not file.there]
         if gone:
@@ -90,7 +113,7 @@ class StagedFiles:
         actions = []
         for number, file in enumerate(f for f in self.files if f.statistics.rows):
             name = f"{self.folder.name}-{number:05d}.parquet"
-            file.path.rename(root / name)
+            file.path.rename(self.root / name)
             actions.append(file.added(name))
         self.discard()
         return actions
@@ -114,7 +137,7 @@ def stage_files(
         raise SinkError(
             "the staged files of the batch cannot be read", remedy="start again", step=step, file=folder
         ) from error
-    return StagedFiles(folder=folder, files=files)
+    return StagedFiles(root=root, folder=folder, files=files)
 
 
 def _staged(file: Path, folder: Path, partition_by: Sequence[str]) -> StagedFile:

@@ -19,6 +19,10 @@ import orjson
 from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import AddAction
 
+from rs_assets.common.storage import is_remote
+from rs_assets.connectors.delta.store import files_of
+from rs_assets.errors import SinkError
+
 # A table gets a checkpoint of its log every so many versions, unless its properties say otherwise.
 INTERVAL, USUAL_INTERVAL = "delta.checkpointInterval", 100
 
@@ -38,7 +42,9 @@ class LogEntry:
 
 
 def log_entry(path: str, version: int) -> LogEntry:
-    """The log entry of a version, as it is on the disk now."""
+    """The log entry of a version, as it is stored now."""
+    if is_remote(path):
+        return _stored_entry(path, version)
     try:
         facts = _entry_path(path, version).stat()
     except OSError:
@@ -99,6 +105,19 @@ def _added(action: AddAction) -> Mapping[str, Any]:
             "stats": action.stats,
         }
     }
+
+
+def _stored_entry(path: str, version: int) -> LogEntry:
+    """The entry in an object store, where a file has no inode: its size takes the place of one."""
+    try:
+        facts = files_of(path).get_file_info(f"_delta_log/{version:020d}.json")
+    except OSError as error:
+        raise SinkError(
+            f"the log of the table cannot be read: {str(error).strip().splitlines()[-1]}",
+            remedy="check that the object store answers, and the access to it; then start again",
+            table=path,
+        ) from error
+    return LogEntry(version, facts.size, facts.mtime_ns or 0) if facts.is_file else LogEntry(version)
 
 
 def _entry_path(path: str, version: int) -> Path:

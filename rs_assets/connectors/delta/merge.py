@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyspark.sql import functions as F
 
+from rs_assets.common.storage import storage_options
 from rs_assets.connectors.delta.table_rules import nullable
 from rs_assets.records.columns import ORDER, PREFIX, hidden, visible
 from rs_assets.records.schema import quoted
@@ -125,6 +126,7 @@ def create(
         mode="overwrite" if replaces else "error",
         partition_by=list(partition_by) or None,
         commit_properties=marker,
+        storage_options=storage_options(place) if isinstance(place, str) else None,
     )
 
 

@@ -8,7 +8,8 @@ from typing import ClassVar, Literal, get_args
 from rs_assets.common.names import checked_path
 from rs_assets.common.node import positive
 from rs_assets.common.project import anchored
-from rs_assets.connectors.location import REMOTE, SCHEME
+from rs_assets.common.storage import is_remote
+from rs_assets.connectors.location import REMOTE, written_place
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import TopologyError
 from rs_assets.records.columns import RETRACTED
@@ -24,6 +25,11 @@ FROM, TO, CURRENT = "valid_from", "valid_to", "current"
 VALIDITY = (FROM, TO, CURRENT)
 # The fields that a row of the change feed has besides those of its table.
 CHANGES = "_change_type string, _commit_version bigint, _commit_timestamp timestamp"
+
+
+def _elsewhere(table: str) -> bool:
+    """Whether it is an address of a system whose tables are not read."""
+    return REMOTE.match(table) is not None and not is_remote(table)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +50,10 @@ class DeltaSource(Source):
     def __post_init__(self) -> None:
         """Refuse invalid tables and versions, and make the path absolute."""
         Source.__post_init__(self)
-        if not isinstance(self.table, str) or not self.table or "\0" in self.table or REMOTE.match(self.table):
+        if not isinstance(self.table, str) or not self.table or "\0" in self.table or _elsewhere(self.table):
             raise TopologyError(
                 f"step {self.name!r}: tables cannot be read from {self.table!r}",
-                remedy="use a name, or a path of a local or mounted file system",
+                remedy="use a name, a path of a local or mounted file system, or an address: s3://bucket/table",
                 step=self.name,
             )
         if self.starting is not None and self.starting != 0 and not positive(self.starting):
@@ -56,8 +62,8 @@ class DeltaSource(Source):
                 remedy="starting_version=3",
                 step=self.name,
             )
-        plain = SCHEME.sub("", self.table)
-        object.__setattr__(self, "table", anchored(plain) if "/" in plain else plain)
+        plain = written_place(self.table)
+        object.__setattr__(self, "table", anchored(plain) if "/" in plain and not is_remote(plain) else plain)
 
     @property
     def origin(self) -> tuple[str, ...]:

@@ -14,12 +14,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from rs_assets.checkpoint.source_log import SourceBatch
+from rs_assets.connectors.delta.store import delta_table, is_table
 from rs_assets.connectors.delta.versions import ALL_FILES, check_same, files_added, next_version, versions_of
 from rs_assets.connectors.source import Ends, Known, Positions, Reading, Start
 from rs_assets.errors import ConfigurationError, SchemaError, SourceReadError
 from rs_assets.records.calendar import judged
 from rs_assets.records.columns import LINE, OFFSET, RAW, SPLIT
 from rs_assets.records.poison import exact_text
+from rs_assets.spark.object_store import prepare_reading
 
 # The additional columns of the change feed.
 KIND, VERSION, TIME = "_change_type", "_commit_version", "_commit_timestamp"
@@ -88,8 +90,7 @@ class DeltaReader:
 
     def ends(self, patience: timedelta) -> Ends:  # noqa: ARG002  needs no remote call
         """The version of the next commit; 0 while there is no table."""
-        there = (Path(self.path) / "_delta_log").is_dir()
-        return {Path(self.path).name: self._table().version() + 1 if there else 0}
+        return {Path(self.path).name: self._table().version() + 1 if is_table(self.path) else 0}
 
     @property
     def _first(self) -> int | None:
@@ -97,20 +98,21 @@ class DeltaReader:
         return 0 if self.changes and self.starting is None else self.starting
 
     def _table(self) -> DeltaTable:
-        if not (Path(self.path) / "_delta_log").is_dir():
+        if not is_table(self.path):
             raise ConfigurationError(
                 f"there is no Delta table at {self.path}",
                 remedy="run the pipeline that writes it first, or check the name",
                 step=self.name,
             )
         try:
-            return DeltaTable(self.path)
+            return delta_table(self.path)
         except DeltaError as error:
             raise SourceReadError(f"the table cannot be read: {error}", source=self.name, table=self.path) from error
 
     def _schema(self, reading: Reading) -> StructType:
         """The declared schema, or that of the table at the first start, each with the columns of the change feed."""
         self._table()
+        prepare_reading(reading.spark, self.path)
         there = reading.spark.read.format("delta").load(self.path).schema
         extra = CHANGE_FIELDS if self.changes else ()
         wanted = reading.schema_of(lambda: StructType([*there.fields, *extra]))
@@ -132,7 +134,7 @@ class DeltaReader:
         return spark.read.format("delta").option("versionAsOf", version).load(self.path)
 
     def _added(self, spark: SparkSession, schema: StructType, version: int) -> DataFrame:
-        names = files_added(Path(self.path), version)
+        names = files_added(self.path, version)
         rows = self._at(spark, version).filter(F.col("_metadata.file_name").isin(names))
         return self._addressed(rows, schema, version=version)
 

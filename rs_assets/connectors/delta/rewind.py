@@ -13,6 +13,7 @@ from deltalake.exceptions import DeltaError
 
 from rs_assets.connectors.delta.commit_info import REWOUND, claimed_by, fence_of, written_by
 from rs_assets.connectors.delta.history import NO_ROWS, CannotReturn, Change, History, strange_changes
+from rs_assets.connectors.delta.store import delta_table
 from rs_assets.connectors.delta.table import commit_no_rows
 from rs_assets.connectors.generations import Point
 from rs_assets.connectors.sink import BatchMark, SinkChange
@@ -213,7 +214,7 @@ def _whole_version(table: DeltaTable, alike: Sequence[int], *, step: str, path: 
 def _check_files(table: DeltaTable, version: int, *, step: str, path: str) -> None:
     """SinkError if a file of `version` has been vacuumed, or its log is gone."""
     try:
-        then = _files(DeltaTable(path, version=version))
+        then = _files(delta_table(path, version))
     except DeltaError as error:
         raise SinkError(
             f"version {version} of the table can no longer be read", remedy=AFRESH, step=step, table=path

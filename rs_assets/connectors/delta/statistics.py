@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, datetime
-from typing import Any
+from typing import Any, Self
 
 import orjson
 import pyarrow.parquet as pq
@@ -28,6 +28,17 @@ class FileStatistics:
         """The statistics as Delta's JSON."""
         made = {"numRecords": self.rows, "minValues": self.low, "maxValues": self.high, "nullCount": self.nulls}
         return orjson.dumps(made).decode()
+
+    def without_range(self, names: Collection[str]) -> Self:
+        """The same without minimum and maximum of the columns `names`."""
+        low, high = ({n: v for n, v in values.items() if n not in names} for values in (self.low, self.high))
+        return replace(self, low=low, high=high)
+
+    @classmethod
+    def of_text(cls, text: str) -> Self:
+        """The statistics of a text that `text` has made."""
+        made = orjson.loads(text)
+        return cls(rows=made["numRecords"], low=made["minValues"], high=made["maxValues"], nulls=made["nullCount"])
 
 
 def file_statistics(metadata: pq.FileMetaData) -> FileStatistics:

@@ -17,10 +17,12 @@ from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from rs_assets.common.storage import is_remote
 from rs_assets.connectors.delta.commit_info import FENCED, HOME, fence_of, last_claim, written_by
 from rs_assets.connectors.delta.fast_append import LogEntry, append_entry, checkpoint_due, log_entry, put_entry
 from rs_assets.connectors.delta.sole_writer import SoleWriterCheck
 from rs_assets.connectors.delta.staging import staging_of
+from rs_assets.connectors.delta.store import delta_table
 from rs_assets.connectors.progress_guard import ProgressGuard
 from rs_assets.connectors.sink import BatchMark, LastWriter
 from rs_assets.errors import SinkError
@@ -111,11 +113,11 @@ class TableHandle:
     def append(self, actions: Sequence[AddAction], mark: BatchMark, *, partition_by: Sequence[str]) -> bool:
         """Add files by our own log entry after the version at which the marker was read.
 
-        Returns False and changes nothing if another writer has committed meanwhile, or if a checkpoint is due, which
-        delta-rs must write. The rules of `table` must have been checked before.
+        Returns False and changes nothing if another writer has committed meanwhile, if a checkpoint is due, which
+        delta-rs must write, or in an object store. The rules of `table` must have been checked before.
         """
         version = self.version + 1
-        if self.table is None or not self.known or checkpoint_due(self.table, version):
+        if self.table is None or is_remote(self.path) or not self.known or checkpoint_due(self.table, version):
             return False
         if self.at_hand:
             self.sole_writer.others(self.table, mark, deep=False)
@@ -156,7 +158,7 @@ class TableHandle:
 def open_table(path: str) -> DeltaTable | None:
     """The table at `path`, None if there is none."""
     try:
-        return DeltaTable(path)
+        return delta_table(path)
     except TableNotFoundError:
         return None
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake import Schema as DeltaSchema
 
-from rs_assets.connectors.delta.data_files import StagedFiles
+from rs_assets.connectors.delta.data_files import BatchFiles
 from rs_assets.errors import SinkError
 
 # Features of a table that do not concern a writer of whole files with statistics, or are checked one by one below.
@@ -49,7 +49,7 @@ def check_rules(table: DeltaTable, demand: Demand) -> None:
         raise SinkError(what, remedy=remedy, step=demand.step, table=table.table_uri)
 
 
-def check_files(table: DeltaTable, demand: Demand, files: StagedFiles) -> None:
+def check_files(table: DeltaTable, demand: Demand, files: BatchFiles) -> None:
     """SinkError if staged files are split by other columns than the table, or may have nulls where it allows none.
 
     The files fit the table as it was when they were staged; it may have changed before the commit.

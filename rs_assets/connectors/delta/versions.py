@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from urllib.parse import unquote
 
 import orjson
 from deltalake import DeltaTable
 
 from rs_assets.checkpoint.source_log import SourceBatch, SourceLog
+from rs_assets.connectors.delta.store import log_bytes
 from rs_assets.connectors.source import BEGIN_ANEW
 from rs_assets.errors import CheckpointError, DataLossError
 
@@ -52,14 +52,13 @@ def versions_of(batch: SourceBatch, first: int) -> range:
     return range(begin, begin if batch.end is None else next_version(batch.end))
 
 
-def files_added(table: Path, version: int) -> list[str]:
+def files_added(table: str, version: int) -> list[str]:
     """The names of the files whose rows a version added; none if it only rewrote rows, as a compaction does.
 
     DataLossError if the log has been cleaned up to there.
     """
-    entry = table / "_delta_log" / f"{version:020d}.json"
     try:
-        actions = [orjson.loads(line) for line in entry.read_bytes().splitlines() if line.strip()]
+        actions = [orjson.loads(line) for line in log_bytes(table, version).splitlines() if line.strip()]
     except FileNotFoundError as error:
         raise DataLossError(
             f"version {version} of the table is gone from its log, so a batch cannot be read again",

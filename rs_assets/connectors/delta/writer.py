@@ -2,7 +2,8 @@
 
 `native`: Spark's tasks write Parquet into a staging folder inside the table's folder, then one delta-rs transaction
 adds the files and stores the batch marker. A crash in between leaves files that no version names; the next start
-removes them. `jvm`: the Delta connector inside Spark, with the same marker.
+removes them. In an object store tasks write files under their final names (stored_files.py). `jvm`: the Delta connector
+inside Spark, with the same marker.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from deltalake import Schema as DeltaSchema
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 from pyspark.sql import DataFrame
 
+from rs_assets.common.storage import is_remote, storage_options
 from rs_assets.connectors.delta.commit_info import last_writer_of
-from rs_assets.connectors.delta.data_files import StagedFiles, stage_files
+from rs_assets.connectors.delta.data_files import BatchFiles, stage_files
 from rs_assets.connectors.delta.jvm_commit import merge_jvm, write_jvm
 from rs_assets.connectors.delta.merge import Upsert, create, stays, winners_of
 from rs_assets.connectors.delta.nodes import KEYED, DeltaMode
@@ -36,6 +38,7 @@ from rs_assets.connectors.delta.rewind import (
 )
 from rs_assets.connectors.delta.sole_writer import ALONE
 from rs_assets.connectors.delta.staging import clear_staging, staging_of
+from rs_assets.connectors.delta.stored_files import store_files
 from rs_assets.connectors.delta.table import (
     TableHandle,
     arrow_schema,
@@ -202,19 +205,21 @@ class DeltaWriter:
             return Validity(step=self.name, time=self.time_field, **self._by)
         return Upsert(**self._by) if self.mode in KEYED else None
 
-    def _staged_files(self, batch: DataFrame, mark: BatchMark) -> StagedFiles:
+    def _staged_files(self, batch: DataFrame, mark: BatchMark) -> BatchFiles:
+        if is_remote(self.path):
+            return store_files(batch, self.path, mark, partition_by=self._partitions(self.handle.table))
         root = Path(self.path)
         if self.handle.staged is None:
             clear_staging(root, mark)
             self.handle.staged = staging_of(root, mark)
         return stage_files(batch, root, mark, partition_by=self._partitions(self.handle.table), step=self.name)
 
-    def _add(self, files: StagedFiles, schema: pa.Schema, mark: BatchMark) -> int:
+    def _add(self, files: BatchFiles, schema: pa.Schema, mark: BatchMark) -> int:
         if not files.rows and self.mode != "complete":
             files.discard()
             return 0
         try:
-            actions = files.moved_into(Path(self.path), step=self.name)
+            actions = files.placed(step=self.name)
         except SinkError:
             # A driver that has taken over deletes our staged files; if the table is deleted, so are they.
             self.handle.newest()
@@ -238,7 +243,7 @@ class DeltaWriter:
         self,
         table: DeltaTable | None,
         *,
-        files: StagedFiles,
+        files: BatchFiles,
         actions: list[AddAction],
         schema: pa.Schema,
         mark: BatchMark,
@@ -246,9 +251,14 @@ class DeltaWriter:
         """Commit the files on top of the version of `table`; None: create the table from them."""
         if table is None:
             made = DeltaSchema.from_arrow(nullable(schema))
-            columns, marker = list(self.partition_by), properties(mark, **NEW)
             create_table_with_add_actions(
-                self.path, made, actions, mode="error", partition_by=columns, commit_properties=marker
+                self.path,
+                made,
+                actions,
+                mode="error",
+                partition_by=list(self.partition_by),
+                commit_properties=properties(mark, **NEW),
+                storage_options=storage_options(self.path),
             )
             return
         mode: Literal["append", "overwrite"] = "overwrite" if self._check(table, schema, mark) else "append"

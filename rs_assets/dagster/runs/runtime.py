@@ -13,6 +13,7 @@ from pydantic import Field, PrivateAttr
 from rs_assets.catalog.desired_state import read_desired_state
 from rs_assets.common.home import Home
 from rs_assets.common.interrupts import held_back
+from rs_assets.common.storage import use_storage
 from rs_assets.compile.planner.context import Flow
 from rs_assets.dagster.place import Place
 from rs_assets.dagster.resources.family import FamilyResource
@@ -98,12 +99,18 @@ class RunResource(ConfigurableResource[None]):
     metrics_endpoint: str = Field(
         default="", description="An OpenTelemetry collector, http://host:4318/v1/metrics; empty: RS_METRICS_ENDPOINT"
     )
+    object_stores: dict[str, str] = Field(
+        default_factory=dict,
+        description="Access to object stores, such as AWS_ENDPOINT_URL; use EnvVar for secrets; empty: the environment",
+    )
     storage_url: str = Field(
         default="", description="The SQLAlchemy URL of the storage db; use EnvVar for passwords; empty: RS_STORAGE_URL"
     )
 
     def place(self) -> Place:
-        """Where the run stores its data."""
+        """Where the run stores its data; gives this process access to the object stores."""
+        if self.object_stores:
+            use_storage(self.object_stores)
         return Place.of(
             home=self.home,
             savepoints_uri=self.savepoints_uri,

@@ -12,13 +12,13 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from rs_assets.connectors.delta.rows import small_table
+from rs_assets.connectors.delta.store import delta_table
 from rs_assets.connectors.files.header import Columns, check_header, columns_of
 from rs_assets.connectors.files.lines.offsets import LineRange
 from rs_assets.connectors.files.whole.spark_files import as_glob
@@ -129,12 +129,12 @@ class DeltaLoader:
 
     def mark(self) -> str:
         """The table's id and its version."""
-        table = DeltaTable(self.path)
+        table = delta_table(self.path)
         return f"{table.metadata().id}:{table.version()}"
 
     def load(self, schema: StructType | None) -> pa.Table:
         """The rows of the version that is the newest now."""
-        table = DeltaTable(self.path)
+        table = delta_table(self.path)
         there = [field.name for field in table.schema().fields]
         return small_table(table, [name for name in schema.names if name in there] if schema else None)
 

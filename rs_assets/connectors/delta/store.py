@@ -1,0 +1,50 @@
+"""Delta tables at a path or in an object store, with the options of `use_storage`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from deltalake import DeltaTable
+from deltalake.fs import DeltaStorageHandler
+from pyarrow import fs
+
+from rs_assets.common.storage import is_remote, storage_options
+
+# Each open table has a client of its own for its store.
+OPEN_STORES = 64
+
+
+def delta_table(path: str, version: int | None = None) -> DeltaTable:
+    """The table at `path`; errors are those of delta-rs."""
+    return DeltaTable(path, version=version, storage_options=storage_options(path))
+
+
+def is_table(path: str) -> bool:
+    """Whether there is a table at `path`."""
+    return DeltaTable.is_deltatable(path, storage_options(path))
+
+
+def log_bytes(path: str, version: int) -> bytes:
+    """The content of the log entry of a version; FileNotFoundError if there is none (any more)."""
+    name = f"_delta_log/{version:020d}.json"
+    if not is_remote(path):
+        return (Path(path) / name).read_bytes()
+    with files_of(path).open_input_stream(name) as stream:
+        return bytes(stream.readall())
+
+
+def files_of(path: str) -> fs.FileSystem:
+    """The files of the table at `path`, by their names in it."""
+    return store(path, storage_options(path))
+
+
+def store(path: str, options: Mapping[str, str] | None) -> fs.FileSystem:
+    """The files below `path`, with these options of delta-rs."""
+    return _store(path, frozenset((options or {}).items()))
+
+
+@lru_cache(maxsize=OPEN_STORES)
+def _store(path: str, options: frozenset[tuple[str, str]]) -> fs.FileSystem:
+    return fs.PyFileSystem(DeltaStorageHandler(path, dict(options)))
