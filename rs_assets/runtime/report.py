@@ -21,8 +21,9 @@ class BatchProgress:
     `offsets` are by sink and by source; times are UTC. `rows_shuffled` came from other queries through a durable
     shuffle and are not in `rows_in`. `rows_in_again` of `rows_in`, and `rows_dead_again` of `rows_dead`, are counted by
     another query too. `gates` are the rows that came to a step and those that it rejected, by source and by step with
-    event time (followed by a dot and the side, if it has several). `rows_refused` are rows of windows that a step after
-    the window could not compute. `replayed`: an earlier run had planned the batch and not completed it.
+    event time (followed by a dot and the side, if it has several). `late` are the late rows by step. `rows_refused` are
+    rows of windows that a step after the window could not compute. `replayed`: an earlier run had planned the batch and
+    not completed it.
     """
 
     query: str
@@ -42,6 +43,7 @@ class BatchProgress:
     watermark: datetime | None = None
     offsets: Mapping[str, str] = field(default_factory=dict)
     gates: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    late: Mapping[str, int] = field(default_factory=dict)
     replayed: bool = False
     generation: int = 1
 

@@ -86,6 +86,9 @@ def test_should_refuse_rows_or_keep_them_apart():
         staged(sink, 1, 2, 3).commit()
     assert "refused = 'dead_letter'" in refused.value.remedy
     sink.refused, kept = "dead_letter", []
+    with pytest.raises(SinkError, match="odd; only a pipeline keeps such rows") as in_an_op:
+        staged(sink, 1, 2, 3).commit()
+    assert in_an_op.value.remedy == "keep such rows from the sink (filter)"
     sink.keep_refused(lambda rows, mark, number: kept.append((rows, number)))
     assert staged(sink, 1, 2, 3).commit() == 1
     assert kept == [

@@ -195,9 +195,13 @@ class BatchSink(ABC):
         if self.refused == "dead_letter" and self._keep is not None:
             self._keep(rows, mark.batch, mark.number)
             return
+        apart = "; only a pipeline keeps such rows as dead letters" if self.refused == "dead_letter" else ""
+        first = rows[0].reason[:SHOWN] if rows else ""
         raise SinkError(
-            f"{self.location()} has refused {len(rows)} rows, the first: {rows[0].reason[:SHOWN] if rows else ''}",
-            remedy="keep such rows from the sink (filter), or set refused = 'dead_letter' in its class",
+            f"{self.location()} has refused {len(rows)} rows, the first: {first}{apart}",
+            remedy="keep such rows from the sink (filter)"
+            if apart
+            else "keep such rows from the sink (filter), or set refused = 'dead_letter' in its class",
             step=self.name,
         )
 

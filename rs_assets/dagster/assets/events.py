@@ -29,6 +29,7 @@ from rs_assets.dagster.assets.op_events import OpEvents
 from rs_assets.dagster.assets.positions import as_records, positions_read
 from rs_assets.dagster.assets.roles import Role, roles_of
 from rs_assets.dagster.assets.stream_assets import StreamAssets
+from rs_assets.dagster.assets.sums import RunSums
 from rs_assets.dagster.assets.verdicts import IDLE_EVERY_S, JUDGED_EVERY_S
 from rs_assets.dagster.place import Place
 from rs_assets.dagster.runs.run_tags import LOST_SECONDS, RECOVERS, RECOVERY_REASON
@@ -71,15 +72,10 @@ class StepEvents:
         self.context = context
         self.live = live
         self._queue: SimpleQueue[BatchProgress | None] = SimpleQueue()
-        self._latest: dict[str, BatchProgress] = {}
         self._passed: dict[str, str] = {}
         self._splits: dict[str, tuple[BatchProgress, Mapping[str, Positions]]] = {}
-        self._sums: dict[tuple[str, str], int] = {}
-        self._batches: dict[str, int] = {}
+        self._sums = RunSums()
         self._provenance: dict[str, Columns] = {}
-        self._first: dict[str, int] = {}
-        self._replayed: dict[str, int] = {}
-        self._seconds: dict[str, float] = {}
         # When the assets were last reported, and whether there were batches since.
         self._logged = -math.inf
         self._unshown = False
@@ -125,8 +121,8 @@ class StepEvents:
         common: Metadata = {
             # As text, so that Dagster does not plot it.
             "batch": str(progress.batch_id),
-            "batches": self._batches[progress.query],
-            "seconds": round(self._seconds[progress.query], 3),
+            "batches": self._sums.batches[progress.query],
+            "seconds": round(self._sums.seconds[progress.query], 3),
             "batch_seconds": round(progress.seconds, 3),
             "rows_per_second": self._rate(progress.query),
         }
@@ -138,8 +134,8 @@ class StepEvents:
 
     def _rate(self, query: str) -> float:
         """Rows a second of computing, over the run: the last batch often reads nothing and only fires windows."""
-        seconds = self._seconds[query]
-        return round(self._sums.get((query, "rows_in"), 0) / seconds, 1) if seconds else 0.0
+        seconds = self._sums.seconds[query]
+        return round(self._sums.rows(query, "in") / seconds, 1) if seconds else 0.0
 
     def _recovery(self) -> Metadata:
         """Metadata of a restart by the recovery sensor: the previous run, the reason, the downtime."""
@@ -150,29 +146,33 @@ class StepEvents:
             "recovered_from_run": tags[RECOVERS],
             "recovery_reason": tags[RECOVERY_REASON],
             "lost_seconds": float(tags[LOST_SECONDS]),
-            "recovered_from_batch": min(self._first.values(), default=0) - 1,
-            "replayed_rows": sum(self._replayed.values()),
+            "recovered_from_batch": min((each.batch_id for each in self._sums.first.values()), default=0) - 1,
+            "replayed_rows": sum(each.rows_in for each in self._sums.first.values() if each.replayed),
         }
 
     def _checkpoint(self, step: str, progress: BatchProgress) -> Metadata:
-        made: Metadata = {
-            "rows_in": self._sums.get((progress.query, "rows_in"), 0),
-            "rows_dead": self._sums.get((progress.query, "rows_dead"), 0),
-        }
         splits = self._reached(progress).get(step)
-        return made | ({"splits": len(splits), "offsets": MetadataValue.table(as_records(splits))} if splits else {})
+        shown: Metadata = {"splits": len(splits), "offsets": MetadataValue.table(as_records(splits))} if splits else {}
+        return self._came(step, progress) | shown
 
-    def _state(self, step: str, progress: BatchProgress) -> Metadata:  # noqa: ARG002  the table's form
+    def _came(self, step: str, progress: BatchProgress) -> Metadata:
+        """The rows that came to a step, and those that it rejected, if they were counted there."""
+        if not self._sums.gated(progress.query, step):
+            return {}
+        return {f"rows_{kind}": self._sums.rows(progress.query, kind, step) for kind in ("in", "dead")}
+
+    def _state(self, step: str, progress: BatchProgress) -> Metadata:
         made: Metadata = {
+            **self._came(step, progress),
             "dagster/row_count": progress.state_rows,
-            "rows_late": self._sums.get((progress.query, "rows_late"), 0),
+            "rows_late": self._sums.rows(progress.query, "late", step),
         }
         if progress.watermark is not None:
             made |= shown_watermark(progress.watermark)
         return made
 
     def _output(self, step: str, progress: BatchProgress) -> Metadata:
-        made: Metadata = {"rows_out": self._sums.get((progress.query, step), 0)}
+        made: Metadata = {"rows_out": self._sums.rows(progress.query, "out", step)}
         # The rows are committed: a removed table, or a row that cannot be shown, must not fail the run.
         with self.failures.guarding(f"Dagster does not show the table of {step}"):
             made |= self._table(step, progress)
@@ -235,7 +235,8 @@ class StepEvents:
                 continue
             if progress is None:
                 return
-            self._note(progress)
+            with self.failures.guarding("Dagster does not show a batch"):
+                self._note(progress)
             if self.live:
                 self._show(progress)
 
@@ -279,7 +280,7 @@ class StepEvents:
         self._ops_shown = time.monotonic()
         with self.failures.guarding("Dagster does not show what each op has done"):
             if self._ops is not None:
-                self._ops.report()
+                self._ops.report(self._sums)
 
     def _patience_s(self) -> float | None:
         """How long to wait for the next batch before `_without_batch`."""
@@ -292,25 +293,14 @@ class StepEvents:
             self.context.log.info(text)
 
     def _waiting(self) -> str:
-        batches, seconds = sum(self._batches.values()), self._computing_s()
+        batches, seconds = self._sums.batches.total(), self._computing_s()
         if seconds:
             return f"a batch has been computed for {seconds:.0f} s; batches so far: {batches:,}"
         return f"waiting for input; batches so far: {batches:,}"
 
     def _note(self, progress: BatchProgress) -> None:
-        query = progress.query
-        if self._ops is not None:
-            self._ops.note(progress)
-        self._latest[query] = progress
-        self._passed.update(dict.fromkeys(progress.steps, query))
-        self._batches[query] = self._batches.get(query, 0) + 1
-        if query not in self._first:
-            self._first[query] = progress.batch_id
-            self._replayed[query] = progress.rows_in if progress.replayed else 0
-        self._seconds[query] = self._seconds.get(query, 0.0) + progress.seconds
-        counts = {"rows_in": progress.rows_in, "rows_dead": progress.rows_dead, "rows_late": progress.rows_late}
-        for name, rows in (*counts.items(), *progress.rows_out.items()):
-            self._sums[query, name] = self._sums.get((query, name), 0) + rows
+        self._sums.add(progress)
+        self._passed.update(dict.fromkeys(progress.steps, progress.query))
 
     def _log(self) -> None:
         self._logged = time.monotonic()
@@ -321,7 +311,7 @@ class StepEvents:
     def _query_of(self, step: str) -> BatchProgress | None:
         """The latest batch of the query whose batches pass through `step`."""
         query = self._passed.get(step)
-        return None if query is None else self._latest[query]
+        return None if query is None else self._sums.latest[query]
 
 
 def shown_watermark(watermark: datetime) -> Metadata:

@@ -7,8 +7,6 @@ nevertheless: who selects an op on the page of a run sees its own rows, while a 
 from __future__ import annotations
 
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Mapping
 from typing import Any
 
 from dagster import MetadataValue, OpExecutionContext
@@ -19,14 +17,14 @@ from rs_assets.common.node import Node
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.dagster.assets.roles import PROCESS, op_name
+from rs_assets.dagster.assets.sums import RunSums
 from rs_assets.errors import RsError
 from rs_assets.operators.window.event_time import watermark_in_words
-from rs_assets.runtime.report import BatchProgress
 from rs_assets.topology.topology import Topology
 
 
 class OpEvents:
-    """Sums up the batches of a run by step, and reports them to Dagster."""
+    """Reports the sums of a run to Dagster, each step as an event of its op."""
 
     def __init__(self, context: OpExecutionContext, topology: Topology) -> None:
         self._context = context
@@ -35,34 +33,21 @@ class OpEvents:
         self._query_of: dict[str, QueryPlan] = {}
         for plan in plan_queries(topology):
             self._query_of.update((node, plan) for node in plan.nodes if node not in self._query_of)
-        self._latest: dict[str, BatchProgress] = {}
-        self._sums: Counter[tuple[str, str]] = Counter()
-        self._seconds: defaultdict[str, float] = defaultdict(float)
         self._said: dict[str, str] = {}
 
-    def note(self, progress: BatchProgress) -> None:
-        """Add a finished batch."""
-        query = progress.query
-        self._latest[query] = progress
-        self._seconds[query] += progress.seconds
-        self._sums[query, "batches"] += 1
-        self._sums[query, "late"] += progress.rows_late
-        for gate, (rows, dead) in progress.gates.items():
-            step = gate.partition(".")[0]
-            if self._query_of[step].name == query:
-                self._sums[step, "in"] += rows
-                self._sums[step, "dead"] += dead
-        for sink, rows in progress.rows_out.items():
-            self._sums[sink, "out"] += rows
-
-    def report(self) -> None:
+    def report(self, sums: RunSums) -> None:
         """Report each step whose numbers have changed since the last report."""
         for node in self._topology:
             query = self._query_of[node.name].name
-            text = self._text(node) if query in self._latest else ""
+            text = self._text(node, sums) if query in sums.latest else ""
             if text and self._said.get(node.name) != text:
                 self._said[node.name] = text
-                self._event(node.name, text, self._metadata(node))
+                facts: dict[str, Any] = {
+                    "query": query,
+                    "batches": sums.batches[query],
+                    "seconds": round(sums.seconds[query], 3),
+                }
+                self._report(node.name, text, EngineEventData(metadata=facts))
 
     def failed(self, error: RsError) -> None:
         """Report the error that ended the run at the step that it names, if it names one; called in its handler."""
@@ -72,38 +57,27 @@ class OpEvents:
             data = EngineEventData(metadata={"remedy": MetadataValue.text(error.remedy or "none")}, error=info)
             self._report(str(step), f"the run failed at this step: {error.what}", data)
 
-    def _text(self, node: Node) -> str:
+    def _text(self, node: Node, sums: RunSums) -> str:
         """What the step has done so far, in a line."""
-        plan = self._query_of[node.name]
-        batch, sums = self._latest[plan.name], self._sums
+        plan, name = self._query_of[node.name], node.name
+        batch, dead = sums.latest[plan.name], f"{sums.rows(plan.name, 'dead', name):,} dead"
+        came = [f"{sums.rows(plan.name, 'in', name):,} rows in", dead] if sums.gated(plan.name, name) else []
         if node.family == "source":
-            return f"{sums[node.name, 'in']:,} rows read, {sums[node.name, 'dead']:,} dead"
-        if node.family == "sink" or node.name in batch.rows_out:
-            return f"{sums[node.name, 'out']:,} rows written"
-        if node.stateful:
-            parts = [f"{batch.state_rows:,} rows of state" + self._shared(plan), f"{sums[plan.name, 'late']:,} late"]
-            if (node.name, "in") in sums:
-                parts = [f"{sums[node.name, 'in']:,} rows in", f"{sums[node.name, 'dead']:,} dead", *parts]
-            if batch.watermark is not None:
-                parts.append(f"watermark {watermark_in_words(batch.watermark)}")
-            return ", ".join(parts)
-        return f"computed in query {plan.name!r}: {sums[plan.name, 'batches']:,} batches"
+            return f"{sums.rows(plan.name, 'in', name):,} rows read, {dead}"
+        if node.family == "sink" or name in batch.rows_out:
+            return f"{sums.rows(plan.name, 'out', name):,} rows written"
+        if not node.stateful:
+            return ", ".join([*came, f"computed in query {plan.name!r}: {sums.batches[plan.name]:,} batches"])
+        late = f"{sums.rows(plan.name, 'late', name):,} late"
+        parts = [*came, f"{batch.state_rows:,} rows of state{self._shared(plan)}", late]
+        if batch.watermark is not None:
+            parts.append(f"watermark {watermark_in_words(batch.watermark)}")
+        return ", ".join(parts)
 
     @staticmethod
     def _shared(plan: QueryPlan) -> str:
         others = len(plan.states) - 1
         return f" with {others} other steps of query {plan.name!r}" if others else ""
-
-    def _metadata(self, node: Node) -> Mapping[str, Any]:
-        query = self._query_of[node.name].name
-        return {
-            "query": query,
-            "batches": self._sums[query, "batches"],
-            "seconds": round(self._seconds[query], 3),
-        }
-
-    def _event(self, step: str, text: str, metadata: Mapping[str, Any]) -> None:
-        self._report(step, text, EngineEventData(metadata=metadata))
 
     def _report(self, step: str, text: str, data: EngineEventData) -> None:
         key = f"{self._prefix}{op_name(step)}"

@@ -105,7 +105,8 @@ class BatchWork:
         self._reach(execution)
         state = execution.state() if self.plan.stateful else StateMetrics()
         replay = self._replay(batch_id)
-        late = replay.late_rows() if state.dropped or self._came_late(execution) else 0
+        late_at = replay.late_rows() if state.dropped or self._came_late(execution) else {}
+        late = sum(late_at.values())
         if late:
             staged |= stage_late(self.topology, self._waiting(self.plan.late, batch_id), replay)
         self._check(batch_id)
@@ -140,6 +141,7 @@ class BatchWork:
             watermark=self._watermark(batch_id),
             offsets=self._offsets(batch_id),
             gates=counts.gates,
+            late=late_at,
             generation=self.generation,
             replayed=batch_id == self._planned_before,
         )

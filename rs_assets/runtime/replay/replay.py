@@ -77,9 +77,9 @@ class Replay:
         made = [self._letter(each, offsets, namespace, job, generation) for each in dead]
         return pa.concat_tables([SCHEMA.empty_table(), *(frame.toArrow().cast(SCHEMA) for frame in made)])
 
-    def late_rows(self) -> int:
-        """How many rows of the batch came after all their windows had closed."""
-        return sum(each.rows.count() for each in self._wired.late)
+    def late_rows(self) -> Mapping[str, int]:
+        """How many rows of the batch came after all their windows had closed, by step."""
+        return {each.step: each.rows.count() for each in self._wired.late}
 
     def rows_late_for(self, step: str) -> DataFrame:
         """The rows that were late for `step`, as in a table of late rows."""
