@@ -359,6 +359,18 @@ def test_a_run_of_an_op_is_not_published(driver, tmp_path, monkeypatch):
     assert not (tmp_path / "checkpoints.db").exists()
 
 
+def test_a_column_that_would_be_hidden_is_refused(driver, tmp_path):
+    from dagster import build_op_context
+
+    rows, path = frame(driver, [(1, 2)], "id int, _rs_n int"), str(tmp_path / "ids")
+    with pytest.raises(TopologyError, match=r"(?s)a column '_rs_n'.*withColumnRenamed\('_rs_n', 'n'\)"):
+        StepResource().compute(rows, lambda out: out.filter("id > 0"))
+    with build_op_context() as context, pytest.raises(TopologyError, match="a column '_rs_n'"):
+        SinkResource().write(context, rows, lambda out: out.to_delta(path))
+    named = StepResource().compute(rows.withColumnRenamed("_rs_n", "n"), lambda out: out.filter("id > 0"))
+    assert rows_of(named) == [(1, 2)]
+
+
 def test_a_sink_in_the_steps_is_refused(driver, tmp_path):
     rows = frame(driver, [(1, datetime(2026, 1, 5, tzinfo=UTC))], "id int, at timestamp")
     with pytest.raises(TopologyError, match=r"(?s)the steps have the sink 'ids_table'.*rs_sink.write"):

@@ -27,13 +27,14 @@ from rs_assets.checkpoint import manifest as manifests
 from rs_assets.common.home import Home
 from rs_assets.connectors.dead_letters import SCHEMA as LETTERS
 from rs_assets.connectors.delta.table import properties
-from rs_assets.connectors.sink import BatchMark
+from rs_assets.connectors.sink import BatchMark, Claim
 from rs_assets.dagster.assets.checks import SOURCE_CHECKS, STATE_CHECKS, checks_of
 from rs_assets.dagster.assets.output_checks import OUTPUT_CHECKS, checked_outputs
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import Place
 from rs_assets.dagster.sensors import checkpoint_sensor, recovery_sensor, rescale_sensor, split_change_sensor
 from rs_assets.dagster.sensors import cursor as cursors
+from rs_assets.dagster.sensors.checkpoints import _table_events
 from rs_assets.dagster.sensors.recovery import RecoveryPolicy
 from rs_assets.dagster.sensors.refusals import refusal
 from rs_assets.dagster.sensors.rescaling import Lag, RescalePolicy, lags
@@ -350,3 +351,20 @@ def test_upkeep_jobs_run_through_dagster_and_leave_observations(pipeline, folder
             assert {e.asset_key.path[-1] for e in result.get_asset_observation_events()} == {"file", "window"}
     kinds = [row["kind"] for row in Catalog(Home.default().catalog).rows("operations", pipeline="shop.watched")]
     assert kinds == ["rescale", "restore"]
+
+
+def test_what_an_op_writes_into_a_table_is_not_a_batch_of_the_pipeline(tmp_path):
+    rows = StreamBuilder.data_stream("shop", "shared").from_array([{"n": 1}])
+    pipeline, place = rows.to_delta("numbers").build(), Place(home=Home(tmp_path / "rs"))
+    claim = Claim(pipeline=pipeline.name, number=5)
+    marks = [BatchMark("p", 1, "numbers_table", 7, 1, claim), BatchMark("run.step.0a1b2c3d", 1, "numbers_table", 0)]
+    for mark in marks:
+        write_deltalake(
+            place.home.table("shop", "numbers"),
+            pa.table({"n": [1]}),
+            mode="append",
+            commit_properties=properties(mark),
+        )
+    [event] = _table_events(StreamAssets.of(pipeline), place, {})
+    assert (event.metadata["batch_id"].value, event.metadata["delta_version"].value) == (7, 1)
+    assert event.description == "version 0, by batch 7, from the table"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rs_assets.compile.late_sinks import gets_late
 from rs_assets.connectors.nodes import Source
 from rs_assets.errors import TopologyError
+from rs_assets.records.columns import PREFIX, hidden
 from rs_assets.records.schema import schema_text
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.run.bounded import RESULT, bounded_result, result_sink, store_frame
@@ -43,7 +44,7 @@ def computed(
     source = StreamBuilder.data_stream(NAMESPACE, f"frames_{uuid.uuid4().hex[:12]}")
     driver = SparkDriver.of(next(iter(frames.values())).sparkSession)
     streams = [
-        source.from_file(folder / name, "parquet", schema=schema_text(frame.schema, step=name), name=name)
+        source.from_file(folder / name, "parquet", schema=fields_of(frame, name), name=name)
         for name, frame in frames.items()
     ]
     made = steps(*streams)
@@ -58,6 +59,17 @@ def computed(
     for name, frame in frames.items():
         store_frame(frame, folder / name, driver)
     return bounded_result(topology, folder, RunOptions(driver=driver, **options))
+
+
+def fields_of(frame: DataFrame, name: str) -> str:
+    """The fields of a frame as DDL text; TopologyError for a name like those of hidden columns, which go nowhere."""
+    inner = next(iter(hidden(frame.columns)), None)
+    if inner is not None:
+        raise TopologyError(
+            f"the frame {name!r} has a column {inner!r}, and such names are those of hidden columns",
+            remedy=f"rename it: frame.withColumnRenamed({inner!r}, {inner.removeprefix(PREFIX)!r})",
+        )
+    return schema_text(frame.schema, step=name) or ""
 
 
 def read(stream: DataStream, folder: Path, **options: Any) -> DataFrame:

@@ -14,8 +14,8 @@ from dagster._core.execution.stats import StepEventStatus
 from rs_assets.compile.sink import by_connector
 from rs_assets.connectors.nodes import Sink
 from rs_assets.connectors.sink import BatchMark
+from rs_assets.dagster.resources.frames import fields_of
 from rs_assets.errors import TopologyError
-from rs_assets.records.schema import schema_text
 from rs_assets.stream.builder import StreamBuilder
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ JOB = "written"
 
 def sink_of(to: Callable[..., Any], frame: DataFrame, namespace: str, *, connector: Any = None) -> Sink:
     """The sink that `to` adds to the rows of `frame`; TopologyError if it adds anything else."""
-    rows = StreamBuilder.data_stream(namespace, JOB).from_array([], schema=schema_text(frame.schema, step="rows"))
+    rows = StreamBuilder.data_stream(namespace, JOB).from_array([], schema=fields_of(frame, "rows"))
     nodes = to(rows).build().topology.nodes
     if len(nodes) != 2 or not isinstance(nodes[1], Sink):
         extra = [node.name for node in nodes[1:] if not isinstance(node, Sink)]

@@ -7,6 +7,7 @@ catalog, not a Dagster run.
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from dagster import (
@@ -24,7 +25,7 @@ from dagster import (
 
 from rs_assets.catalog.lease import read_lease
 from rs_assets.catalog.offsets import CheckpointRow
-from rs_assets.connectors.delta.commit_info import NEWEST, WRITER, noted
+from rs_assets.connectors.delta.commit_info import CLAIMED, NEWEST, WRITER, Entry, noted
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.dagster.assets.positions import as_records
@@ -156,9 +157,7 @@ def _table_events(assets: StreamAssets, place: Place, seen: dict[str, Any]) -> I
         table, name = open_table(path), key.to_user_string()
         if table is None or table.version() <= seen.get(TABLES, {}).get(name, -1):
             continue
-        newest = next(
-            (e for e in map(noted, table.history(NEWEST)) if WRITER.fullmatch(str(e.get("rs.writer", "")))), None
-        )
+        newest = next(filter(partial(_by_batch, assets.name), map(noted, table.history(NEWEST))), None)
         if newest is not None:
             yield AssetMaterialization(
                 key,
@@ -171,6 +170,12 @@ def _table_events(assets: StreamAssets, place: Place, seen: dict[str, Any]) -> I
                 },
                 tags={DATA_VERSION: DataVersion(str(table.version())).value},
             )
+
+
+def _by_batch(pipeline: str, entry: Entry) -> bool:
+    """Whether a commit is of a batch of the pipeline; ops and other pipelines may write to the table, too."""
+    written = WRITER.fullmatch(str(entry.get("rs.writer", ""))) is not None
+    return written and str(entry.get(CLAIMED, "")).startswith(f"{pipeline}/claim/")
 
 
 def _state_events(assets: StreamAssets, snapshots: Sequence[dict[str, Any]]) -> Iterator[Event]:
