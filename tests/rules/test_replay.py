@@ -72,3 +72,29 @@ def test_a_version_that_is_gone_is_not_replaced_for_a_batch_that_it_has_judged(w
     shutil.rmtree(next(root.glob("v000001-*")))
     with pytest.raises(CheckpointError, match="(?s)v000001-.* is gone.*new-generation"):
         world.run()
+
+
+def test_an_alert_of_a_batch_that_was_cut_short_comes_once(options, tmp_path, monkeypatch):
+    """Three matches fire the rule, in a batch that one sink has and the other has not; more of them fire nothing."""
+    log = tmp_path / "in.jsonl"
+    rules = Rules.of([{"rule": "three", "condition": "(v,>=,0)", "having": "count >= 3 within 1 hour by who"}])
+
+    def run(*rows):
+        with log.open("a") as lines:
+            lines.writelines(json.dumps({"v": 1, "who": who, "ts": ts}) + "\n" for who, ts in rows)
+        read = StreamBuilder.data_stream("shop", "fired").from_file(
+            log, schema="v bigint, who string, ts timestamp", tail=True
+        )
+        alerts = read.match(rules, form="per_match", carry=["having"], name="judge").alerts("ts")
+        return alerts.to_delta("first").to_delta("second").build().run(options)
+
+    run(("ann", "2026-01-01T10:00:00Z"), ("bob", "2026-01-01T10:01:00Z"), ("ann", "2026-01-01T10:02:00Z"))
+    with monkeypatch.context() as patched:
+        Crash(patched, DeltaWriter, behind=True, name="first_table")
+        with pytest.raises(RsError, match="crash"):
+            run(("ann", "2026-01-01T10:00:30Z"))
+    run()
+    run(("ann", "2026-01-01T10:59:00Z"), ("bob", "2026-01-01T10:00:00Z"), ("ann", "2026-01-01T11:00:00Z"))
+    for table in ("first", "second"):
+        rows = DeltaTable(options.home.table("shop", table)).to_pyarrow_table().to_pylist()
+        assert [(dict(row["by"]), row["value"], row["start_time"].hour) for row in rows] == [({"who": "ann"}, 3.0, 10)]
