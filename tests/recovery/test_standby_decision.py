@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from rs_assets.catalog import requests
-from rs_assets.errors import PipelineBusyError
+from rs_assets.errors import PipelineBusyError, SinkError
 from rs_assets.runtime.job.opening import opened
 from rs_assets.runtime.run import standby as standing
 from rs_assets.runtime.run.standby import Standby, Vacancy
@@ -132,3 +132,15 @@ def test_an_outdated_home_goes_by_the_other_one(home, tmp_path):
     other = elsewhere(home, tmp_path)
     other.start()
     assert standby_of(home).await_vacancy(timeout_s=0.6) is None
+
+
+def test_an_output_that_is_away_is_asked_again(home, monkeypatch):
+    """A blank home asks the outputs which pipeline was lost."""
+    answers, seen = stream(home), standing.current_home
+
+    def away(*_):
+        monkeypatch.setattr(standing, "current_home", seen)
+        raise SinkError("the output is away")
+
+    monkeypatch.setattr(standing, "current_home", away)
+    assert standby_of(home).await_vacancy(timeout_s=5).answers == answers

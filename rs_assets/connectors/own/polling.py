@@ -57,9 +57,10 @@ class PollingSource(ABC):
         """
 
     def spooled(self, cursor: Any) -> None:  # noqa: B027  nothing to do for most
-        """The rows before `cursor` are on the disk, so the system may forget them.
+        """The batches with all rows before `cursor` are computed, so the system may forget them.
 
-        Called after each poll that had rows, and again with the last cursor when a query starts.
+        Called before the poll that follows, and again with the last cursor when a query starts. With uploads, the rows
+        are in the store by then.
         """
 
     def location(self) -> str:
@@ -80,6 +81,8 @@ class PollPlan:
     # The cursor after the last poll of this process, and the monotonic time before which there is no other.
     _cursor: Any = None
     _begun: bool = False
+    # Whether the system does not know yet that it may forget the rows before the cursor.
+    _unconfirmed: bool = False
     _wait_until: float = 0.0
 
     def freeze(self) -> None:
@@ -93,6 +96,7 @@ class PollPlan:
             raise spool_lost(self.spool.folder, end)
         self._begin()
         if end == read:
+            self._confirm()
             end = self._polled(end)
         end = end if rows is None else min(end, read + rows)
         return start if end == read else {POLL_SPLIT: Position(0, end)}
@@ -110,8 +114,7 @@ class PollPlan:
         """Take the cursor from the spool; a crash may have come before `spooled` was called."""
         if not self._begun:
             self._cursor, self._begun = self.spool.cursor(), True
-            if self._cursor is not None:
-                self._confirm()
+            self._unconfirmed = self._cursor is not None
 
     def _polled(self, end: int) -> int:
         """The end of the spool after another poll, if it is time for one."""
@@ -131,13 +134,15 @@ class PollPlan:
         else:
             self._wait_until = time.monotonic() + self.source.every.total_seconds()
         self._cursor = cursor
-        if batches:
-            self._confirm()
+        self._unconfirmed |= bool(batches)
         return end
 
     def _confirm(self) -> None:
-        with called(self.source, "spooled"):
-            self.source.spooled(self._cursor)
+        """The batches of all rows in the spool are computed, and so uploaded, if the home may be lost."""
+        if self._unconfirmed:
+            with called(self.source, "spooled"):
+                self.source.spooled(self._cursor)
+            self._unconfirmed = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from rs_assets.recovery.savepoints.store import SavepointStore
 
 FOLDER = "uploads"
 _NAME = re.compile(r"(\d{12,})-(\d{6,})\.json")
+_MARK = re.compile(r"(\d{12,})-([0-9a-f]{16})\.run")
 
 
 class UploadId(NamedTuple):
@@ -36,6 +37,22 @@ class UploadId(NamedTuple):
         '000000000003-000012.json'
         """
         return f"{self.token:012d}-{self.number:06d}.json"
+
+
+class RunMark(NamedTuple):
+    """A run that uploads: its fencing token, and an id for runs of two homes with the same token; the greatest rules.
+
+    >>> RunMark(3, "8f14e45fceea167a").file
+    '000000000003-8f14e45fceea167a.run'
+    """
+
+    token: int
+    run: str
+
+    @property
+    def file(self) -> str:
+        """The name of its file."""
+        return f"{self.token:012d}-{self.run}.run"
 
 
 class Upload(NamedTuple):
@@ -71,8 +88,7 @@ class UploadStore:
 
     def ids(self) -> tuple[UploadId, ...]:
         """The uploads, oldest first: by fencing token, so independent of clocks."""
-        names = (path.rpartition("/")[2] for path in self.store.files("manifests"))
-        return tuple(sorted(UploadId(int(m[1]), int(m[2])) for m in map(_NAME.fullmatch, names) if m))
+        return self._ids(self._names())
 
     def newest(self) -> Upload | None:
         """The newest upload, None without one; CheckpointError if its manifest is damaged."""
@@ -83,10 +99,30 @@ class UploadStore:
                 return Upload(ids[-1], decode(self.store.fs.cat_file(path), self.store.shown(path)))
         return None
 
-    def remove(self, uploads: Iterable[UploadId]) -> None:
-        """Remove manifests; their content stays."""
-        for upload in uploads:
-            self.store.remove_file(self._path(upload))
+    def remove(self, files: Iterable[UploadId | RunMark]) -> None:
+        """Remove manifests and marks; the content of uploads stays."""
+        for file in files:
+            self.store.remove_file(self._path(file))
+
+    def mark(self, run: RunMark) -> None:
+        """Write the mark of a run: a run below it finds that it is outranked, before and after it uploads."""
+        self.store.write(self._path(run), b"")
+
+    def marks(self) -> tuple[RunMark, ...]:
+        """The marks, least first."""
+        return self._marks(self._names())
+
+    def token(self) -> int:
+        """The greatest token of a run or an upload, 0 without one."""
+        names = self._names()
+        tokens = [*(each.token for each in self._ids(names)), *(each.token for each in self._marks(names))]
+        return max(tokens, default=0)
+
+    def outranked(self, mine: RunMark) -> int:
+        """The token of the run that outranks `mine`, 0 if none does."""
+        names = self._names()
+        above = [each.token for each in self._ids(names) if each.token > mine.token]
+        return max([*above, *(each.token for each in self._marks(names) if each > mine)], default=0)
 
     def sign(self, life: SignOfLife) -> None:
         """Replace the sign of life."""
@@ -102,8 +138,19 @@ class UploadStore:
     def _alive(self) -> str:
         return f"{self.store.path}/alive.json"
 
-    def _path(self, upload: UploadId) -> str:
-        return f"{self.store.path}/manifests/{upload.file}"
+    def _path(self, named: UploadId | RunMark) -> str:
+        return f"{self.store.path}/manifests/{named.file}"
+
+    def _names(self) -> list[str]:
+        return [path.rpartition("/")[2] for path in self.store.files("manifests")]
+
+    @staticmethod
+    def _ids(names: Iterable[str]) -> tuple[UploadId, ...]:
+        return tuple(sorted(UploadId(int(m[1]), int(m[2])) for m in map(_NAME.fullmatch, names) if m))
+
+    @staticmethod
+    def _marks(names: Iterable[str]) -> tuple[RunMark, ...]:
+        return tuple(sorted(RunMark(int(m[1]), m[2]) for m in map(_MARK.fullmatch, names) if m))
 
 
 def pipelines_of(uri: str, namespace: str, job: str) -> frozenset[str]:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -26,7 +27,7 @@ from rs_assets.operators.dimension.notes import DimensionNotes
 from rs_assets.recovery.savepoints.copy import Copied, Copier, Subject, queries_of
 from rs_assets.recovery.savepoints.listing import Listed, list_upload
 from rs_assets.recovery.savepoints.model import SavedFile, Savepoint, seal
-from rs_assets.recovery.uploads.store import UploadId, UploadStore
+from rs_assets.recovery.uploads.store import RunMark, UploadId, UploadStore
 
 # The folder of a query with the dimension versions of its planned batch, in uploads only.
 HELD = "held_dimensions"
@@ -42,9 +43,9 @@ LEFT_OVER = timedelta(hours=1)
 class Uploader:
     """The uploads of one run into `store`, one at a time on a thread of its own.
 
-    `manifest` and `token` return those of the run at that moment. `dimensions` is the folder of the job's dimension
-    versions. A store that fails is tried again for `patience`, then the batch fails: it is computed again after a
-    restart.
+    `manifest` returns that of the run at that moment. `run` is its mark, which is in the store. `dimensions` is the
+    folder of the job's dimension versions. A store that fails is tried again for `patience`, then the batch fails: it
+    is computed again after a restart.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Uploader:
         dimensions: Path,
         subject: Subject,
         manifest: Callable[[], Manifest],
-        token: Callable[[], int],
+        run: RunMark,
         patience: timedelta,
     ) -> None:
         self.uploads = store
@@ -63,7 +64,7 @@ class Uploader:
         self._dimensions = dimensions
         self._subject = subject
         self._manifest = manifest
-        self._token = token
+        self._run = run
         self._patience = patience
         self._pool = ThreadPoolExecutor(1, "rs-upload")
         self._pending: dict[str, Future[None]] = {}
@@ -103,8 +104,11 @@ class Uploader:
             self._pool.submit(self._tidy)
 
     def finish(self) -> None:
-        """Upload all queries as they are after their last batch; errors as in `wait`."""
+        """Upload all queries as they are after their last batch, and tidy up; errors as in `wait`."""
         self._pool.submit(self._try, tuple(self._manifest().queries)).result()
+        # A short run has not done so before. Whatever stays is removed by a later run.
+        with suppress(OSError):
+            self._pool.submit(self._tidy).result()
 
     def close(self) -> None:
         """Wait for the upload in progress; no other one begins."""
@@ -140,19 +144,20 @@ class Uploader:
                 self._copied[folder.name] = self._copy(folder, stateful=stateful)
         self._copied = {name: copied for name, copied in self._copied.items() if name in manifest.queries}
         content = self._sealed(manifest)
+        self.uploads.save(UploadId(self._run.token, self._number + 1), content)
+        # Whoever has not read this upload has left a mark before.
         self._refuse_outranked()
-        self.uploads.save(UploadId(self._token(), self._number + 1), content)
         self._number += 1
         self._copier.remember(content.files)
         self._needed_at |= dict.fromkeys((file.sha256 for file in content.files), time.monotonic())
 
     def _refuse_outranked(self) -> None:
-        newest = max(self.uploads.ids(), default=UploadId(0, 0))
-        if newest.token > self._token():
+        above = self.uploads.outranked(self._run)
+        if above:
             raise LeaseLostError(
                 f"{self._subject.namespace}.{self._subject.job} was continued from its uploads in another home",
                 remedy="stop one of them; the rows of this batch were not written",
-                token=newest.token,
+                token=above,
             )
 
     def _recall(self) -> None:
@@ -193,10 +198,10 @@ class Uploader:
 
     def _tidy(self) -> None:
         """Remove old manifests, and content that none of the kept ones needs; nothing if this run is outranked."""
-        ids = self.uploads.ids()
-        if not ids or ids[-1].token != self._token():
+        if self.uploads.outranked(self._run):
             return
-        self.uploads.remove(ids[:-KEPT])
+        self.uploads.remove(self.uploads.ids()[:-KEPT])
+        self.uploads.remove(each for each in self.uploads.marks() if each < self._run)
         store, now = self.uploads.store, time.monotonic()
         needed = {file.sha256 for copied in self._copied.values() for file in copied.files}
         old = {sha for sha, at in self._needed_at.items() if now - at > READ_WITHIN.total_seconds()} - needed

@@ -28,7 +28,7 @@ from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.places import placed
 from rs_assets.runtime.upkeep.claims import Trust, claim_sinks
 from rs_assets.runtime.upkeep.returns import roll_back_dead_letters, undo_dead_letters
-from rs_assets.runtime.upkeep.uploads import begin_uploads, check_uploads
+from rs_assets.runtime.upkeep.uploads import begin_uploads, check_uploads, uploaded_token
 from rs_assets.topology.describe import as_text
 from rs_assets.topology.nodes.shuffle import ShuffleWrite
 from rs_assets.topology.topology import Topology
@@ -67,6 +67,7 @@ def _open(session: JobSession) -> None:
         session.topology, session.manifest, session.options.home, partial(_writer_of, session)
     )
     first = not (stored.queries or stored.claims)
+    session.held.outrank(uploaded_token(session.topology, session.options, stored.pipeline_id))
     claimed = claim_sinks(session.topology, session.manifest, session.held, session.options, first=first)
     session.manifest, session.claim = claimed.applied_to(session.manifest), claimed.claim
     for generation in sorted({session.query_folder(plan).parent for plan in session.plans}):
@@ -95,7 +96,7 @@ def _begin_uploads(session: JobSession) -> None:
             topology,
             options,
             manifest=lambda: session.manifest,
-            token=lambda: session.held.token,
+            token=session.held.token,
             failures=session.failures,
             at_end=session.at_end,
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from rs_assets.catalog import requests
 from rs_assets.catalog.desired_state import read_desired_state
 from rs_assets.catalog.lease import LeaseRow, read_lease
-from rs_assets.errors import CheckpointError, PipelineBusyError, RsError
+from rs_assets.errors import CheckpointError, PipelineBusyError, RsError, SinkError
 from rs_assets.recovery.uploads import SignOfLife
 from rs_assets.runtime.job.analysis import analyse
 from rs_assets.runtime.job.session import JobSession
@@ -77,10 +77,10 @@ class Standby:
         return self._there() if self._sign is not None else self._here()
 
     def await_vacancy(self, *, timeout_s: float | None = None, stop: threading.Event | None = None) -> Vacancy | None:
-        """Wait for a vacancy; None if `timeout_s` or `stop` came first. An unreadable lease is read again."""
+        """Wait for a vacancy; None if `timeout_s` or `stop` came first. What cannot be read is read again."""
         until, pause = None if timeout_s is None else time.monotonic() + timeout_s, stop or threading.Event()
         while not pause.is_set() and (until is None or time.monotonic() < until):
-            with suppress(CheckpointError, OSError):
+            with suppress(CheckpointError, SinkError, OSError):
                 found = self.vacancy()
                 if found is not None:
                     return found

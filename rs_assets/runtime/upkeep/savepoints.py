@@ -42,6 +42,7 @@ from rs_assets.runtime.upkeep.ownership import (
 from rs_assets.runtime.upkeep.returns import QueryReturn, Return, begun_with, matching
 from rs_assets.runtime.upkeep.rewound import partitions_at, refuse_batch, rewind_queries
 from rs_assets.runtime.upkeep.shuffles import begin_tables, links_of, refuse_topics, with_readers
+from rs_assets.runtime.upkeep.uploads import upload_return, uploaded_token
 from rs_assets.topology.topology import Topology
 
 
@@ -117,6 +118,7 @@ def bring_back(topology: Topology, options: RunOptions, chosen: Savepoint, *, le
     current = readable(options, topology.namespace, topology.job)
     mine = replace(saved, claims=current.claims, token=current.token) if current else replace(saved, claims={})
     above = _last_generation(topology, options)
+    lease.outrank(uploaded_token(topology, options, saved.pipeline_id))
     claimed = claim_sinks(topology, mine, lease, options, trust=trust, above=above)
     queries = tuple(
         QueryReturn(
@@ -141,6 +143,7 @@ def bring_back(topology: Topology, options: RunOptions, chosen: Savepoint, *, le
     mine = claimed.applied_to(replace(restored, claims=mine.claims))
     manifest = _renumbered(folder, mine, claimed.generation, chosen.batches)
     begin_tables(topology, manifest, folder, {query.folder: query for query in queries}, claimed)
+    upload_return(topology, options, manifest, claimed.token)
     returning.finish(folder)
     return manifest
 
@@ -160,6 +163,7 @@ def rewind(topology: Topology, to_batch: int, options: RunOptions | None = None,
         queries = with_readers(topology, manifest, folder, first)
         partitions = partitions_at(queries, manifest, folder)
         above = _last_generation(topology, options)
+        lease.outrank(uploaded_token(topology, options, manifest.pipeline_id))
         claimed = claim_sinks(topology, manifest, lease, options, trust=Trust.PERSON, above=above)
         made = Return(topology=topology, options=options, manifest=manifest, queries=queries, claimed=claimed)
         begun = claimed.generation
@@ -174,6 +178,7 @@ def rewind(topology: Topology, to_batch: int, options: RunOptions | None = None,
         mine = replace(claimed.applied_to(stored, sinks_of), partitions=partitions)
         rewound = rewind_queries(folder, mine, queries, begun)
         begin_tables(topology, rewound, folder, {query.folder: query for query in queries}, claimed)
+        upload_return(topology, options, rewound, claimed.token)
         returning.finish(folder)
         _note(topology, options, begun, "rewind", summary, sinks=done)
     return "; ".join((summary, *(f"{sink} {what}" for sink, what in done.items())))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from rs_assets.connectors.store.nodes import StoreSink
 from rs_assets.errors import CheckpointError, ConfigurationError, PipelineBusyError
 from rs_assets.recovery.savepoints import Savepoint, Subject
 from rs_assets.recovery.savepoints import restore as restore_savepoint
-from rs_assets.recovery.uploads import SignOfLife, Uploader, UploadStore, pipelines_of
+from rs_assets.recovery.uploads import RunMark, SignOfLife, Uploader, UploadStore, pipelines_of
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.upkeep.claims import fence_off, home_name, lost_pipeline
 from rs_assets.topology.topology import Topology
@@ -59,23 +61,16 @@ def begin_uploads(
     options: RunOptions,
     *,
     manifest: Callable[[], Manifest],
-    token: Callable[[], int],
+    token: int,
     failures: BackgroundFailures,
     at_end: Callable[[Callable[[], None]], None],
 ) -> Uploader:
-    """The uploads of a run, which gives signs of life until its end; `at_end` registers what ends it."""
-    home, job = options.home, options.home.job(topology.namespace, topology.job)
-    store = _store(topology, options, manifest().pipeline_id)
-    uploader = Uploader(
-        store,
-        job,
-        dimensions=home.dimensions(topology.namespace, topology.job),
-        subject=_subject(topology, options),
-        manifest=manifest,
-        token=token,
-        patience=options.lease_ttl,
-    )
-    life = _Life(store, token, home_name(options), options.lease_ttl)
+    """The uploads of a run, which gives signs of life until its end; `at_end` registers what ends it.
+
+    Its mark is in the store from now on, so other homes are outdated before its first upload.
+    """
+    uploader = _uploader(topology, options, manifest, token)
+    life = _Life(uploader.uploads, token, home_name(options), options.lease_ttl)
     life.sign()
     signs = PeriodicTask(
         life.sign, name="rs-uploads", every=options.lease_ttl / BEATS, failures=failures, effect=NO_SIGN
@@ -92,6 +87,36 @@ def begin_uploads(
     return uploader
 
 
+def upload_return(topology: Topology, options: RunOptions, manifest: Manifest, token: int) -> None:
+    """Upload a pipeline that went back to an earlier batch, if the policy requires uploads; nothing runs.
+
+    Its sinks went back as well, so no earlier upload could be continued. CheckpointError if it cannot be stored.
+    """
+    if options.savepoints.upload:
+        uploader = _uploader(topology, options, lambda: manifest, token)
+        try:
+            uploader.finish()
+        finally:
+            uploader.close()
+
+
+def _uploader(topology: Topology, options: RunOptions, manifest: Callable[[], Manifest], token: int) -> Uploader:
+    """The uploads of a run, whose mark is in the store."""
+    home, store = options.home, _store(topology, options, manifest().pipeline_id)
+    run = _mark_of(options, token)
+    with _reaching("marked"):
+        store.mark(run)
+    return Uploader(
+        store,
+        home.job(topology.namespace, topology.job),
+        dimensions=home.dimensions(topology.namespace, topology.job),
+        subject=_subject(topology, options),
+        manifest=manifest,
+        run=run,
+        patience=options.lease_ttl,
+    )
+
+
 def recovered(
     topology: Topology, options: RunOptions, lease: Lease, pipeline_id: str | None = None
 ) -> tuple[Manifest, Savepoint] | None:
@@ -106,16 +131,34 @@ def recovered(
     if store is None or newest is None:
         return None
     _wait_until_silent(topology, store)
+    lease.outrank(store.token())
     fence_off(topology, Manifest.from_body(newest.content.manifest), lease, options)
+    mine = _mark_of(options, lease.token)
+    store.mark(mine)
     # That run may have uploaded more until it was fenced off.
     last = store.newest() or newest
+    if store.outranked(mine) or last.id.token >= lease.token:
+        raise PipelineBusyError(
+            f"{topology.name} is continued in another home", remedy="nothing to do: another start was faster"
+        )
     folder = options.home.job(topology.namespace, topology.job)
     return restore_savepoint(store.store, last.content, folder, recovery=True), last.content
 
 
 def continued_elsewhere(topology: Topology, options: RunOptions, stored: Manifest) -> bool:
     """Whether another home has continued the pipeline of `stored` from its uploads; False if uploads are off."""
-    return options.savepoints.upload and _newest(_store(topology, options, stored.pipeline_id)) > stored.token
+    return uploaded_token(topology, options, stored.pipeline_id) > stored.token
+
+
+def uploaded_token(topology: Topology, options: RunOptions, pipeline_id: str) -> int:
+    """The greatest token of a run that uploads, in any home; 0 without one, and if uploads are off.
+
+    A start that a person decides on, or that goes back, takes a token above it.
+    """
+    if not options.savepoints.upload:
+        return 0
+    with _reaching("listed"):
+        return _store(topology, options, pipeline_id).token()
 
 
 def current_home(topology: Topology, options: RunOptions, stored: Manifest | None) -> SignOfLife | None:
@@ -129,15 +172,27 @@ def current_home(topology: Topology, options: RunOptions, stored: Manifest | Non
     return store.life() if store is not None else None
 
 
-def _newest(store: UploadStore) -> int:
-    """The greatest token of an upload, 0 without one."""
-    return max((each.token for each in store.ids()), default=0)
+def _mark_of(options: RunOptions, token: int) -> RunMark:
+    """The mark of this run."""
+    return RunMark(token, hashlib.sha256(f"{home_name(options)} {options.run_id}".encode()).hexdigest()[:16])
+
+
+@contextmanager
+def _reaching(done: str) -> Iterator[None]:
+    """Convert OSError of the store in the block."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(
+            f"the uploads cannot be {done}: {error.strerror or type(error).__name__}",
+            remedy="check the store of the savepoints (RS_SAVEPOINTS), then start again",
+        ) from error
 
 
 class _Life:
     """The sign of life of a run."""
 
-    def __init__(self, store: UploadStore, token: Callable[[], int], home: str, ttl: timedelta) -> None:
+    def __init__(self, store: UploadStore, token: int, home: str, ttl: timedelta) -> None:
         self.store = store
         self._token = token
         self._home = home
@@ -146,7 +201,7 @@ class _Life:
 
     def sign(self, *, ended: bool = False) -> None:
         """Give a sign of life, or of the end. A run that was outranked gives none."""
-        token, last = self._token(), self.store.life()
+        token, last = self._token, self.store.life()
         if last is not None and last.token > token:
             return
         self._beat += 1
@@ -155,13 +210,8 @@ class _Life:
 
 def _found(topology: Topology, options: RunOptions, pipeline_id: str | None) -> UploadStore | None:
     """The uploads of the pipeline that this home has lost."""
-    try:
+    with _reaching("listed"):
         there = pipelines_of(_uri(options), topology.namespace, topology.job)
-    except OSError as error:
-        raise CheckpointError(
-            f"the uploads cannot be listed: {error.strerror or type(error).__name__}",
-            remedy="check the store of the savepoints (RS_SAVEPOINTS), then start again",
-        ) from error
     known = pipeline_id or (lost_pipeline(topology, options) if there else None)
     if known is None and len(there) > 1:
         raise CheckpointError(
