@@ -33,6 +33,20 @@ def test_group_by_moves_a_row_from_one_group_to_another(follow):
     ]
 
 
+@pytest.mark.parametrize("function", ["max", "sum"])
+def test_a_row_that_changes_no_aggregate_of_its_group_is_no_change(follow, function):
+    groups = source("id bigint, user string, ms bigint").to_table("id").group_by("user")
+    row = {"id": 1, "user": "ann", "ms": 5}
+    batches = [[row], [{**row, "id": 2, "ms": None}], [{**row, "id": 2, "user": None}], [{**row, "user": "bo"}]]
+    told = follow(getattr(groups, function)("ms").to_stream(), batches)
+    assert [sorted((each["user"], each["retracted"]) for each in changes) for changes in told] == [
+        [("ann", False)],
+        [],
+        [],
+        [("ann", True), ("bo", False)],
+    ]
+
+
 def test_the_least_whole_numbers_can_be_subtracted(follow):
     orders = source("id bigint, user string, tiny tinyint, ms int").to_table("id").group_by("user")
     least = {"id": 1, "user": "ann", "tiny": -128, "ms": -(2**31)}

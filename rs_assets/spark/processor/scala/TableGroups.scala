@@ -26,8 +26,10 @@ abstract class TableGroups(aggregation: Aggregation) extends StatefulProcessor[R
     Option.when(rows > 0)(Row.fromSeq(columns))
   }
 
+  /** What is emitted; nothing if only the number of rows has changed, which is not shown. */
   protected def told(before: Option[Row], now: Option[Row]): Iterator[Row] =
-    TableFrames.changes(before, now).map { case (row, retracted) => Row.fromSeq(row.toSeq :+ retracted) }.iterator
+    if (before.isDefined && now.isDefined && Changes.same(before.get.toSeq.init, now.get.toSeq.init)) Iterator.empty
+    else TableFrames.changes(before, now).map { case (row, retracted) => Row.fromSeq(row.toSeq :+ retracted) }.iterator
 }
 
 /** Aggregates to which a row that goes is added with the opposite sign. The state `group` has their buffers. */
