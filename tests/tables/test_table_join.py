@@ -117,7 +117,8 @@ def test_join_by_a_foreign_key_flows_through_a_group(follow):
     for batch, changes in zip(batches, follow(tiers, batches), strict=True):
         tables = after(tables, batch)
         groups = {}
-        for row in by_foreign_key(*tables, "inner").values():
+        # A row without a tier is in no group.
+        for row in (row for row in by_foreign_key(*tables, "inner").values() if row["tier"] is not None):
             group = groups.setdefault(row["tier"], {"tier": row["tier"], "n": 0, "total": 0})
             group["n"] += 1
             group["total"] += row["ms"]

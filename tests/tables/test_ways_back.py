@@ -55,8 +55,10 @@ class World:
 
     def expected(self):
         groups = {}
+        # A row without a tier is in no group.
         for row in by_foreign_key(*self.tables, "inner").values():
-            groups.setdefault(row["tier"], []).append(row["ms"])
+            if row["tier"] is not None:
+                groups.setdefault(row["tier"], []).append(row["ms"])
         return sorted((tier, len(values), sum(values), max(values)) for tier, values in groups.items())
 
 
