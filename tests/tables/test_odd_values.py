@@ -34,6 +34,8 @@ def one(value):
     """The same for all values that are equal."""
     if isinstance(value, float):
         return "nan" if math.isnan(value) else value + 0.0
+    if isinstance(value, Decimal):
+        return value + 0
     if isinstance(value, list | tuple):
         return tuple(map(one, value))
     return value.astimezone(UTC) if isinstance(value, datetime) else value
