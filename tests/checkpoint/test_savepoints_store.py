@@ -50,6 +50,12 @@ def test_a_manifest_with_any_bit_turned_or_cut_anywhere_is_refused_and_named(wri
     assert refused.value.remedy
 
 
+def test_a_manifest_whose_time_is_written_in_another_way_is_refused(written):
+    at = written.index(b'"created_at":"') + len(b'"created_at":"2026-11-26')
+    with pytest.raises(CheckpointError, match="damaged"):
+        model.decode(written[:at] + b" " + written[at + 1 :], "f")
+
+
 @pytest.mark.parametrize(
     "junk", [b"", b"{}", b"[]", b"null", b"7", b'{"version":1}', b"\xff\xfe", b'{"version":1,"savepoint":[]}']
 )

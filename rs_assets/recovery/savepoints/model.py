@@ -178,9 +178,13 @@ def _parsed(body: Mapping[str, Any]) -> dict[str, Any]:
     texts = [body[name] for name in ("namespace", "job", "pipeline_id", "fingerprint", "note", "run_id", "origin")]
     if set(body) != wanted or not all(type(n) is int for n in numbers) or not all(isinstance(t, str) for t in texts):
         raise ValueError(sorted(body))
+    created_at = datetime.fromisoformat(body["created_at"])
+    # Python reads any character between date and time.
+    if created_at.isoformat() != body["created_at"]:
+        raise ValueError(body["created_at"])
     return {
         **body,
-        "created_at": datetime.fromisoformat(body["created_at"]),
+        "created_at": created_at,
         "manifest": dict(body["manifest"]),
         "files": tuple(SavedFile(*row) for row in body["files"]),
     }
