@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from rs_assets.common.extras import check_extra
@@ -24,7 +23,7 @@ from rs_assets.errors import ConfigurationError
 from rs_assets.spark.jars import main
 from rs_assets.testing.kafka_node import KAFKA, START_TIMEOUT_S, KafkaNode, class_archive
 from rs_assets.testing.kafka_security import BrokerSecurity
-from rs_assets.testing.process import ServerProcess, free_ports, settle
+from rs_assets.testing.process import ServerContext, ServerProcess, free_ports, settle
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
@@ -45,7 +44,7 @@ class KafkaRecord:
     timestamp_ms: int | None = None
 
 
-class KafkaBroker:
+class KafkaBroker(ServerContext):
     """A Kafka broker of one node, which is also its own controller; a context manager that starts and removes it.
 
     `settings` are broker settings in addition to those that make one node quick, `heap_mb` its Java heap,
@@ -82,17 +81,6 @@ class KafkaBroker:
         self._folder = folder
         self._ports: tuple[int, int, int] | None = None
         self._server: ServerProcess | None = None
-
-    def __enter__(self) -> Self:
-        """Start the broker."""
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop the broker and remove its data."""
-        self.close()
 
     @property
     def bootstrap_servers(self) -> str:

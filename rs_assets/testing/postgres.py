@@ -18,12 +18,11 @@ import time
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from rs_assets.common.extras import check_extra
 from rs_assets.errors import ConfigurationError
-from rs_assets.testing.process import ServerProcess
+from rs_assets.testing.process import ServerContext, ServerProcess
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -61,7 +60,7 @@ def find_binaries() -> Path | None:
     return next((place for place in places if (place / "postgres").is_file() and (place / "initdb").is_file()), None)
 
 
-class PostgresServer:
+class PostgresServer(ServerContext):
     """A Postgres server with a superuser `postgres` without a password; a context manager that starts and removes it.
 
     `settings` are server settings in addition to those that make it quick. The data is in a temporary folder, which is
@@ -80,16 +79,6 @@ class PostgresServer:
         self._port = 0
         self._server: ServerProcess | None = None
         self._names = itertools.count(1)
-
-    def __enter__(self) -> Self:
-        """Start the server."""
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop the server and remove its data."""
-        self.close()
 
     @property
     def pid(self) -> int | None:

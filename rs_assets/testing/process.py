@@ -13,8 +13,11 @@ import signal
 import socket
 import subprocess
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import psutil
 
@@ -39,6 +42,28 @@ POLL_S = 0.02
 _PORTS = (20_000, 32_000)
 
 _TAIL_LINES = 15
+
+
+class ServerContext(ABC):
+    """A server for tests that a with statement starts, and ends with its data."""
+
+    @abstractmethod
+    def start(self) -> Self:
+        """Start the server, or start it again."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the server and remove its data."""
+
+    def __enter__(self) -> Self:
+        """Start the server."""
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the server and remove its data."""
+        self.close()
 
 
 class ServerProcess:

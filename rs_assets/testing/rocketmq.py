@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from rs_assets.connectors.rocketmq.client.client import Client, connected
@@ -34,7 +33,7 @@ from rs_assets.connectors.rocketmq.client.names import Queue
 from rs_assets.connectors.rocketmq.client.pulling import Reach, messages
 from rs_assets.errors import ConfigurationError
 from rs_assets.spark.jars import main
-from rs_assets.testing.process import ServerProcess, free_ports, settle
+from rs_assets.testing.process import ServerContext, ServerProcess, free_ports, settle
 from rs_assets.testing.rocketmq_node import BROKER_NAME, ROCKETMQ, RocketMQNode, replication
 
 # A broker answers after 4 s, on a busy machine after 20; one that needs longer has failed.
@@ -58,7 +57,7 @@ class RocketMQMessage:
     offset: int | None = None
 
 
-class RocketMQServer:
+class RocketMQServer(ServerContext):
     """A RocketMQ name server and one broker; a context manager that starts and removes them.
 
     `settings` are settings of the broker in addition to those that make it small. The data is in `folder`, which is
@@ -84,16 +83,6 @@ class RocketMQServer:
         self._kept, self._folder = folder, folder
         self._node: RocketMQNode | None = None
         self._servers: tuple[ServerProcess, ServerProcess] | None = None
-
-    def __enter__(self) -> Self:
-        """Start the servers."""
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop the servers and remove their data."""
-        self.close()
 
     @property
     def name_server(self) -> str:

@@ -12,11 +12,10 @@ import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from rs_assets.errors import ConfigurationError
-from rs_assets.testing.process import ServerProcess, free_ports
+from rs_assets.testing.process import ServerContext, ServerProcess, free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +25,7 @@ START_TIMEOUT_S = 60
 REGION = "us-east-1"
 
 
-class S3Server:
+class S3Server(ServerContext):
     """An S3 server without a password check; a context manager that starts and removes it.
 
     `options` are the options for `use_storage`. ConfigurationError without the package moto.
@@ -41,16 +40,6 @@ class S3Server:
         self._port = 0
         self._server: ServerProcess | None = None
         self._names = itertools.count(1)
-
-    def __enter__(self) -> Self:
-        """Start the server."""
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End the server, and lose its data."""
-        self.close()
 
     @property
     def endpoint(self) -> str:

@@ -86,26 +86,16 @@ class Machine:
         assert process.returncode == 0, text[-3000:]
         return text
 
-    def check(self) -> None:
-        assert written(RunOptions(home=Home(self.tables))) == expected(self.log)
+    def check(self, why: str = "") -> None:
+        assert written(RunOptions(home=Home(self.tables))) == expected(self.log), why
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.faults
-def test_a_lost_machine_costs_no_row(tmp_path: Path) -> None:
+@pytest.mark.parametrize("point", ["sink", "upload"], ids=["after its first commit", "before its first commit"])
+def test_a_lost_machine_costs_no_row(tmp_path: Path, point: str) -> None:
     machine = Machine(tmp_path)
-    with machine.running("sink") as (process, reached):
-        wait_for(reached, process)
-    machine.lose()
-    assert "recovered: upload" in machine.finish()
-    machine.check()
-
-
-@pytest.mark.timeout(900)
-@pytest.mark.faults
-def test_a_machine_that_is_lost_before_its_first_commit_costs_no_row(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
-    with machine.running("upload") as (process, reached):
+    with machine.running(point) as (process, reached):
         wait_for(reached, process)
     machine.lose()
     assert "recovered: upload" in machine.finish()
@@ -134,4 +124,4 @@ def test_twenty_lost_machines_cost_no_row(tmp_path: Path) -> None:
         machine.lose()
     machine.finish()
     assert kills == KILLS
-    assert written(RunOptions(home=Home(machine.tables))) == expected(machine.log), f"seed {seed}, {kills} kills"
+    machine.check(f"seed {seed}")

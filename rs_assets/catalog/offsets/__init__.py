@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import os
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from rs_assets.catalog.offsets.base import CheckPointMessage, CheckpointRow, CheckpointStorage
 from rs_assets.errors import ConfigurationError
@@ -73,15 +72,20 @@ def _own(reference: str, url: str | None) -> CheckpointStorage:
     """A storage of the class that `reference` names."""
     module, _, name = reference.partition(":")
     try:
-        kind: Any = getattr(importlib.import_module(module), name)
+        found: Any = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigurationError(
             f"the checkpoint storage {reference!r} cannot be imported: {error}",
             remedy="name an importable class: package.module:Class",
         ) from error
-    if not (inspect.isclass(kind) and CheckpointStorage in kind.__mro__):
+    if not _is_storage(found):
         raise ConfigurationError(
             f"{reference!r} is not a class of checkpoint storages",
             remedy="derive it from rs_assets.CheckpointStorage",
         )
-    return cast("type[Any]", kind)(url)  # type: ignore[no-any-return]
+    made: CheckpointStorage = found(url)
+    return made
+
+
+def _is_storage(found: object) -> bool:
+    return isinstance(found, type) and issubclass(found, CheckpointStorage)

@@ -193,11 +193,10 @@ class KafkaSink(Sink):
 
     `key`, `value`, `partition` and `headers` are fields, `header_fields` names of headers with their fields; without
     `value` it is a JSON object of the row, or of its fields `values`. The key may also be a JSON object of the fields
-    `keys`. With `changes` the
-    rows are those of a table, and a row that goes without another one of its key is a tombstone. `options` are settings
-    of Kafka's producer by their Java names. `timestamp` is the field with the time of a record; without it it is the
-    first non-null field of `times`, which follow from the steps before. With `avro` the value is an Avro record, whose
-    schema is registered.
+    `keys`. With `changes` the rows are those of a table, and a row that goes without another one of its key is a
+    tombstone. `options` are settings of Kafka's producer by their Java names. `timestamp` is the field with the time of
+    a record; without it it is the first non-null field of `times`, which follow from the steps before. With `avro` the
+    value is an Avro record, whose schema is registered.
     """
 
     at_once: ClassVar[bool] = True

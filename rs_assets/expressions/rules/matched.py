@@ -40,12 +40,10 @@ def note_matches(root: Path, version: str, rules: int, held: Ints, name_of: Call
     A disk that cannot be written stops nothing: the notes are for people.
     """
     now = (today(), version)
-    known = _noted.get(root)
+    known, fresh = _noted.get(root), np.unique(held)
     if known is None or known[0] != now:
         known = _noted[root] = now, np.zeros(rules, np.bool_)
-        fresh = np.unique(held)
     else:
-        fresh = np.unique(held)
         fresh = fresh[~known[1][fresh]]
         if not len(fresh):
             return

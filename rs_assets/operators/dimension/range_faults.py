@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from rs_assets.operators.dimension.index import with_keys
 from rs_assets.operators.dimension.keys import Key, Network, Range, parted
-from rs_assets.operators.dimension.ranges import Line, numbered
+from rs_assets.operators.dimension.ranges import Line, numbered, usable_spans
 from rs_assets.operators.dimension.spans import spans_of
 
 
@@ -43,9 +42,8 @@ def crossing(table: pa.Table, keys: Sequence[Key]) -> str | None:
     equal, containing = parted(keys)
     if not isinstance(containing, Range):
         return None
-    table = with_keys(table, equal) if equal else table
-    table = table.filter(pa.array(spans_of(table, containing).valid))
-    spans, (line_of, _) = spans_of(table, containing), numbered(table, equal)
+    table, spans = usable_spans(table, equal, containing)
+    line_of, _ = numbered(table, equal)
     first, last = Line.of(spans, line_of).cells_of(spans, line_of)
     order = np.lexsort((-last, first))
     # The intervals that contain the present one, the widest first.

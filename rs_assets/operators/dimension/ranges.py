@@ -44,8 +44,7 @@ def build(table: pa.Table, keys: Sequence[Key], folder: Path) -> int:
     equal, containing = parted(keys)
     if containing is None:
         return build_index(table, equal, folder)
-    table = usable(table, keys)
-    spans = spans_of(table, containing)
+    table, spans = usable_spans(table, equal, containing)
     line_of, heads_of_lines = numbered(table, equal)
     if equal:
         _index_lines(table, equal, heads_of_lines, folder / LINES)
@@ -67,9 +66,18 @@ def build(table: pa.Table, keys: Sequence[Key], folder: Path) -> int:
 def usable(table: pa.Table, keys: Sequence[Key]) -> pa.Table:
     """The rows of `table` with a complete key: no null, no empty text, a network that is one, an interval not empty."""
     equal, containing = parted(keys)
+    if containing is None:
+        return with_keys(table, equal).combine_chunks()
+    return usable_spans(table, equal, containing)[0]
+
+
+def usable_spans(table: pa.Table, equal: Sequence[str], containing: Containing) -> tuple[pa.Table, Spans]:
+    """The usable rows of `table`, each with its span."""
     table = with_keys(table, equal) if equal else table
-    valid = spans_of(table, containing).valid if containing is not None else np.ones(0, np.bool_)
-    return (table if valid.all() else table.filter(pa.array(valid))).combine_chunks()
+    spans = spans_of(table, containing)
+    if spans.valid.all():
+        return table.combine_chunks(), spans
+    return table.filter(pa.array(spans.valid)).combine_chunks(), spans.only_valid()
 
 
 @dataclass(frozen=True, slots=True)

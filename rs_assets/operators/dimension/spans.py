@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from socket import AF_INET, AF_INET6, inet_pton
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +41,14 @@ class Spans:
     closed: bool
     valid: Bools
     given: Bools
+
+    def only_valid(self) -> Self:
+        """The spans of the rows that have one."""
+        arrays = {name: getattr(self, name)[self.valid] for name in ARRAYS}
+        return replace(self, **arrays)
+
+
+ARRAYS = ("low", "high", "opens", "ends", "width", "given", "valid")
 
 
 def values_of(column: pa.Array, key: Containing) -> tuple[Values, Bools]:

@@ -100,10 +100,13 @@ class QueryFiles:
         return f"{self.checkpoint}/{lacking}" if lacking else None
 
 
-def list_query(job: Path, query: Path, *, stateful: bool = False, until: int | None = None) -> QueryFiles:
+def list_query(
+    job: Path, query: Path, *, stateful: bool = False, until: int | None = None, with_plan: bool = False
+) -> QueryFiles:
     """The files of the query in the folder `query` of the job's folder; the query may be running.
 
-    Up to its committed batch `until` (None: the last committed one). Its shuffle tables are omitted.
+    Up to its committed batch `until` (None: the last committed one), and with `with_plan` the plan of the next one. Its
+    shuffle tables are omitted.
 
     Commits are listed first: the plan and state of every listed commit are on disk then. Files of later batches are
     omitted, including those of state: in a copy, which continues with other batches, they would be taken for its own.
@@ -112,13 +115,14 @@ def list_query(job: Path, query: Path, *, stateful: bool = False, until: int | N
     commits = list(_folder(job, checkpoint / "commits"))
     last = max((file.number for file in commits if file.checked_file is None), default=-1) if until is None else until
     offsets = list(_folder(job, checkpoint / "offsets"))
-    logs = [file for file in (*commits, *offsets) if file.number <= last]
+    end = last + 1 if with_plan else last
+    logs = [file for file in (*commits, *offsets) if file.number <= end]
     skipped = {query / SHUFFLES, *(checkpoint / log for log in _LOGS)}
     rest = [file for file in _tree(job, query, skipped) if not _is_later_state(file, last + 1)]
     planned = max((file.number for file in offsets), default=-1)
     files = tuple(_settled([*logs, *rest]))
     partitions = partitions_of(checkpoint, last)
-    return QueryFiles(checkpoint.relative_to(job).as_posix(), last, files, planned, stateful, partitions)
+    return QueryFiles(checkpoint.relative_to(job).as_posix(), last, files, planned, stateful, partitions, with_plan)
 
 
 def list_upload(job: Path, query: Path, *, stateful: bool = False) -> QueryFiles:
@@ -126,12 +130,8 @@ def list_upload(job: Path, query: Path, *, stateful: bool = False) -> QueryFiles
 
     Of the logs and of the state only what the next start reads: a copy cannot be rewound to earlier batches.
     """
-    listed = list_query(job, query, stateful=stateful)
-    last, planned = listed.last, listed.last + 1
-    offsets = list(_folder(job, query / CHECKPOINT / "offsets"))
-    plan = [file for file in offsets if file.number == planned]
-    files = tuple(_settled([*plan, *_next_needed(listed)]))
-    return replace(listed, files=files, planned=planned if plan else last, with_plan=True)
+    listed = list_query(job, query, stateful=stateful, with_plan=True)
+    return replace(listed, files=tuple(_next_needed(listed)))
 
 
 def _next_needed(listed: QueryFiles) -> Iterator[Listed]:

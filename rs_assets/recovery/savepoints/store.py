@@ -153,7 +153,7 @@ class SavepointStore:
     def save(self, savepoint: Savepoint) -> None:
         """Write the manifest, after all of its content is stored."""
         path = self._manifest(savepoint.namespace, savepoint.job, savepoint.id)
-        self._write(path, [encode(savepoint)])
+        self.write(path, encode(savepoint))
 
     def load(self, namespace: str, job: str, savepoint_id: str) -> Savepoint:
         """One savepoint; CheckpointError if there is none with that id or its manifest is damaged."""
@@ -201,7 +201,7 @@ class SavepointStore:
     def announced(self, work: Work) -> Iterator[None]:
         """Announce an operation on the store to other processes, during the block."""
         path = f"{self.path}/work/{work}-{uuid.uuid4().hex}"
-        self._write(path, [b""])
+        self.write(path, b"")
         try:
             yield
         finally:
@@ -247,10 +247,7 @@ class SavepointStore:
             # One request instead of three: an object appears whole.
             self.fs.pipe_file(path, data)
         else:
-            self._write(path, [data])
-
-    def _write(self, path: str, blocks: Iterable[bytes]) -> None:
-        self._move(self._incoming(blocks), path)
+            self._move(self._incoming([data]), path)
 
     def _incoming(self, blocks: Iterable[bytes]) -> str:
         """Write a file under a unique name; it is removed if that fails."""
