@@ -1,4 +1,4 @@
-"""Every error this project raises, in one tree.
+"""Every kind of error this project raises, in one tree; an error gets its text where it is raised.
 
     RsError
     ├── UserError                 the definition is wrong: nothing has run, nothing was changed

@@ -1,4 +1,4 @@
-"""The columns of late rows in the tables of `late_to`."""
+"""The columns of late rows in the tables of `late_to`; `runtime/replay/replay.py` finds and counts these rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The base of all checkpoint storages: collects messages, merges them and keeps the newest offset of each queue."""
+"""The base of all checkpoint storages: collects messages, merges them and keeps the newest offset of each split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the project knows of databases by URL."""
+"""`CONNECTOR` for databases by URL: its nodes, with what compiler, SQL and Dagster need of them."""
 
 from __future__ import annotations
 

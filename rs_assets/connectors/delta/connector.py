@@ -1,4 +1,4 @@
-"""What the project knows of Delta tables."""
+"""`CONNECTOR` for Delta tables: its nodes, with what compiler, SQL and Dagster need of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the project knows of files."""
+"""`CONNECTOR` for files: its nodes, with what compiler, SQL and Dagster need of them."""
 
 from __future__ import annotations
 

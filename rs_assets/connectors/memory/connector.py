@@ -1,4 +1,4 @@
-"""What the project knows of rows of the program."""
+"""`CONNECTOR` for rows of the program: its nodes, with what compiler, SQL and Dagster need of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the project knows of the sources and sinks of users."""
+"""`CONNECTOR` for user-defined sources and sinks: its nodes, with what compiler, SQL and Dagster need of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the project knows of Postgres as a source."""
+"""`CONNECTOR` for Postgres as a source: its nodes, with what compiler, SQL and Dagster need of them."""
 
 from __future__ import annotations
 

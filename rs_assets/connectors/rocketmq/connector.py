@@ -1,4 +1,4 @@
-"""What the project knows of RocketMQ."""
+"""`CONNECTOR` for RocketMQ: its nodes, with what compiler, SQL and Dagster need of them."""
 
 from __future__ import annotations
 

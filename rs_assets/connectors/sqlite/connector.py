@@ -1,4 +1,4 @@
-"""What the project knows of SQLite."""
+"""`CONNECTOR` for SQLite: its nodes, with what compiler, SQL and Dagster need of them."""
 
 from __future__ import annotations
 

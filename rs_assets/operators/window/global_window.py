@@ -1,4 +1,4 @@
-"""The global window."""
+"""The global window as data: one window for all rows of a group, which never closes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows as data.
+"""Windows as data: all kinds but those in `over.py` and `global_window.py`, and their union `Window`.
 
 Durations are `timedelta`, windows are half-open `[start, end)` and aligned to the epoch, or to the calendar of a zone.
 """

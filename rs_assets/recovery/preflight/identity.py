@@ -1,4 +1,4 @@
-"""K7: the checkpoint is the one that was recorded."""
+"""Checks that the checkpoint is the one that was recorded (finding K7)."""
 
 from __future__ import annotations
 

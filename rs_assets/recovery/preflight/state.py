@@ -1,4 +1,4 @@
-"""K10: the state for the next batch can be loaded, in every partition of every store."""
+"""Checks that the state for the next batch can be loaded, in every partition of every store (finding K10)."""
 
 from __future__ import annotations
 

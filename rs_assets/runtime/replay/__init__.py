@@ -1,1 +1,1 @@
-"""Reads a batch again: for its dead letters, and for the record that made it fail."""
+"""Reads a batch again: for its late rows, its dead letters, and the record that made it fail."""

@@ -1,4 +1,4 @@
-"""Reads a batch again, with the position of every record: to write dead letters, and to find failing records."""
+"""Reads a batch again, with the position of every record: to count late rows, for dead letters and failing records."""
 
 from __future__ import annotations
 

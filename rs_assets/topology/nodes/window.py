@@ -1,4 +1,4 @@
-"""Windowed aggregation."""
+"""The node of a window with its aggregates: its time fields, its firings, and what may follow it."""
 
 from __future__ import annotations
 
