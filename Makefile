@@ -112,16 +112,17 @@ dagster-home:
 # pip and not uv: pip reads the mirror, certificates and proxy that the user configured for it.
 $(STAMP):
 	@$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else f"error: Python 3.11 to 3.13 is needed, $(PYTHON) is {sys.version.split()[0]}: make setup PYTHON=python3.12")'
-	@echo "[1/8] virtual environment in .venv"
+	@echo "[1/9] virtual environment in .venv"
 	@$(PYTHON) -m venv .venv
-	@echo "[2/8] Python packages of requirements.lock, checked by hash (1.7 GB on disk, a minute or more)"
+	@echo "[2/9] Python packages of requirements.lock, checked by hash (1.7 GB on disk, a minute or more)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --require-hashes --requirement requirements.lock
-	@echo "[3/8] this project, and its modules compiled"
+	@echo "[3/9] this project, and its modules compiled"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -m compileall -qq -j 0 .venv/lib rs_assets pipelines resources || true
-	@printf '[4/8] Java: ' && $(BIN)/python -m rs_assets.spark.java
-	@printf '[5/8] jars: ' && $(BIN)/python -m rs_assets.spark.jars
-	@printf '[6/8] processors: ' && $(BIN)/python -m rs_assets.spark.processor.library
-	@printf '[7/8] classes of Spark, by running a small pipeline (a minute, 205 MB): ' && $(BIN)/python -m rs_assets.cli.rehearsal
-	@printf '[8/8] Kafka for tests and the demo: ' && $(BIN)/python -m rs_assets.testing.kafka
+	@printf '[4/9] Java: ' && $(BIN)/python -m rs_assets.spark.java
+	@printf '[5/9] jars: ' && $(BIN)/python -m rs_assets.spark.jars
+	@printf '[6/9] processors: ' && $(BIN)/python -m rs_assets.spark.processor.library
+	@printf '[7/9] classes of Spark, by running a small pipeline (a minute, 205 MB): ' && $(BIN)/python -m rs_assets.cli.rehearsal
+	@printf '[8/9] Kafka for tests and the demo: ' && $(BIN)/python -m rs_assets.testing.kafka
+	@printf '[9/9] MariaDB for tests, if this system has packages of Debian: ' && $(BIN)/python -m rs_assets.testing.mariadb_packages || true
 	@rm -f .venv/.setup-* && touch $@

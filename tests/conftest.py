@@ -15,7 +15,7 @@ from rs_assets.runtime.options import RunOptions
 from rs_assets.spark.driver import SparkDriver
 from rs_assets.spark.object_store import S3
 from rs_assets.spark.settings import SparkSettings
-from rs_assets.testing import KafkaBroker, PostgresServer, RocketMQServer, S3Server
+from rs_assets.testing import KafkaBroker, MariaDbServer, PostgresServer, RocketMQServer, S3Server, mariadb_packages
 from rs_assets.testing.postgres import INSTALL, find_binaries
 from rs_assets.testing.rocketmq_node import ROCKETMQ
 from tests.durations import Recorder, brief, longest_first, recorded
@@ -57,8 +57,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Only the tests that the options leave, and the longest files first, by which workers share them evenly."""
     everything, durations = [*items], recorded()
     for item in items:
-        if "postgres" in getattr(item, "fixturenames", ()):
-            item.add_marker("postgres")
+        for server in {"postgres", "mariadb"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(server)
     if config.getoption("--plain"):
         items[:] = [item for item in items if not _needs_java(item)]
     if config.getoption("--brief"):
@@ -126,6 +126,21 @@ def postgres() -> Iterator[PostgresServer]:
         pytest.skip(f"needs a Postgres server: {INSTALL}")
     with PostgresServer() as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDbServer]:
+    """A running MariaDB server; a test that stops, kills or pauses it brings it back."""
+    if mariadb_packages.find_binaries() is None and os.environ.get("RS_REQUIRE_SERVERS") != "1":
+        pytest.skip(f"needs a MariaDB server: {mariadb_packages.REMEDY}")
+    with MariaDbServer() as started:
+        yield started
+
+
+@pytest.fixture
+def shop(mariadb: MariaDbServer) -> str:
+    """The URL of an empty database of MariaDB of the test's own."""
+    return mariadb.create_database()
 
 
 @pytest.fixture(scope="session")

