@@ -165,7 +165,7 @@ class MariaDbServer(ServerContext):
         self._folder = Path(tempfile.mkdtemp(prefix="rs-mariadb-"))
         data = self._folder / "data"
         data.mkdir()
-        # As root it refuses to run unless it is told to.
+        # As root it refuses to run without this option.
         own = [f"--datadir={data}", *(["--user=root"] if os.geteuid() == 0 else [])]
         _initialise(binaries, own)
         self._port = free_ports()[0]
