@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import orjson
+import psutil
 
 from rs_assets.common.files import write_atomically
+from rs_assets.common.processes import lives, started_s, this_host
 
 Request = Literal["stop", "resume", "change"]
 
@@ -27,6 +29,8 @@ def ask(folder: Path, request: Request, *, reason: str, run_id: str = "") -> str
         "reason": reason,
         "at": datetime.now(UTC).isoformat(),
         "pid": os.getpid(),
+        "host": this_host(),
+        "process_started": started_s(psutil.Process()),
         "run": run_id,
     }
     write_atomically(_path(folder, request), orjson.dumps(content))
@@ -48,6 +52,14 @@ def asked(folder: Path, request: Request) -> dict[str, Any] | None:
             return None
         content = None
     return content if isinstance(content, dict) else {"id": "unknown", "reason": "unknown"}
+
+
+def is_left(request: dict[str, Any]) -> bool:
+    """Whether the process that made a request was on this machine and has ended."""
+    try:
+        return request["host"] == this_host() and not lives(request["pid"], request["process_started"])
+    except KeyError:
+        return False
 
 
 def clear(folder: Path, request: Request) -> None:

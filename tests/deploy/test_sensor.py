@@ -6,6 +6,7 @@ import time
 import pytest
 from dagster import (
     AssetKey,
+    DagsterExecutionInterruptedError,
     DagsterInstance,
     DagsterRunStatus,
     Definitions,
@@ -17,11 +18,13 @@ from dagster import (
 from rs_assets import StreamBuilder, build_definitions, deployed_definitions
 from rs_assets.catalog import lease as leases
 from rs_assets.catalog import requests
+from rs_assets.catalog.desired_state import request_run, write_desired_state
 from rs_assets.catalog.lease import Lease
 from rs_assets.common.home import Home
 from rs_assets.dagster.deployed import reload
 from rs_assets.dagster.deployed import sensor as sensors
 from rs_assets.deploy.history import Event
+from rs_assets.deploy.supervisor import Supervisor
 from rs_assets.errors import CheckpointError
 from tests.deploy.deploying import NAME, Deployed
 
@@ -164,6 +167,58 @@ def test_should_start_again_what_failed_and_leave_what_a_person_stopped(deployed
     later = time.time() + 3600
     monkeypatch.setattr(sensors.time, "time", lambda: later)
     assert ticks().run_requests[0].tags["rs/why"] == "its process ended"
+
+
+def test_should_leave_a_version_that_a_person_stopped_while_it_was_started(deployed, ticks):
+    """It has no event yet. A later version is started, also by a row that says the same."""
+    deployed.insert(1, text=deployed.text())
+    [request] = ticks().run_requests
+    ticks.run(request, DagsterRunStatus.CANCELED)
+    assert "stopped by a person" in said(ticks())
+    deployed.insert(2, text=deployed.text())
+    [again] = ticks().run_requests
+    assert again.tags["rs/begins_with"] == "2"
+
+
+def test_should_leave_what_a_person_stopped_in_another_instance(deployed, ticks):
+    deployed.insert(1, text=deployed.text())
+    note(deployed, 1, "committed")
+    folder = deployed.home.job("shop", "totals")
+    wish = request_run(folder, "a run of another instance")
+    assert len(ticks().run_requests) == 1
+    write_desired_state(folder, wish.stop(now=time.time()))
+    assert "stopped by a person" in said(ticks())
+    deployed.insert(2, text=deployed.text())
+    assert len(ticks().run_requests) == 1
+
+
+@pytest.mark.parametrize("canceling", [True, False])
+@pytest.mark.parametrize("twice", [False, True])
+def test_should_end_a_run_that_is_interrupted_while_it_starts_as_canceled_or_failed(
+    deployed, ticks, instance, monkeypatch, canceling, twice
+):
+    """By a person, or by the signal of a machine that is shut down: then it is launched again.
+
+    A second signal may come while it stops.
+    """
+    deployed.insert(1, text=deployed.text())
+    [request] = ticks().run_requests
+
+    def interrupted(*_):
+        if canceling:
+            instance.report_run_canceling(instance.get_runs(limit=1)[0])
+        raise DagsterExecutionInterruptedError
+
+    monkeypatch.setattr(Supervisor, "_start_chosen", interrupted)
+    if twice:
+        monkeypatch.setattr(Supervisor, "stop", interrupted)
+    job = ticks.definitions.resolve_job_def("rs_deployed")
+    done = job.execute_in_process(
+        instance=instance, run_config=request.run_config, tags=dict(request.tags), raise_on_error=False
+    )
+    status = instance.get_run_by_id(done.run_id).status
+    assert status == (DagsterRunStatus.CANCELED if canceling else DagsterRunStatus.FAILURE)
+    assert len(ticks().run_requests) == (not canceling)
 
 
 def test_should_show_assets_of_the_version_that_runs_and_tell_what_became_of_others(deployed, ticks, monkeypatch):

@@ -1,6 +1,8 @@
 """When a standby takes a stream over: its driver is gone, and the stream is to run."""
 
 import shutil
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 from datetime import timedelta
@@ -11,7 +13,9 @@ from rs_assets.catalog import requests
 from rs_assets.errors import PipelineBusyError, SinkError
 from rs_assets.runtime.job.opening import opened
 from rs_assets.runtime.run import standby as standing
+from rs_assets.runtime.run.running import RunningPipeline
 from rs_assets.runtime.run.standby import Standby, Vacancy
+from rs_assets.spark.driver import SparkDriver
 from tests.recovery.homes import FakeHome
 
 TTL = timedelta(milliseconds=600)
@@ -60,6 +64,30 @@ def test_a_stream_that_an_upkeep_job_has_stopped_is_left(home, request_):
     assert standby_of(home).vacancy() is None
     requests.clear(home.folder, request_)
     assert standby_of(home).vacancy() is not None
+
+
+def test_a_stream_whose_upkeep_job_was_killed_before_it_was_done_is_taken_over(home):
+    """Its request to stop stays, and nobody would take it back."""
+    stream(home)
+    asks = "import sys; from pathlib import Path; from rs_assets.catalog import requests\n"
+    asks += "requests.ask(Path(sys.argv[1]), 'stop', reason='a rescale')"
+    subprocess.run([sys.executable, "-c", asks, str(home.folder)], check=True)
+    assert standby_of(home).vacancy() is not None
+
+
+def test_a_request_to_stop_that_comes_while_the_stream_starts_is_its_own(home, monkeypatch):
+    """One of before is not: an upkeep job has answered it, or was killed."""
+    requests.ask(home.folder, "stop", reason="of before")
+    with opened(home.pipeline.topology, home.options) as session:
+        session.run_on()
+        assert requests.asked(home.folder, "stop") is None
+        requests.ask(home.folder, "stop", reason="a rescale")
+        running = RunningPipeline.over(session)
+        monkeypatch.setattr(SparkDriver, "call", lambda _, function: function(None))
+        monkeypatch.setattr("rs_assets.runtime.run.running.record", lambda *_, **__: None)
+        running.begin()
+        assert running.await_termination(timeout_s=0)
+        running.end()
 
 
 def test_a_pipeline_that_never_ran_is_left(home):

@@ -84,6 +84,9 @@ def arguments() -> argparse.Namespace:
     stopped.add_argument("--seed", type=int, default=1)
     stopped.add_argument("--count", type=int, default=200, help="so many stops")
     stopped.add_argument("--kills", type=int, default=40, help="so many kills, each in a process of its own")
+    stopped.add_argument(
+        "--part", dest="part_of", type=int, nargs=2, default=(1, 1), metavar=("I", "N"), help="one of N parts of them"
+    )
     stopped.add_argument("--minutes", type=float, default=1e6, help="begin none behind that time")
     return parser.parse_args()
 
@@ -94,7 +97,7 @@ def done_as_asked(folder: Path, how: argparse.Namespace) -> int:
         limits = {"every": how.every, "point": how.point, "minutes": how.minutes}
         return crashes(folder, how.operation, shuffled=how.shuffled, uploaded=how.uploaded, **limits)
     if how.part == "stops":
-        return stops(folder, how.seed, how.count, how.kills, how.minutes)
+        return stops(folder, how.seed, how.count, how.kills, how.minutes, part=tuple(how.part_of))
     return histories(folder, how) if how.part == "histories" else ledger(folder, how.seed, how.kills)
 
 

@@ -1,7 +1,8 @@
 """Streams that are stopped, or killed, in each of their phases and in each of the ways, under the recovery sensor.
 
-A case is a stream of its own in a home of its own, run through a real instance of Dagster. A stop is a real signal to
-this process, at the moment at which the run comes to a phase; a kill is SIGKILL to a process of its own.
+A case is a stream of its own in a home of its own, run through a real instance of Dagster: started by a person, by
+recovery or by a standby after a kill, or deployed. A stop is a real signal to this process, or a row in the table of
+deployments, at the moment at which the run comes to a phase; a kill is SIGKILL to a process of its own.
 """
 
 from __future__ import annotations
@@ -22,31 +23,28 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from dagster import (
-    DagsterExecutionInterruptedError,
-    DagsterInstance,
-    DagsterRun,
-    DagsterRunStatus,
-    Failure,
-    SensorResult,
-    build_sensor_context,
-)
+from dagster import DagsterExecutionInterruptedError, DagsterInstance, DagsterRunStatus, Failure, SensorResult
 
-from rs_assets import Pipeline, StreamBuilder, build_definitions
 from rs_assets.catalog.lease import Lease, read_lease
 from rs_assets.common.home import Home
-from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.instance import ensure_home
-from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.dagster.runs import runtime
-from rs_assets.dagster.runs.external_runs import run_recorded
-from rs_assets.dagster.runs.launch import launch
-from rs_assets.dagster.sensors import recovery_sensor
 from rs_assets.errors import RsError
 from rs_assets.runtime.batch.query import QueryRun
 from rs_assets.runtime.job import opening
 from rs_assets.runtime.job.session import JobSession
 from rs_assets.runtime.run import running
+from rs_assets.spark.driver import SparkDriver
+from tests.torture.stop_origins import (
+    AT_TERMINAL,
+    OF_DAGSTER,
+    STARTS,
+    StopByTable,
+    Stream,
+    requests_of,
+    sensor_of,
+    tick,
+)
 
 # What a run calls when it comes to a phase, in their order; those behind the word need Spark.
 PHASES: dict[str, tuple[object, str]] = {
@@ -54,53 +52,77 @@ PHASES: dict[str, tuple[object, str]] = {
     "takes the lease": (Lease, "acquire"),
     "is checked": (opening, "_preflight"),
     "writes its word": (JobSession, "run_on"),
+    "waits for Spark": (SparkDriver, "_ready_session"),
     "prepares": (JobSession, "prepare"),
     "wires": (JobSession, "wire"),
     "starts a query": (QueryRun, "start"),
     "computes a batch": (QueryRun, "process"),
-    "has committed": (runtime.RuntimeResource, "_tell"),
+    "has committed": (runtime.RuntimeResource, "_report"),
     "drains": (running, "drain_and_stop"),
     "sums up": (running, "record"),
 }
 WITHOUT_SPARK = tuple(PHASES)[:4]
 # The last two begin with a stop: theirs is the second one.
 BEHIND_A_STOP = tuple(PHASES)[-2:]
-WAYS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGINT twice", "Terminate")
+SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGINT twice")
+# The signal of a machine that is shut down, to a run that Dagster launched: no person asked for that.
+EVICTION = "eviction"
+WAYS = (*SIGNALS, "Terminate", "deploy --stop", EVICTION)
 NOT_REACHED = "not reached"
-QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 TICKS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One stream: in which phase it is stopped or killed, how, and whether just before or just behind the call."""
+    """One stream: who starts it, in which phase it is stopped or killed, how, and just before or behind the call."""
 
     number: int
     phase: str
     way: str
     behind: bool
+    origin: str = "a terminal"
 
     def __str__(self) -> str:
         """As it is told."""
-        return f"{self.number}: {self.way} {'behind' if self.behind else 'before'} it {self.phase}"
+        when = "behind" if self.behind else "before"
+        return f"{self.number}: {self.way} {when} it {self.phase}, started by {self.origin}"
 
     @property
     def by_hand(self) -> bool:
         """Whether the run goes on at a terminal, and not because Dagster has launched it."""
-        return self.way not in ("Terminate", "SIGKILL of Dagster's")
+        return self.origin in AT_TERMINAL
+
+    @property
+    def wished(self) -> bool:
+        """Whether a person asked for the end, also before a kill."""
+        return not self.kills and self.way != EVICTION
+
+    @property
+    def kills(self) -> bool:
+        """Whether it is a kill and not a stop."""
+        return self.way == "SIGKILL"
+
+
+def every_stop() -> Iterator[tuple[str, str, str, bool]]:
+    """The origin, way, phase and side of each stop there is; Dagster's own runs are recorded before they start."""
+    ways = [*itertools.product(AT_TERMINAL, SIGNALS), *itertools.product(OF_DAGSTER, ("Terminate", EVICTION))]
+    ways.append(("deployments", "deploy --stop"))
+    for (origin, way), phase, behind in itertools.product(ways, PHASES, (False, True)):
+        if origin == "a terminal" or phase != "is recorded":
+            yield origin, way, phase, behind
 
 
 def planned(seed: int, count: int, *, kills: int) -> Iterator[Case]:
     """The cases of a seed: so many stops, and then so many kills, which need a Spark of their own one time in eight."""
     chance = random.Random(seed)
-    stops = itertools.cycle(itertools.product(PHASES, WAYS, (False, True)))
-    every = list(itertools.islice(stops, max(count, len(PHASES) * len(WAYS) * 2)))
+    every = list(every_stop())
+    every *= -(-count // len(every))
     chance.shuffle(every)
-    for number, (phase, way, behind) in enumerate(every[:count]):
-        yield Case(number, phase, way, behind)
+    for number, (origin, way, phase, behind) in enumerate(every[:count]):
+        yield Case(number, phase, way, behind, origin)
     for number in range(count, count + kills):
-        phase = chance.choice(WITHOUT_SPARK if number % 8 else tuple(PHASES)[4:])
-        yield Case(number, phase, chance.choice(("SIGKILL", "SIGKILL of Dagster's")), chance.random() < 0.5)
+        phase = chance.choice(WITHOUT_SPARK[1:] if number % 8 else tuple(PHASES)[4:])
+        yield Case(number, phase, "SIGKILL", chance.random() < 0.5, chance.choice(tuple(STARTS)))
 
 
 def done(case: Case, folder: Path) -> str:
@@ -112,21 +134,15 @@ def done(case: Case, folder: Path) -> str:
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("DAGSTER_HOME", str(folder / "dagster"))
         patched.setenv("RS_HOME", str(place / "rs"))
+        patched.delenv("RS_DAGSTER_URL", raising=False)
         ensure_home()
-        pipeline = stream(case, place)
+        stream = Stream.made(case.number, place)
         try:
-            came = _in_a_process(case, place) if case.way.startswith("SIGKILL") else _run(case, pipeline)
-            return _judged(case, pipeline) if came else NOT_REACHED
+            if case.kills:
+                return _judged(case, stream) if _in_a_process(case, place) else NOT_REACHED
+            return _run(case, stream)
         finally:
             shutil.rmtree(place, ignore_errors=True)
-
-
-def stream(case: Case, place: Path) -> Pipeline:
-    """A stream over a folder with a few lines."""
-    (place / "in").mkdir(parents=True, exist_ok=True)
-    (place / "in" / "a.jsonl").write_text('{"n": 1}\n{"n": 2}\n')
-    made = StreamBuilder.data_stream("shop", f"stream{case.number}")
-    return made.from_file(place / "in", schema="n bigint", tail=True).to_delta("rows").build()
 
 
 def _in_a_process(case: Case, place: Path) -> bool:
@@ -139,32 +155,28 @@ def _in_a_process(case: Case, place: Path) -> bool:
 
 def _killed(case: Case, place: str) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    _run(case, stream(case, Path(place)))
+    _run(case, Stream.made(case.number, Path(place)))
 
 
-def _run(case: Case, pipeline: Pipeline) -> bool:
-    """Run the stream until it ends by what is done to it; whether it did."""
-    with _struck(case, pipeline) as struck:
+def _run(case: Case, stream: Stream) -> str:
+    """Run the stream until it ends by what is done to it; what is wrong then."""
+    by_table, start = StopByTable(stream), STARTS[case.origin](stream)
+    with _struck(case, stream, by_table) as struck, by_table.looking():
         try:
             with suppress(KeyboardInterrupt, DagsterExecutionInterruptedError, Failure):
-                _start(case, pipeline)
+                start()
         except RsError:
             if struck.is_set():
                 raise
-        return struck.is_set()
-
-
-def _start(case: Case, pipeline: Pipeline) -> None:
-    if case.by_hand:
-        launch(pipeline, "start")
-        return
-    definitions = build_definitions([pipeline], {"spark": SparkResource(share=True)})
-    with DagsterInstance.get() as instance:
-        run_recorded(definitions.resolve_job_def(_job_of(pipeline)), instance, run_config=QUIET, tags={})
+    if not struck.is_set():
+        return NOT_REACHED
+    if by_table.requested:
+        return f"it is started again while it stops: {by_table.requested}"
+    return _judged(case, stream)
 
 
 @contextmanager
-def _struck(case: Case, pipeline: Pipeline) -> Iterator[threading.Event]:
+def _struck(case: Case, stream: Stream, by_table: StopByTable) -> Iterator[threading.Event]:
     """Within this, the stop or kill comes when the run comes to the phase of the case, which sets the event."""
     struck, begun = threading.Event(), threading.Event()
 
@@ -176,13 +188,14 @@ def _struck(case: Case, pipeline: Pipeline) -> Iterator[threading.Event]:
 
         return act
 
-    strike = once(struck, lambda: _strike(case, pipeline))
+    stop = by_table.strike if case.way == "deploy --stop" else lambda: _strike(case, stream)
     interrupt = partial(os.kill, os.getpid(), signal.SIGINT)
-    first = once(begun, interrupt if case.way.startswith("SIGKILL") else lambda: _strike(case, pipeline))
     with pytest.MonkeyPatch.context() as patched:
-        _patch(patched, case.phase, strike, behind=case.behind)
+        # The second stop of a drain is as any: its sensor runs already.
+        second = interrupt if case.way == "deploy --stop" and case.phase in BEHIND_A_STOP else stop
+        _patch(patched, case.phase, once(struck, second), behind=case.behind)
         if case.phase in BEHIND_A_STOP:
-            _patch(patched, "has committed", first, behind=True)
+            _patch(patched, "has committed", once(begun, interrupt if case.kills else stop), behind=True)
         yield struck
 
 
@@ -203,14 +216,17 @@ def _patch(patched: pytest.MonkeyPatch, phase: str, do: Callable[[], None], *, b
     patched.setattr(owner, name, classmethod(called) if is_class_method else called)
 
 
-def _strike(case: Case, pipeline: Pipeline) -> None:
+def _strike(case: Case, stream: Stream) -> None:
     """What is done to the run, from whatever thread came to the phase."""
-    if case.way.startswith("SIGKILL"):
+    if case.kills:
         os.kill(os.getpid(), signal.SIGKILL)
+    if case.way == EVICTION:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return
     if case.way == "Terminate":
         # As Dagster does: the word to its store, then the signal.
         with DagsterInstance.get() as instance:
-            run = newest(instance, pipeline)
+            run = stream.newest(instance)
             if run is not None and not run.is_finished and run.status != DagsterRunStatus.CANCELING:
                 instance.report_run_canceling(run)
         os.kill(os.getpid(), signal.SIGINT)
@@ -221,63 +237,48 @@ def _strike(case: Case, pipeline: Pipeline) -> None:
         threading.Timer(0.05, os.kill, (os.getpid(), signal.Signals[name])).start()
 
 
-def newest(instance: DagsterInstance, pipeline: Pipeline) -> DagsterRun | None:
-    """The only run of the stream; None before it is recorded."""
-    return next((run for run in instance.get_runs(limit=5) if run.job_name == _job_of(pipeline)), None)
-
-
-def _job_of(pipeline: Pipeline) -> str:
-    return f"{pipeline.topology.label}_start"
-
-
-def _judged(case: Case, pipeline: Pipeline) -> str:
-    killed = case.way.startswith("SIGKILL")
+def _judged(case: Case, stream: Stream) -> str:
     with DagsterInstance.get() as instance:
-        run = newest(instance, pipeline)
+        run = stream.newest(instance)
         if run is None:
             # Whoever has started it has seen the end of it.
-            return _stays(pipeline, instance)
-        if killed and not case.by_hand and not run.is_finished:
+            return _stays(case, stream, instance)
+        if case.kills and not case.by_hand and not run.is_finished:
             # As Dagster's code server does when a process that it watches is gone.
             instance.report_run_failed(run)
-        was_stopped = killed and case.phase in BEHIND_A_STOP and case.by_hand
-        if killed and not was_stopped:
-            return _comes_back(pipeline, instance, run)
-        if not killed and run.status not in (DagsterRunStatus.SUCCESS, DagsterRunStatus.CANCELED):
+        was_stopped = case.kills and case.phase in BEHIND_A_STOP and case.by_hand
+        if not case.wished and not was_stopped:
+            result = tick(sensor_of(case.origin, stream), instance)
+            return "" if len(requests_of(result)) == 1 else f"it was killed and is not started again: {result}"
+        if not case.kills and run.status not in (DagsterRunStatus.SUCCESS, DagsterRunStatus.CANCELED):
             return f"its run is {run.status.value}"
-        return _stays(pipeline, instance)
+        return _stays(case, stream, instance)
 
 
-def _comes_back(pipeline: Pipeline, instance: DagsterInstance, run: DagsterRun) -> str:
-    result = recovery_sensor(StreamAssets.of(pipeline))(build_sensor_context(instance=instance))
-    asked = result.run_requests if isinstance(result, SensorResult) else []
-    behind = [request.tags.get("rs/recovers") for request in asked]
-    return "" if behind == [run.run_id] else f"it was killed and is not started again: {result}"
-
-
-def _stays(pipeline: Pipeline, instance: DagsterInstance) -> str:
-    cursor = None
+def _stays(case: Case, stream: Stream, instance: DagsterInstance) -> str:
+    cursor, sensor = None, sensor_of(case.origin, stream)
     for _ in range(TICKS):
-        result = recovery_sensor(StreamAssets.of(pipeline))(build_sensor_context(instance=instance, cursor=cursor))
-        if isinstance(result, SensorResult):
-            return f"it was stopped and is started again: {result.run_requests}"
-    lease = read_lease(Home.default().leases, pipeline.name)
+        result = tick(sensor, instance, cursor)
+        if requests_of(result):
+            return f"it was stopped and is started again: {requests_of(result)}"
+        cursor = result.cursor if isinstance(result, SensorResult) else cursor
+    lease = read_lease(Home.default().leases, stream.name)
     return "" if lease is None or lease.free else f"its lease is still held: {lease}"
 
 
-def stops(folder: Path, seed: int, count: int, kills: int, minutes: float) -> int:
-    """The cases of a seed, one after the other in this process; how many were wrong."""
+def stops(folder: Path, seed: int, count: int, kills: int, minutes: float, *, part: tuple[int, int] = (1, 1)) -> int:
+    """The cases of a seed, one after the other in this process; how many were wrong. `part` 2, 5: the second fifth."""
     began, wrong, tried = time.monotonic(), 0, {"stops": 0, "kills": 0}
     multiprocessing.get_context("forkserver").set_forkserver_preload([__name__])
     # Kills first: what they start must not share the machine with the Spark of this process.
-    plan = sorted(planned(seed, count, kills=kills), key=lambda case: not case.way.startswith("SIGKILL"))
+    plan = sorted([*planned(seed, count, kills=kills)][part[0] - 1 :: part[1]], key=lambda case: not case.kills)
     for case in plan:
         if time.monotonic() - began > minutes * 60:
             break
         at = time.monotonic()
         finding = done(case, folder)
         reached = finding != NOT_REACHED
-        tried["kills" if case.way.startswith("SIGKILL") else "stops"] += reached
+        tried["kills" if case.kills else "stops"] += reached
         wrong += reached and bool(finding)
         print(f"{case}: {finding or 'right'} ({time.monotonic() - at:.1f} s)", flush=True)
     spent = time.monotonic() - began

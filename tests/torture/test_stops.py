@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.torture.stops import PHASES, WAYS, Case, done, planned
+from tests.torture.stop_origins import STARTS
+from tests.torture.stops import PHASES, WAYS, Case, done, every_stop, planned
 
 
 @pytest.mark.timeout(600)
@@ -19,11 +20,31 @@ def test_recovery_of_a_stream_that_was_killed_starts_it_again(tmp_path):
     assert done(Case(1, "is checked", "SIGKILL", behind=True), tmp_path) == ""
 
 
-def test_planned_stops_of_a_seed_are_the_same_for_ever_and_cover_all_phases_and_ways():
-    plan = list(planned(3, 200, kills=5))
-    assert plan == list(planned(3, 200, kills=5))
-    assert {(case.phase, case.way) for case in plan[:200]} == {(phase, way) for phase in PHASES for way in WAYS}
-    assert sum(case.way.startswith("SIGKILL") for case in plan) == 5
+def test_planned_stops_of_a_seed_are_the_same_for_ever_and_cover_all_phases_ways_and_origins():
+    count = len(list(every_stop()))
+    plan = list(planned(3, count, kills=5))
+    assert plan == list(planned(3, count, kills=5))
+    stops = [case for case in plan if not case.kills]
+    assert {case.phase for case in stops} == set(PHASES)
+    assert {case.way for case in stops} == set(WAYS)
+    assert {case.origin for case in stops} == set(STARTS)
+    assert (len(set(stops)), len(plan)) == (count, count + 5)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_each_phase_has_a_function_of_the_product(phase):
+    owner, name = PHASES[phase]
+    assert callable(getattr(owner, name))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("way", "origin"),
+    [("SIGTERM", "a standby"), ("Terminate", "recovery"), ("deploy --stop", "deployments"), ("eviction", "Dagster")],
+)
+def test_recovery_of_a_stream_that_others_have_started_heeds_its_stop(tmp_path, driver, way, origin):
+    assert done(Case(1, "starts a query", way, behind=False, origin=origin), tmp_path) == ""
 
 
 @pytest.mark.long

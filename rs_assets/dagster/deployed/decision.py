@@ -17,6 +17,7 @@ Act = Literal["nothing", "launch", "ask", "settle"]
 ALIVE = (DagsterRunStatus.STARTED, DagsterRunStatus.STARTING, DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED)
 HOUR_S = timedelta(hours=1).total_seconds()
 POLICY = RecoveryPolicy()
+STOPPED = "it was stopped by a person; a new version starts it again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +25,9 @@ class Known:
     """The state of a pipeline at one tick.
 
     `run` is its current run, else the run that decides (`sensors.verdict`). `failed` is whether that run is to be
-    restarted; `calm` is the reason if not. `resume` is the id of an unanswered request to start it again. `restarts`
-    are the times of restarts after failed runs.
+    restarted; `calm` is the reason if not. `stopped` is whether a person stopped it, `newest` whether it was launched
+    for the desired version. `resume` is the id of an unanswered request to start it again. `restarts` are the times of
+    restarts after failed runs.
     """
 
     standing: Standing
@@ -33,6 +35,8 @@ class Known:
     run: DagsterRun | None = None
     failed: bool = False
     calm: str = ""
+    stopped: bool = False
+    newest: bool = False
     resume: str | None = None
     restarts: Sequence[float] = ()
     now: float = 0.0
@@ -75,13 +79,15 @@ def decide(known: Known, policy: RecoveryPolicy = POLICY) -> Decision:
 def _of_none(known: Known, policy: RecoveryPolicy) -> Decision:
     """What to do for a pipeline that should run and does not."""
     desired = known.standing.desired
+    if known.stopped and (known.standing.last is not None or known.newest):
+        return Decision(act="nothing", why=STOPPED)
     news = known.resume or ("it has no run" if known.run is None else None)
     if known.standing.last is None or news is not None:
         return Decision(act="launch", why=news or f"version {desired.version} is new")
     assert known.run is not None  # noqa: S101  there is no news
     if known.died or known.failed or known.run.status == DagsterRunStatus.FAILURE:
         return _restarted(known, policy)
-    return Decision(act="nothing", why="it was stopped by a person; a new version starts it again")
+    return Decision(act="nothing", why=STOPPED)
 
 
 def _of_a_holder(known: Known) -> Decision:

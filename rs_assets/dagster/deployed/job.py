@@ -16,21 +16,31 @@ from dagster import (
     op,
 )
 
-from rs_assets.catalog.deployments import Version
+from rs_assets.catalog.deployments import DeploymentTable, Version, is_name
 from rs_assets.common.interrupts import held_back
 from rs_assets.dagster.assets.events import StepEvents
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.assets.translator import StreamTranslator
 from rs_assets.dagster.assets.verdicts import report_verdicts
 from rs_assets.dagster.runs.compaction import delta_outputs
-from rs_assets.dagster.runs.outcome import DRAINED, refuse_if_unfinished, shown_in, stop_was_requested
-from rs_assets.dagster.runs.runtime import Ended, RuntimeResource
+from rs_assets.dagster.runs.outcome import (
+    AT_ONCE,
+    DRAINED,
+    UNBEGUN,
+    refuse_if_unfinished,
+    refuse_interrupted,
+    shown_in,
+    stop_was_requested,
+)
+from rs_assets.dagster.runs.runtime import RuntimeResource
 from rs_assets.deploy.supervisor import Supervisor
 from rs_assets.runtime.options import RunOptions
-from rs_assets.runtime.report import BatchProgress
+from rs_assets.runtime.report import BatchProgress, RunReport
 from rs_assets.stream.pipeline import Pipeline
 
 JOB = "rs_deployed"
+# The tag of a run: the newest version when it was launched, so that its stop does not count for later versions.
+DESIRED = "rs/desired"
 
 
 def deployed_job(translator: StreamTranslator | None) -> JobDefinition:
@@ -39,17 +49,23 @@ def deployed_job(translator: StreamTranslator | None) -> JobDefinition:
     @op(name="deployed", config_schema={"pipeline": Field(String, description="namespace.job of a deployed pipeline")})
     def deployed(context: OpExecutionContext, rs_runtime: RuntimeResource) -> None:
         name = context.op_config["pipeline"]
-        # The sensor finds the run by this tag, even if a person launched it.
-        context.instance.add_run_tags(context.run_id, {"rs/pipeline": name})
+        # The sensor finds the run by these tags, even if a person launched it.
+        context.instance.add_run_tags(context.run_id, {"rs/pipeline": name, **_desired(name, rs_runtime)})
         events = _VersionEvents(context, rs_runtime, translator)
         options = rs_runtime.options(context.run_id)
         supervisor = Supervisor(name, options, events.begun)
         events.computing_s = supervisor.computing_s
         with shown_in(context), events.closing():
-            ended = _supervised(supervisor, context)
-        if ended is not None and ended.interrupted:
+            try:
+                report, interrupted, requested = _supervised(supervisor, context)
+            except DagsterExecutionInterruptedError:
+                refuse_interrupted(context, AT_ONCE)
+                raise
+        if interrupted and report is None:
+            refuse_interrupted(context, UNBEGUN)
+        if interrupted:
             context.log.info(DRAINED)
-            refuse_if_unfinished(ended, "start")
+            refuse_if_unfinished("start", requested=requested)
 
     @job(
         name=JOB,
@@ -63,8 +79,22 @@ def deployed_job(translator: StreamTranslator | None) -> JobDefinition:
     return rs_deployed
 
 
-def _supervised(supervisor: Supervisor, context: OpExecutionContext) -> Ended | None:
-    """Run to the end; None if no version is to run. An interrupt drains the running version."""
+def version_text(version: Version) -> str:
+    """A version and its table."""
+    return f"{version.version} {version.mark}"
+
+
+def _desired(name: str, runtime: RuntimeResource) -> dict[str, str]:
+    """The tag of the newest version of a pipeline."""
+    versions = DeploymentTable(runtime.run.place().home.deployments).of(name) if is_name(name) else ()
+    return {DESIRED: version_text(versions[-1])} if versions else {}
+
+
+def _supervised(supervisor: Supervisor, context: OpExecutionContext) -> tuple[RunReport | None, bool, bool]:
+    """Run to the end: the report, whether it was interrupted, and whether a person asked for that.
+
+    The report is None if no version ran. An interrupt drains the running version.
+    """
     interrupted = requested = False
     report = None
     try:
@@ -77,7 +107,7 @@ def _supervised(supervisor: Supervisor, context: OpExecutionContext) -> Ended | 
                 supervisor.request_stop()
     finally:
         report = supervisor.stop() or report
-    return None if report is None else Ended(report=report, interrupted=interrupted, requested=requested)
+    return report, interrupted, requested
 
 
 class _VersionEvents:

@@ -25,7 +25,7 @@ from rs_assets.catalog.desired_state import read_desired_state
 from rs_assets.catalog.lease import LeaseRow, read_lease
 from rs_assets.common.home import Home
 from rs_assets.dagster.deployed.decision import Decision, Known, decide, restarts_of
-from rs_assets.dagster.deployed.job import JOB
+from rs_assets.dagster.deployed.job import DESIRED, JOB, version_text
 from rs_assets.dagster.deployed.reload import ask_for_reload
 from rs_assets.dagster.deployed.visible import VisibleVersion, precedence, visible_pipelines
 from rs_assets.dagster.sensors import cursor
@@ -108,6 +108,8 @@ class _Tick:
             run=run,
             failed=verdict.act == "restart",
             calm=self._calm(run, verdict),
+            stopped=verdict.end == "stopped",
+            newest=run is not None and run.tags.get(DESIRED) == version_text(state.desired),
             resume=resume["reason"] if resume and resume["id"] != mine.get("resumed") else None,
             restarts=restarts_of(mine, now),
             now=now,
@@ -162,7 +164,12 @@ class _Tick:
             RunRequest(
                 run_key=f"{name}:{version}:{mine['launches']}:{int(now)}",
                 run_config={"ops": {"deployed": {"config": {"pipeline": name}}}},
-                tags={"rs/pipeline": name, "rs/begins_with": str(version), "rs/why": decision.why[:200]},
+                tags={
+                    "rs/pipeline": name,
+                    "rs/begins_with": str(version),
+                    "rs/why": decision.why[:200],
+                    DESIRED: version_text(state.desired),
+                },
             )
         )
 
@@ -209,8 +216,8 @@ class _Tick:
 
     def reload(self, shown: Sequence[VisibleVersion]) -> list[str]:
         """Reload the code location if its assets differ from the table; returns the result in words."""
-        there = {each.version.pipeline: _version_text(each.version) for each in shown}
-        wanted = {version.pipeline: _version_text(version) for version, _ in visible_pipelines(self.home, self.taken)}
+        there = {each.version.pipeline: version_text(each.version) for each in shown}
+        wanted = {version.pipeline: version_text(version) for version, _ in visible_pipelines(self.home, self.taken)}
         if there == wanted:
             return []
         asked = self.seen.get("reload") or {}
@@ -227,11 +234,6 @@ class _Tick:
 def _label(pipeline: str) -> str:
     """The label of a pipeline in Dagster."""
     return pipeline.replace(".", "_")
-
-
-def _version_text(version: Version) -> str:
-    """The version and its table."""
-    return f"{version.version} {version.mark}"
 
 
 def _metadata(event: Event) -> Mapping[str, Any]:

@@ -172,6 +172,6 @@ def process_op(assets: StreamAssets) -> OpDefinition:
             yield Output(None, name, metadata=metadata)
         if ended.interrupted:
             context.log.info(DRAINED)
-            refuse_if_unfinished(ended, rs_runtime.run.mode)
+            refuse_if_unfinished(rs_runtime.run.mode, requested=ended.requested)
 
     return process

@@ -18,7 +18,6 @@ from dagster import (
 from rs_assets.common.background import LOG
 from rs_assets.common.interrupts import held_back
 from rs_assets.dagster.runs.run_tags import PARENT
-from rs_assets.dagster.runs.runtime import Ended
 from rs_assets.errors import RsError
 
 DRAINED = "drained and stopped; the next run goes on from here"
@@ -67,9 +66,9 @@ def refuse_interrupted(context: OpExecutionContext, said: str) -> None:
     raise Failure(said if requested else UNREQUESTED, allow_retries=False) from None
 
 
-def refuse_if_unfinished(ended: Ended, mode: str) -> None:
+def refuse_if_unfinished(mode: str, *, requested: bool) -> None:
     """A stream that a person stopped is finished; any other interrupted run is not and raises Failure."""
-    if not ended.requested:
+    if not requested:
         raise Failure(UNREQUESTED, allow_retries=False) from None
     if mode == "run":
         raise Failure("terminated before the end of its input", allow_retries=False) from None

@@ -14,6 +14,7 @@ from typing import Self
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from rs_assets.catalog import requests
 from rs_assets.catalog.catalog import Catalog, operation
 from rs_assets.catalog.desired_state import DesiredState, read_desired_state, request_run, write_desired_state
 from rs_assets.catalog.lease import Lease, LeaseRow
@@ -117,6 +118,9 @@ class JobSession:
                 run=desired.run_id if desired is not None else None,
             )
         self.held.check()
+        # Those to an earlier run; one that comes while this run starts is its own.
+        requests.clear(self.folder, "stop")
+        requests.clear(self.folder, "resume")
         self.desired = request_run(self.folder, self.options.run_id)
 
     def request_stop(self) -> None:

@@ -195,8 +195,6 @@ def _unlimited(topology: Topology) -> Topology:
 def _begun(session: JobSession, spark: SparkSession) -> RealTimePipeline:
     slots = spark.sparkContext.defaultParallelism
     check_slots(_partitions(session), slots)
-    requests.clear(session.folder, "stop")
-    requests.clear(session.folder, "resume")
     session.run_on()
     wire_all(session, spark)
     (query,) = session.queries.values()

@@ -53,9 +53,6 @@ class RunningPipeline:
     def begin(self) -> Self:
         """Start the queries. If that is interrupted or fails, `end` stops those that run."""
         session = self.session
-        # Requests to an earlier run.
-        requests.clear(session.folder, "stop")
-        requests.clear(session.folder, "resume")
         for query in session.queries.values():
             session.options.driver.call(lambda _, q=query: q.start(every(session.options.interval)))  # type: ignore[misc]
         self.clock.start()

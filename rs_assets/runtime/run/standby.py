@@ -106,7 +106,8 @@ class Standby:
         lease, desired = self._lease, read_desired_state(self._folder)
         if lease is None or not (lease.free or lease.stale) or desired is None or desired.stopped:
             return None
-        if any(requests.asked(self._folder, each) is not None for each in ("stop", "resume")):
+        stop, resume = (requests.asked(self._folder, each) for each in ("stop", "resume"))
+        if resume is not None or (stop is not None and not requests.is_left(stop)):
             return None
         return Vacancy(answers=desired.id, run_id=desired.run_id, silent_s=max(lease.age.total_seconds(), 0.0))
 
