@@ -22,7 +22,7 @@ def check_names(names: Iterable[str]) -> None:
         if name.casefold() in taken_names():
             raise TopologyError(
                 f"scripts, conditions or SQL have a built-in function {name!r}",
-                remedy="take another name: @function(name='my_name')",
+                remedy="take another name: name='my_name'",
             )
 
 

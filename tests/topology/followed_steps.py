@@ -87,7 +87,7 @@ CASES = [
     Case(
         NAMES,
         lambda: check_names(["upper"]),
-        "@function(name='my_name')",
+        "name='my_name'",
         lambda: check_names(["my_name"]),
     ),
     Case(

@@ -19,8 +19,11 @@ from rs_assets.runtime.options import RunOptions
 from tests.project.remedies import table
 from tests.topology import (
     followed_ends,
+    followed_files,
+    followed_functions,
     followed_joins,
     followed_processors,
+    followed_settings,
     followed_steps,
     followed_tables,
     followed_windows,
@@ -204,7 +207,17 @@ def _store(uri):
     return SavepointStore(uri)
 
 
-TABLES = (followed_windows, followed_joins, followed_ends, followed_steps, followed_tables, followed_processors)
+TABLES = (
+    followed_windows,
+    followed_joins,
+    followed_ends,
+    followed_steps,
+    followed_tables,
+    followed_processors,
+    followed_functions,
+    followed_files,
+    followed_settings,
+)
 ROWS = [
     *(Case(place, *case) for place, case in CASES.items()),
     *(case for table in TABLES for case in table.CASES),

@@ -32,7 +32,7 @@ def refuse_topics(topology: Topology) -> None:
     if not topology.savable:
         raise ConfigurationError(
             "a pipeline with a durable shuffle through Kafka has no savepoints and cannot go back",
-            remedy="write shuffle(strategy='delta') and begin a new generation (--new-generation)",
+            remedy="write shuffle(n, strategy='delta') and begin a new generation (--new-generation)",
             pipeline=topology.name,
         )
 
