@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rs_assets.catalog.offsets.base import CheckpointRow, CheckpointStorage
     from rs_assets.common.home import Home
     from rs_assets.common.storage import use_storage
+    from rs_assets.connectors.http.endpoint import HttpEndpoint
     from rs_assets.connectors.kafka.client.cluster import KafkaCluster
     from rs_assets.connectors.kafka.registry.address import SchemaRegistry
     from rs_assets.connectors.memory import MemoryChannel
@@ -85,6 +86,7 @@ __all__ = [
     "GlobalWindow",
     "Home",
     "HoppingWindow",
+    "HttpEndpoint",
     "Interval",
     "JoinResource",
     "KafkaCluster",
@@ -152,6 +154,7 @@ HOMES = {
     "GlobalWindow": "rs_assets.operators.window.global_window",
     "Home": "rs_assets.common.home",
     "HoppingWindow": "rs_assets.operators.window.spec",
+    "HttpEndpoint": "rs_assets.connectors.http.endpoint",
     "Interval": "rs_assets.operators.join.spec",
     "JoinResource": "rs_assets.dagster.resources.join",
     "KafkaCluster": "rs_assets.connectors.kafka.client.cluster",

@@ -11,11 +11,13 @@ from rs_assets.connectors.console.connector import CONNECTOR as CONSOLE
 from rs_assets.connectors.database.connector import CONNECTOR as DATABASE
 from rs_assets.connectors.delta.connector import CONNECTOR as DELTA
 from rs_assets.connectors.files.connector import CONNECTOR as FILES
+from rs_assets.connectors.http.connector import CONNECTOR as HTTP
 from rs_assets.connectors.kafka.connector import CONNECTOR as KAFKA
 from rs_assets.connectors.memory.connector import CONNECTOR as MEMORY
 from rs_assets.connectors.own.connector import CONNECTOR as OWN
 from rs_assets.connectors.postgres.connector import CONNECTOR as POSTGRES
 from rs_assets.connectors.rocketmq.connector import CONNECTOR as ROCKETMQ
+from rs_assets.connectors.search.connector import CONNECTOR as SEARCH
 from rs_assets.connectors.sqlite.connector import CONNECTOR as SQLITE
 from rs_assets.connectors.store.connector import CONNECTOR as STORE
 
@@ -27,6 +29,8 @@ CONNECTORS: Final[tuple[Connector, ...]] = (
     POSTGRES,
     KAFKA,
     ROCKETMQ,
+    HTTP,
+    SEARCH,
     SQLITE,
     STORE,
     MEMORY,

@@ -56,7 +56,7 @@ _HINTS: tuple[tuple[str, str], ...] = (
 HINTS: Mapping[str, str] = MappingProxyType({name: hint for names, hint in _HINTS for name in names.split()})
 
 # Sinks whose rows stay: a table, whose rows change, has none of them.
-APPENDING = frozenset({"to_file", "to_memory", "to_print", "to_rocketmq", "to_sqlite", "to"})
+APPENDING = frozenset({"to_file", "to_http", "to_memory", "to_print", "to_rocketmq", "to_sqlite", "to"})
 
 
 class Fluent:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Self
 
-from rs_assets.common.secrets import Secret
+from rs_assets.common.secrets import Deferred, Secret
 from rs_assets.connectors.console.nodes import PrintSink
 from rs_assets.connectors.database.nodes import DatabaseMode, DatabaseSink
 from rs_assets.connectors.delta.nodes import DeltaConnector, DeltaMode, DeltaSink
 from rs_assets.connectors.files.form import Compression, FileForm, WrittenFormat
 from rs_assets.connectors.files.nodes import FileSink
+from rs_assets.connectors.http.endpoint import HttpEndpoint
+from rs_assets.connectors.http.nodes import BodyFormat, HttpSink, Method, Refused
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.nodes import Delivery, KafkaSink, WrittenRecords, avro_subject
 from rs_assets.connectors.kafka.registry.address import SchemaRegistry
@@ -19,6 +22,8 @@ from rs_assets.connectors.memory.nodes import MemorySink
 from rs_assets.connectors.own.nodes import WriterSink
 from rs_assets.connectors.rocketmq.client.cluster import RocketMQCluster
 from rs_assets.connectors.rocketmq.nodes import RocketmqSink
+from rs_assets.connectors.search.index import IndexName
+from rs_assets.connectors.search.nodes import Flavour, SearchMode, SearchSink
 from rs_assets.connectors.sqlite.nodes import SqliteSink
 from rs_assets.connectors.store.nodes import StoreSink
 from rs_assets.stream.draft import Draft, name_from
@@ -286,6 +291,127 @@ class SinkSteps:
             tags=tags,
             value=value,
             delivery=delivery,
+        )
+        return self._sink(node)
+
+    def to_http(
+        self,
+        url: str | Deferred | HttpEndpoint,
+        *,
+        method: Method = "POST",
+        format: BodyFormat = "json_lines",  # noqa: A002  as in to_file
+        batch: int | None = None,
+        headers: Mapping[str, Secret] | None = None,
+        timeout: timedelta | None = None,
+        rows_per_second: float | None = None,
+        refused: Refused = "fail",
+        name: str = "http",
+    ) -> Self:
+        """Send rows to an HTTP service, at least once; once if the service honours the header `Idempotency-Key`.
+
+        Typical uses: webhooks, APIs that take events. The key of a request is made of the pipeline, the batch and the
+        rows, so a request that is repeated, after a lost answer or a crash, has the same key. That holds if a batch
+        that is computed again has the same rows (no clock, no random numbers). Each batch passes through the driver, so
+        limit its rows. See docs/http.md.
+
+        - `url` ("https://host/path", Dagster's `EnvVar`, or an `HttpEndpoint` with its login).
+        - `method` (default "POST"): or "PUT" or "PATCH".
+        - `format` (default "json_lines"): a JSON object a line; "json_array" is an array of the rows, "json_object" a
+          row by itself. Times are ISO 8601 in UTC with microseconds, bytes are Base64.
+        - `batch` (int, default 500, for "json_object" 1): the most rows of a request. A request of more than 8 MiB is
+          divided.
+        - `headers` (dict of str or `EnvVar`, default none): their values are secrets.
+        - `timeout` (timedelta, default 30 s): how long a request may take.
+        - `rows_per_second` (float, default: no limit).
+        - `refused` (default "fail"): rows that the service answers by 400, 413 or 422 end the run; "dead_letter" sends
+          them to the dead-letter table. A request that is refused is sent again in halves, until the row is found.
+        - `name` (str, default "http").
+
+        A service that is away, or answers by 408, 409, 425, 429 or 5xx, is asked again, after the time that it asks for
+        (`Retry-After`), for 5 minutes: `patience=` of `HttpEndpoint`. Any other answer ends the run with SinkError.
+
+        >>> from rs_assets import StreamBuilder
+        >>> orders = StreamBuilder.data_stream("shop", "hook").from_array([{"id": 1, "ms": 12}])
+        >>> print(orders.to_http("https://example.org/orders?key=secret", batch=100).build().describe())
+        shop.hook  fingerprint ...
+          array  array_source  [1 rows]
+          http   http_sink <- array  [POST https://example.org/orders]
+        """
+        node = HttpSink(
+            name=name,
+            inputs=(self.step,),
+            endpoint=HttpEndpoint.of(url, headers, timeout),
+            method=method,
+            format=format,
+            batch=(1 if format == "json_object" else 500) if batch is None else batch,
+            rows_per_second=rows_per_second,
+            refused=refused,
+        )
+        return self._sink(node)
+
+    def to_search(
+        self,
+        url: str | Deferred | HttpEndpoint,
+        index: str,
+        *,
+        mode: SearchMode = "append",
+        keys: Sequence[str] = (),
+        deletes: str | None = None,
+        version: str | None = None,
+        flavour: Flavour | None = None,
+        batch: int = 1_000,
+        rows_per_second: float | None = None,
+        refused: Refused = "fail",
+        name: str | None = None,
+    ) -> Self:
+        """Write documents to OpenSearch or Elasticsearch, each once but not atomically: readers see parts of a batch.
+
+        Typical uses: full-text search, dashboards. Ids and versions of documents let a batch that is repeated change
+        nothing. For "append" that holds if a batch that is computed again has the same rows (no clock, no random
+        numbers). Each batch passes through the driver, so limit its rows. See docs/search.md.
+
+        - `url` ("http://host:9200", Dagster's `EnvVar`, or an `HttpEndpoint` with its login).
+        - `index` (str): a name, or one by fields: "orders-{ts|yyyy.MM}" (a pattern of Spark's `date_format`, in UTC) or
+          "orders-{country}".
+        - `mode` (default "append"): "append" adds a document for each row. "upsert" replaces the document of the same
+          `keys`; an older batch never replaces a newer one.
+        - `keys` (sequence of str): the fields that make the id of an upsert's document. A null key is an error.
+        - `deletes` (str, default None): a boolean field that documents do not have. Where it is true the document of
+          these keys is deleted: `deletes="retracted"` after steps that retract rows.
+        - `version` (str, default None): a whole number that grows with each change of a row, such as `lsn`; the
+          document has the row with the greatest one, in whatever order they come. None: the batch that was read last.
+        - `flavour` ("opensearch" or "elasticsearch", default None: either): what the server must be.
+        - `batch` (int, default 1,000): the most documents of a request, which has at most 8 MiB.
+        - `rows_per_second` (float, default: no limit).
+        - `refused` (default "fail"): a document that the server refuses ends the run; "dead_letter" sends its row to
+          the dead-letter table.
+        - `name` (str, default: the index and `_index`).
+
+        SinkError before the start if the server does not answer, or is of the other flavour.
+
+        >>> from rs_assets import StreamBuilder
+        >>> orders = StreamBuilder.data_stream("shop", "search").from_array([{"id": 1, "text": "a red hat"}])
+        >>> print(orders.to_search("http://localhost:9200", "hats", mode="upsert", keys=["id"]).build().describe())
+        shop.search  fingerprint ...
+          array       array_source  [1 rows]
+          hats_index  search_sink <- array  [upsert http://localhost:9200 hats]
+        """
+        step = name or name_from(index.partition("{")[0].rstrip("-_.") or "documents", suffix="index")
+        made = IndexName(index)
+        made.check(step=step)
+        node = SearchSink(
+            name=step,
+            inputs=(self.step,),
+            endpoint=HttpEndpoint.of(url),
+            index=made,
+            mode=mode,
+            keys=(keys,) if isinstance(keys, str) else tuple(keys),
+            deletes=deletes,
+            version=version,
+            flavour=flavour,
+            batch=batch,
+            rows_per_second=rows_per_second,
+            refused=refused,
         )
         return self._sink(node)
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Literal, Self
 
-from rs_assets.common.secrets import Secret
+from rs_assets.common.secrets import Deferred, Secret
 from rs_assets.connectors.delta.nodes import DeltaSink, KeyedMode
+from rs_assets.connectors.http.endpoint import HttpEndpoint
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.nodes import Delivery, KafkaSink, WrittenRecords, avro_subject
 from rs_assets.connectors.kafka.registry.address import SchemaRegistry
@@ -144,6 +145,24 @@ class TableSinks:
           tiers_table  database_sink <- changes_1  [upsert ...]
         """
         self.to_stream().to_database(url, table, mode="upsert", keys=list(self.keys), deletes="retracted", name=name)
+        return self
+
+    def to_search(self, url: str | Deferred | HttpEndpoint, index: str, *, name: str | None = None) -> Self:
+        """Hold the current rows in an index of OpenSearch or Elasticsearch, not atomically: a document for each key.
+
+        - `url`, `index`: as for `DataStream.to_search`. The key of the table is that of the documents.
+        - `name` (str, default: the index and `_index`).
+
+        >>> from rs_assets import StreamBuilder
+        >>> users = StreamBuilder.data_stream("shop", "users").from_array([{"id": 1, "tier": "free"}]).to_table("id")
+        >>> print(users.to_search("http://localhost:9200", "tiers").build().describe())
+        shop.users  fingerprint ...
+          array        array_source  [1 rows]
+        * table        to_table <- array  [by id]
+          changes_1    table_changes <- table  [by id]
+          tiers_index  search_sink <- changes_1  [upsert http://localhost:9200 tiers but retracted]
+        """
+        self.to_stream().to_search(url, index, mode="upsert", keys=list(self.keys), deletes="retracted", name=name)
         return self
 
     def serve(self, store: str, *, name: str | None = None) -> Self:

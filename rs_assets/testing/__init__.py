@@ -1,7 +1,7 @@
 """Testing pipelines: rows through steps, ops or a processor, a driver that goes batch by batch, and real servers.
 
-The servers are Kafka, MariaDB, Postgres, RocketMQ, S3 and a small schema registry. Importing this package loads neither
-Spark nor a client of those; each name is loaded at its first use.
+The servers are Kafka, MariaDB, Postgres, RocketMQ and S3, and stubs of a schema registry, an HTTP service and an index
+server. Importing this package loads neither Spark nor a client of those; each name is loaded at its first use.
 
 >>> from rs_assets import testing
 >>> testing.KafkaBroker.__name__
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rs_assets.testing.conformance import SinkCase, SourceCase, check_sink, check_source
     from rs_assets.testing.driver import PipelineDriver
+    from rs_assets.testing.http import HttpRequest, HttpServer
     from rs_assets.testing.kafka import KafkaBroker, KafkaRecord
     from rs_assets.testing.kafka_security import BrokerSecurity
     from rs_assets.testing.mariadb import MariaDbServer
@@ -26,9 +27,12 @@ if TYPE_CHECKING:
     from rs_assets.testing.rocketmq import RocketMQMessage, RocketMQServer
     from rs_assets.testing.rows import run_rows
     from rs_assets.testing.s3 import S3Server
+    from rs_assets.testing.search import SearchServer
 
 __all__ = [
     "BrokerSecurity",
+    "HttpRequest",
+    "HttpServer",
     "KafkaBroker",
     "KafkaRecord",
     "MariaDbServer",
@@ -40,6 +44,7 @@ __all__ = [
     "RocketMQServer",
     "S3Server",
     "SchemaRegistryServer",
+    "SearchServer",
     "SinkCase",
     "SourceCase",
     "check_sink",
@@ -51,6 +56,8 @@ __all__ = [
 # The module of each public name.
 HOMES = {
     "BrokerSecurity": "rs_assets.testing.kafka_security",
+    "HttpRequest": "rs_assets.testing.http",
+    "HttpServer": "rs_assets.testing.http",
     "KafkaBroker": "rs_assets.testing.kafka",
     "KafkaRecord": "rs_assets.testing.kafka",
     "MariaDbServer": "rs_assets.testing.mariadb",
@@ -62,6 +69,7 @@ HOMES = {
     "RocketMQServer": "rs_assets.testing.rocketmq",
     "S3Server": "rs_assets.testing.s3",
     "SchemaRegistryServer": "rs_assets.testing.registry",
+    "SearchServer": "rs_assets.testing.search",
     "SinkCase": "rs_assets.testing.conformance",
     "SourceCase": "rs_assets.testing.conformance",
     "check_sink": "rs_assets.testing.conformance",

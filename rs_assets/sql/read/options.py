@@ -33,6 +33,8 @@ OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
 )
 CONNECTORS: Final[Mapping[str, str]] = MappingProxyType(
     {"file": "filesystem", "array": "memory", "upsert-kafka": "kafka", "metaq": "rocketmq"}
+    | dict.fromkeys(("elasticsearch", "elasticsearch-7", "elasticsearch-8"), "search")
+    | dict.fromkeys(("opensearch", "opensearch-1", "opensearch-2"), "search")
 )
 TRUTH: Final = {"true": True, "false": False}
 

@@ -1,0 +1,84 @@
+"""HTTP services as tables of SQL."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from rs_assets.common.secrets import FromEnvironment, Secret
+from rs_assets.connectors.connector import SqlSink
+from rs_assets.connectors.http.endpoint import PATIENCE, TIMEOUT, HttpEndpoint
+from rs_assets.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from rs_assets.sql.connectors.sinks import SinkTable
+    from rs_assets.sql.read.options import Options
+    from rs_assets.stream.data_stream import DataStream
+
+FORMATS: Final = {"json-lines": "json_lines", "json-array": "json_array", "json-object": "json_object"}
+METHODS: Final = {"POST": "POST", "PUT": "PUT", "PATCH": "PATCH"}
+REFUSED: Final = {"fail": "fail", "dead_letter": "dead_letter"}
+HEADER: Final = "header."
+NUMBER: Final = re.compile(r"\d{1,9}(\.\d{1,6})?")
+
+
+def endpoint_of(options: Options, example: str, *, key: str = "url") -> HttpEndpoint:
+    """The endpoint that a table names, with its login; a value that begins with $ is an environment variable's."""
+    at = options.found[key][1].start if key in options.found else None
+    url = options.need(key, example)
+    names = [name for name in options.found if name.startswith(HEADER)]
+    try:
+        return HttpEndpoint(
+            url=secret_of(url) or "",
+            headers={name.removeprefix(HEADER): secret_of(options.take(name)) or "" for name in names},
+            username=options.take("username"),
+            password=secret_of(options.take("password")),
+            token=secret_of(options.take("token")),
+            timeout=_seconds(options, "request.timeout", TIMEOUT),
+            patience=_seconds(options, "request.patience", PATIENCE),
+        )
+    except ConfigurationError as error:
+        raise options.error(error.what, at=at, remedy=error.remedy or "") from error
+
+
+def secret_of(text: str | None) -> Secret | None:
+    """A value, or the environment variable that `$NAME` names.
+
+    >>> secret_of("$SHOP_KEY"), secret_of("7")
+    ($SHOP_KEY, '7')
+    """
+    return FromEnvironment(text[1:]) if text is not None and text.startswith("$") else text
+
+
+def rate_of(options: Options) -> float | None:
+    """The option `sink.rows-per-second`."""
+    at = options.found.get("sink.rows-per-second")
+    text = options.take("sink.rows-per-second")
+    if text is None:
+        return None
+    if not NUMBER.fullmatch(text) or not float(text):
+        raise options.error("'sink.rows-per-second' must be a number above 0", at=at[1].start if at else None)
+    return float(text)
+
+
+def _seconds(options: Options, key: str, default: timedelta) -> timedelta:
+    seconds = options.number(key)
+    return default if seconds is None else timedelta(seconds=seconds)
+
+
+def _write(table: SinkTable) -> DataStream:
+    options = table.options
+    form: Any = options.choice("format", FORMATS, "json-lines")
+    return table.stream.to_http(
+        endpoint_of(options, "https://host/path"),
+        method=options.choice("method", METHODS, "POST"),
+        format=form,
+        batch=options.number("sink.request.rows"),
+        rows_per_second=rate_of(options),
+        refused=options.choice("refused", REFUSED, "fail"),
+        name=table.name,
+    )
+
+
+SQL_SINK: Final = SqlSink(write=_write)

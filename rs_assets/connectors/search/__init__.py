@@ -1,0 +1,1 @@
+"""OpenSearch and Elasticsearch as sinks."""
