@@ -35,6 +35,11 @@ def declared_fields(node: Source) -> Fields:
     return declared(node.row_schema, step=node.name)
 
 
+def nowhere(node: Source, home: Home) -> tuple[str, ...]:  # noqa: ARG001  the connector's form
+    """The places of a source whose rows no other job can read."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceConnector(Generic[SourceT]):
     """A kind of source.
@@ -44,6 +49,7 @@ class SourceConnector(Generic[SourceT]):
     - `fields(node)` are the fields of its rows, as far as they are known when a pipeline is written.
     - `shortened(node, rows, folder)` is a source of its first rows, for previews; it may write files into the folder.
       None if rows cannot be read outside of a run: the sources of queues and of other processes.
+    - `places(node, home)` are the paths and URIs of what it reads, without credentials: events of lineage have them.
     """
 
     node: type[SourceT]
@@ -51,6 +57,7 @@ class SourceConnector(Generic[SourceT]):
     describe: Callable[[SourceT], str]
     fields: Callable[[SourceT], Fields] = declared_fields
     shortened: Callable[[SourceT, int, Path], Source | None] | None = None
+    places: Callable[[SourceT, Home], tuple[str, ...]] = nowhere
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

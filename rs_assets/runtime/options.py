@@ -41,9 +41,18 @@ def default_metrics_endpoint() -> str:
 
 def default_upload() -> bool:
     """Whether RS_UPLOAD asks for uploads; ConfigurationError for a value that is neither yes nor no."""
-    text = os.environ.get("RS_UPLOAD", "").lower()
+    return _switched_on("RS_UPLOAD")
+
+
+def default_openlineage() -> bool:
+    """Whether RS_OPENLINEAGE asks for events; ConfigurationError for a value that is neither yes nor no."""
+    return _switched_on("RS_OPENLINEAGE")
+
+
+def _switched_on(name: str) -> bool:
+    text = os.environ.get(name, "").lower()
     if text not in _YES | _NO:
-        raise ConfigurationError(f"RS_UPLOAD is {text!r}", remedy="use 1 or 0")
+        raise ConfigurationError(f"{name} is {text!r}", remedy="use 1 or 0")
     return text in _YES
 
 
@@ -125,6 +134,8 @@ class RunOptions:
       port.
     - `metrics_endpoint` (str, default RS_METRICS_ENDPOINT, else off): the address of an OpenTelemetry collector,
       `http://host:4318/v1/metrics`.
+    - `openlineage` (bool, default RS_OPENLINEAGE, else False): send events of lineage; OpenLineage's own variables,
+      such as OPENLINEAGE_URL, say where to.
 
     ConfigurationError for a `metrics_endpoint` that is not an http(s) URL.
 
@@ -155,11 +166,13 @@ class RunOptions:
     trace: bool = True
     metrics_port: int | None = field(default_factory=default_metrics_port)
     metrics_endpoint: str = field(default_factory=default_metrics_endpoint, repr=False)
+    openlineage: bool = field(default_factory=default_openlineage)
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
     def apart(self) -> RunOptions:
-        """For a temporary run: its checkpoints are not published, and no metrics are served or sent."""
-        return replace(self, checkpoint_storage="memory", storage_url=None, metrics_port=None, metrics_endpoint="")
+        """For a temporary run: its checkpoints are not published, and no metrics or events are served or sent."""
+        unseen = replace(self, metrics_port=None, metrics_endpoint="", openlineage=False)
+        return replace(unseen, checkpoint_storage="memory", storage_url=None)
 
     def __post_init__(self) -> None:
         """Refuse an invalid address of a collector."""

@@ -85,6 +85,7 @@ CONNECTOR = Connector(
             node=DatabaseSource,
             reader=_reader,
             describe=lambda node: f"Asks the table {code(node.where)} for new rows by {code(node.column)}",
+            places=lambda node, _home: (node.where,),
         ),
     ),
     sinks=(SinkConnector(node=DatabaseSink, writer=_writer, describe=_writes, check=_check, check_rows=_check_rows),),

@@ -122,7 +122,15 @@ def _reads(node: DeltaSource) -> str:
 
 CONNECTOR = Connector(
     name="delta",
-    sources=(SourceConnector(node=DeltaSource, reader=_reader, describe=_reads, shortened=_shortened),),
+    sources=(
+        SourceConnector(
+            node=DeltaSource,
+            reader=_reader,
+            describe=_reads,
+            shortened=_shortened,
+            places=lambda node, home: (home.table(node.namespace, node.table),),
+        ),
+    ),
     sinks=(SinkConnector(node=DeltaSink, writer=_writer, describe=_writes, check=_check, check_rows=_check_rows),),
     sql_source=SqlSource(read=read_table, metadata=METADATA),
     sql_sink=SqlSink(write=write_table, keys=True, updates=True, retracts=True, partitions=True),

@@ -142,7 +142,15 @@ def _write_table(table: SinkTable) -> DataStream:
 
 CONNECTOR = Connector(
     name="filesystem",
-    sources=(SourceConnector(node=FileSource, reader=_reader, describe=_reads, shortened=_shortened),),
+    sources=(
+        SourceConnector(
+            node=FileSource,
+            reader=_reader,
+            describe=_reads,
+            shortened=_shortened,
+            places=lambda node, _home: (node.path,),
+        ),
+    ),
     sinks=(
         SinkConnector(
             node=FileSink,

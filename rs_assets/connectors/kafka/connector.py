@@ -80,6 +80,11 @@ def _reads(node: KafkaSource) -> str:
     return f"Reads the records ({node.format}) of {named}"
 
 
+def _places(node: KafkaSource, home: Home) -> tuple[str, ...]:  # noqa: ARG001  the connector's form
+    """The topics; those of a pattern are not known here."""
+    return tuple(f"kafka://{','.join(node.cluster.servers)}/{topic}" for topic in node.topics)
+
+
 def _sends(node: KafkaSink) -> str:
     where = code(node.topic) if node.topic else f"in its {code(node.topic_field)}"
     return f"Sends each row to the Kafka topic {where}, {node.delivery.replace('_', ' ')}"
@@ -87,7 +92,7 @@ def _sends(node: KafkaSink) -> str:
 
 CONNECTOR = Connector(
     name="kafka",
-    sources=(SourceConnector(node=KafkaSource, reader=_reader, describe=_reads),),
+    sources=(SourceConnector(node=KafkaSource, reader=_reader, describe=_reads, places=_places),),
     sinks=(SinkConnector(node=KafkaSink, writer=_writer, describe=_sends, check=_check, check_rows=_check_rows),),
     sql_source=SQL_SOURCE,
     sql_sink=SQL_SINK,

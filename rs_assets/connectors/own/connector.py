@@ -12,6 +12,7 @@ CONNECTOR = Connector(
             node=CustomSource,
             reader=lambda node, _home: node.reader(),
             describe=lambda node: f"Reads rows with {code(node.detail())}, a source of this project",
+            places=lambda node, _home: (node.located(),),
         ),
     ),
     sinks=(

@@ -38,7 +38,7 @@ class CustomSource(Source):
             object.__setattr__(self, "schema", getattr(self.source, "schema", None) or None)
         Source.__post_init__(self)
         self._check_methods()
-        object.__setattr__(self, "place", self.place or self._located() or f"{self.detail()} {self.name}")
+        object.__setattr__(self, "place", self.place or self.located() or f"{self.detail()} {self.name}")
 
     def _check_methods(self) -> None:
         if isinstance(self.source, type):
@@ -87,7 +87,7 @@ class CustomSource(Source):
     @property
     def origin(self) -> tuple[str, ...]:
         """The location."""
-        return ("custom", self._located()) if self._located() else ()
+        return ("custom", self.located()) if self.located() else ()
 
     @property
     def bad_records(self) -> BadRecords:
@@ -102,7 +102,8 @@ class CustomSource(Source):
         """The location may move; the class and the schema may not change."""
         return (self.detail(), self.schema or "inferred")
 
-    def _located(self) -> str:
+    def located(self) -> str:
+        """What `location()` of the source says, "" without such a method."""
         location = getattr(self.source, "location", None)
         return str(location() or "") if callable(location) else ""
 

@@ -73,6 +73,7 @@ CONNECTOR = Connector(
             node=PostgresSource,
             reader=_reader,
             describe=lambda node: f"Reads the table {code(node.where)}, then each of its changes",
+            places=lambda node, _home: (node.where,),
         ),
     ),
     sql_source=SqlSource(read=_read, metadata=CHANGE_TYPES),

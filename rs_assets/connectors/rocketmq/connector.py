@@ -62,6 +62,7 @@ CONNECTOR = Connector(
             node=RocketmqSource,
             reader=_reader,
             describe=lambda node: f"Reads the messages ({node.format}) of the RocketMQ topic {code(node.topic)}",
+            places=lambda node, _home: (f"rocketmq://{';'.join(node.cluster.servers)}/{node.topic}",),
         ),
     ),
     sinks=(SinkConnector(node=RocketmqSink, writer=_writer, describe=_sends, check=_check, check_rows=_check_rows),),

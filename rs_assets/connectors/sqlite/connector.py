@@ -47,6 +47,7 @@ CONNECTOR = Connector(
             node=SqliteSource,
             reader=_reader,
             describe=lambda node: f"Reads the SQLite table {code(node.table)} of {code(node.path)}",
+            places=lambda node, _home: (f"{node.path}:{node.table}",),
         ),
     ),
     sinks=(

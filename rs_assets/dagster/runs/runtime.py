@@ -37,6 +37,7 @@ from rs_assets.runtime.options import (
     SavepointPolicy,
     default_metrics_endpoint,
     default_metrics_port,
+    default_openlineage,
     default_upload,
 )
 from rs_assets.runtime.report import BatchProgress, RunReport
@@ -98,6 +99,10 @@ class RunResource(ConfigurableResource[None]):
     )
     metrics_endpoint: str = Field(
         default="", description="An OpenTelemetry collector, http://host:4318/v1/metrics; empty: RS_METRICS_ENDPOINT"
+    )
+    openlineage: bool | None = Field(
+        default=None,
+        description="Send OpenLineage events; OPENLINEAGE_URL says where to; none: RS_OPENLINEAGE, else false",
     )
     object_stores: dict[str, str] = Field(
         default_factory=dict,
@@ -294,6 +299,7 @@ class RuntimeResource(ConfigurableResource[None]):
             storage_url=place.storage_url,
             metrics_port=default_metrics_port() if self.run.metrics_port is None else self.run.metrics_port,
             metrics_endpoint=self.run.metrics_endpoint or default_metrics_endpoint(),
+            openlineage=default_openlineage() if self.run.openlineage is None else self.run.openlineage,
             run_id=run_id,
             **{name: value for family in families for name, value in family.settings().items()},
         )

@@ -46,6 +46,7 @@ def record(session: JobSession, *, sealed: bool) -> RunReport:
         )
         session.manifest = session.manifest.with_query(folder, known)
     session.save()
+    session.recorded = True
     _finish_uploads(session)
     _save_by_policy(session)
     reports = [(plan, session.queries[plan.name].report) for plan in session.plans]

@@ -23,6 +23,7 @@ from rs_assets.checkpoint import manifest as manifests
 from rs_assets.checkpoint.log import PARTITIONS, CheckpointLog
 from rs_assets.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.common.background import BackgroundFailures
+from rs_assets.common.extras import check_extra
 from rs_assets.compile.late_sinks import closing, unmarked
 from rs_assets.compile.planner.context import Flow
 from rs_assets.compile.planner.plan import plan_queries
@@ -40,7 +41,7 @@ from rs_assets.runtime.batch.query import QueryRun
 from rs_assets.runtime.job.dimensions import Dimensions, dimensions_of
 from rs_assets.runtime.job.queries import query_of
 from rs_assets.runtime.options import RunOptions
-from rs_assets.runtime.record.counting import counted
+from rs_assets.runtime.record.exporters import counted, listening
 from rs_assets.runtime.record.following import Following, followings
 from rs_assets.runtime.record.journal import Journal
 from rs_assets.runtime.report import RunReport, unfired, unread, unused, unwaited
@@ -80,6 +81,9 @@ class JobSession:
         self.uploader: Uploader | None = None
         self.dimensions = Dimensions()
         self._changing = threading.RLock()
+        # Whether `ending.record` has summed up the run, and what ended it before that.
+        self.recorded = False
+        self.error: BaseException | None = None
 
     def begin(self) -> None:
         """Take the lease, and begin to record events; `opening.opened` calls this and does all that follows."""
@@ -153,6 +157,7 @@ class JobSession:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close."""
+        self.error = error
         self.close()
 
     def facts(self, plan: QueryPlan) -> QueryFacts:
@@ -183,7 +188,31 @@ class JobSession:
         self._pin_partitions(spark)
         self._follow_sources()
         self._load_dimensions(spark)
+        self._announce()
         self.queries = {plan.name: query_of(self, spark, plan) for plan in self.plans}
+
+    def _announce(self) -> None:
+        """Send events of lineage from now to the end of the session, if the run is to send them."""
+        if not self.options.openlineage:
+            return
+        check_extra("openlineage", "lineage by OpenLineage")
+        from rs_assets.runtime.record.lineage import NOT_SENT, LineageEvents, Outcome
+
+        def end() -> None:
+            failed = (query.failure for query in self.queries.values() if query.failure is not None)
+            events.end(Outcome(self.recorded, next(failed, self.error)))
+
+        with self.failures.guarding(NOT_SENT):
+            events = LineageEvents(
+                self.topology,
+                self.options.home,
+                run_id=self.options.run_id,
+                processing="BATCH" if self.desired is None else "STREAMING",
+                failures=self.failures,
+            )
+            events.begin()
+            self.options = listening(self.options, events)
+            self.at_end(end)
 
     def _load_dimensions(self, spark: SparkSession) -> None:
         """Load the dimensions, and store their inferred schemas."""

@@ -36,17 +36,18 @@ def counted(
 
             metrics = stack.enter_context(Metrics(pipeline, options.metrics_port, queries))
             LOG.info("metrics of %s: http://127.0.0.1:%d/metrics", pipeline, metrics.port)
-            options = _listening(options, metrics)
+            options = listening(options, metrics)
         if options.metrics_endpoint:
             check_extra("otel", "metrics by OpenTelemetry")
             from rs_assets.runtime.record.telemetry import Telemetry
 
             sender = stack.enter_context(Telemetry(pipeline, options.metrics_endpoint, failures))
-            options = _listening(options, sender)
+            options = listening(options, sender)
         yield options
 
 
-def _listening(options: RunOptions, counting: Counting) -> RunOptions:
+def listening(options: RunOptions, counting: Counting) -> RunOptions:
+    """`options` whose listener also updates `counting` with each batch."""
     listener: Callable[[BatchProgress], None] = options.on_progress
 
     def hear(progress: BatchProgress) -> None:
