@@ -15,8 +15,18 @@ from rs_assets.runtime.options import RunOptions
 from rs_assets.spark.driver import SparkDriver
 from rs_assets.spark.object_store import S3
 from rs_assets.spark.settings import SparkSettings
-from rs_assets.testing import KafkaBroker, MariaDbServer, PostgresServer, RocketMQServer, S3Server, mariadb_packages
+from rs_assets.testing import (
+    KafkaBroker,
+    MariaDbServer,
+    PostgresServer,
+    RedisServer,
+    RocketMQServer,
+    S3Server,
+    mariadb_packages,
+)
 from rs_assets.testing.postgres import INSTALL, find_binaries
+from rs_assets.testing.redis import FETCH as FETCH_REDIS
+from rs_assets.testing.redis import find_binary as find_redis
 from rs_assets.testing.rocketmq_node import ROCKETMQ
 from tests.durations import Recorder, brief, longest_first, recorded
 from tests.faults.processes import QUICK_START
@@ -179,3 +189,19 @@ def s3_jars(driver: SparkDriver) -> None:
 def database(postgres: PostgresServer) -> str:
     """The URL of an empty database of the test's own."""
     return postgres.create_database()
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """A running Redis server; a test that kills or pauses it brings it back."""
+    if find_redis() is None and os.environ.get("RS_REQUIRE_SERVERS") != "1":
+        pytest.skip(f"needs a Redis server: {FETCH_REDIS}")
+    with RedisServer() as started:
+        yield started
+
+
+@pytest.fixture
+def redis(redis_server: RedisServer) -> RedisServer:
+    """An empty Redis server."""
+    redis_server.client().flushall()
+    return redis_server

@@ -16,6 +16,7 @@ EXTRAS: Mapping[str, str] = MappingProxyType(
         "kafka": "kafka",
         "postgres": "psycopg",
         "mariadb": "pymysql",
+        "redis": "redis",
         "otel": "opentelemetry.exporter.otlp.proto.http",
         "openlineage": "openlineage.client",
         "s3": "s3fs",

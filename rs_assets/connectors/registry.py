@@ -16,6 +16,7 @@ from rs_assets.connectors.kafka.connector import CONNECTOR as KAFKA
 from rs_assets.connectors.memory.connector import CONNECTOR as MEMORY
 from rs_assets.connectors.own.connector import CONNECTOR as OWN
 from rs_assets.connectors.postgres.connector import CONNECTOR as POSTGRES
+from rs_assets.connectors.redis.connector import CONNECTOR as REDIS
 from rs_assets.connectors.rocketmq.connector import CONNECTOR as ROCKETMQ
 from rs_assets.connectors.search.connector import CONNECTOR as SEARCH
 from rs_assets.connectors.sqlite.connector import CONNECTOR as SQLITE
@@ -29,6 +30,7 @@ CONNECTORS: Final[tuple[Connector, ...]] = (
     POSTGRES,
     KAFKA,
     ROCKETMQ,
+    REDIS,
     HTTP,
     SEARCH,
     SQLITE,

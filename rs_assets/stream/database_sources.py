@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from rs_assets.common.secrets import Secret
 from rs_assets.connectors.database.nodes import DatabaseSource
 from rs_assets.connectors.nodes import Source
 from rs_assets.connectors.postgres.nodes import OnAdded, OnTruncate, PostgresSource
+from rs_assets.connectors.redis.nodes import RedisFormat, RedisSource, RedisStart
 from rs_assets.records.policy import BadRecords
 from rs_assets.records.schema import Schema, schema_text
 from rs_assets.stream.draft import Draft
@@ -162,6 +164,67 @@ class DatabaseSources:
                 schema=schema_text(schema, step=name),
                 every=every,
                 keep=keep,
+                policy=BadRecords.of(bad_records),
+                max_rows_per_batch=max_rows_per_batch,
+            )
+        )
+
+    def from_redis(
+        self,
+        url: Secret,
+        streams: str | Sequence[str],
+        *,
+        format: RedisFormat = "fields",  # noqa: A002  as in from_kafka
+        schema: Schema | None = None,
+        value: str = "value",
+        starting_ids: RedisStart = "earliest",
+        metadata: Sequence[str] = (),
+        bad_records: str | BadRecords = BadRecords.FAIL,
+        max_rows_per_batch: int | None = 100_000,
+        name: str = "redis",
+    ) -> DataStream:
+        """Entries of streams of Redis, exactly once while the streams keep them; an unbounded source.
+
+        Typical uses: events of services, the output of another pipeline. Each stream is a split, read by the ids of its
+        entries and without a consumer group. Needs Redis 7.0. See docs/redis.md.
+
+        - `url` (str, or better Dagster's `EnvVar`): `redis://user:password@host:6379/0`; with TLS `rediss://`, whose
+          parameters `ca_file`, `cert_file` and `key_file` name files of certificates. It is never shown.
+        - `streams` (str, or sequence of str): keys of streams, which may not exist yet.
+        - `format` (default "fields"): "fields" reads the fields of an entry as text of the types of `schema`, "json"
+          the JSON object in the field `value`, "raw" gives id, stream, timestamp and fields (map of binary).
+        - `schema` (default: inferred from the first entries, then pinned; fields are then texts).
+        - `value` (str, default "value"): the field that format "json" reads.
+        - `starting_ids` (default "earliest"): used at the first start only; "latest" reads entries added from then on.
+        - `metadata` (sequence of "id", "stream", "timestamp"; default none): adds the fields `redis_id`,
+          `redis_stream`, `redis_timestamp` to all formats but "raw". The time is that of the id.
+        - `bad_records` (default "fail").
+        - `max_rows_per_batch` (int, default 100,000; None: no limit).
+        - `name` (str, default "redis").
+
+        DataLossError if entries were trimmed or deleted before they were read, also if some of them remain.
+
+        >>> from rs_assets import StreamBuilder
+        >>> shop = StreamBuilder.data_stream("shop", "clicks")
+        >>> clicks = shop.from_redis("redis://:secret@cache", "clicks", schema="page string, ms bigint")
+        >>> print(clicks.to_print().build().describe())
+        shop.clicks  fingerprint ...
+          redis  redis_source  [fields clicks of redis://cache:6379/0]
+          print  print_sink <- redis
+        """
+        from rs_assets.connectors.redis.address import hidden, place_of
+
+        return self._begin(
+            RedisSource(
+                name=name,
+                url=hidden(url),
+                where=place_of(url, step=name),
+                streams=(streams,) if isinstance(streams, str) else tuple(streams),
+                format=format,
+                schema=schema_text(schema, step=name),
+                value=value,
+                starting=starting_ids,
+                metadata=(metadata,) if isinstance(metadata, str) else tuple(metadata),
                 policy=BadRecords.of(bad_records),
                 max_rows_per_batch=max_rows_per_batch,
             )

@@ -1,7 +1,7 @@
 """Testing pipelines: rows through steps, ops or a processor, a driver that goes batch by batch, and real servers.
 
-The servers are Kafka, MariaDB, Postgres, RocketMQ and S3, and stubs of a schema registry, an HTTP service and an index
-server. Importing this package loads neither Spark nor a client of those; each name is loaded at its first use.
+The servers are Kafka, MariaDB, Postgres, Redis, RocketMQ and S3, and stubs of a schema registry, an HTTP service and an
+index server. Importing this package loads neither Spark nor a client of those; each name is loaded at its first use.
 
 >>> from rs_assets import testing
 >>> testing.KafkaBroker.__name__
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rs_assets.testing.ops import OpRun, run_op
     from rs_assets.testing.postgres import PostgresServer
     from rs_assets.testing.processor import ProcessorTest
+    from rs_assets.testing.redis import RedisServer
     from rs_assets.testing.registry import SchemaRegistryServer
     from rs_assets.testing.rocketmq import RocketMQMessage, RocketMQServer
     from rs_assets.testing.rows import run_rows
@@ -40,6 +41,7 @@ __all__ = [
     "PipelineDriver",
     "PostgresServer",
     "ProcessorTest",
+    "RedisServer",
     "RocketMQMessage",
     "RocketMQServer",
     "S3Server",
@@ -65,6 +67,7 @@ HOMES = {
     "PipelineDriver": "rs_assets.testing.driver",
     "PostgresServer": "rs_assets.testing.postgres",
     "ProcessorTest": "rs_assets.testing.processor",
+    "RedisServer": "rs_assets.testing.redis",
     "RocketMQMessage": "rs_assets.testing.rocketmq",
     "RocketMQServer": "rs_assets.testing.rocketmq",
     "S3Server": "rs_assets.testing.s3",

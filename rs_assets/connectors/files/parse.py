@@ -141,18 +141,18 @@ def matched_fields(lines: DataFrame, text: Column, form: LineFormat) -> tuple[Da
     reasons = [
         F.when(text.contains(GROUP) | text.contains(MATCHED), F.lit("control characters in the line")),
         F.when(~F.col(MATCH).startswith(MATCHED), F.lit("the line does not match the pattern")),
-        *(_unread(field, part, F.col(value)) for field, part, value in typed),
+        *(no_value(field, part, F.col(value)) for field, part, value in typed),
     ]
     return valued, [F.col(value).alias(field.name) for field, _part, value in typed], F.coalesce(*reasons)
 
 
-def _unread(field: StructField, part: Column, value: Column) -> Column:
-    """Why the text of a group is not a value of its field."""
+def no_value(field: StructField, part: Column, value: Column) -> Column:
+    """Why the text `part`, read as `value`, is not a value of its field; null if it is one."""
     kind = field.dataType.simpleString()
-    no_value = F.concat(F.lit(f"{field.name}: '"), F.left(part, F.lit(100)), F.lit(f"' is not of type {kind}"))
+    said = F.concat(F.lit(f"{field.name}: '"), F.left(part, F.lit(100)), F.lit(f"' is not of type {kind}"))
     return F.coalesce(
         calendar_reason([field], {field.name: value}.__getitem__),
-        F.when(value.isNull() & (F.length(part) > 0), no_value),
+        F.when(value.isNull() & (F.length(part) > 0), said),
     )
 
 

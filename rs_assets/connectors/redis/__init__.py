@@ -1,0 +1,1 @@
+"""Redis: streams as sources; hashes, strings and streams as sinks."""

@@ -1,0 +1,1 @@
+"""Streams of Redis as a source: entries by their ids."""
