@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from typing import Any, Final
 
@@ -33,12 +33,8 @@ def connected(
 ) -> Iterator[RedisClient]:
     """A client for the block; errors of the server in it become `failure`, without the login."""
     check_extra("redis", f"step {step!r}")
-    client = client_of(address, patience)
-    try:
-        with redis_errors(address, failure, step=step):
-            yield client
-    finally:
-        client.close()
+    with redis_errors(address, failure, step=step), closing(client_of(address, patience)) as client:
+        yield client
 
 
 def client_of(address: RedisAddress, patience: timedelta = PATIENCE) -> RedisClient:
