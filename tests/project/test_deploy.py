@@ -32,6 +32,48 @@ def test_should_run_commands_that_exist(services):
             main.commands[arguments[0]].make_context(arguments[0], arguments[1:])
 
 
+def _pods():
+    """The pod templates of the manifests, by name."""
+    found = [yaml.safe_load(path.read_text()) for path in sorted((FOLDER / "kubernetes").glob("*.yaml"))]
+    return {
+        each["metadata"]["name"]: each["spec"]["template"]["spec"]
+        for each in found
+        if "template" in each.get("spec", {})
+    }
+
+
+def test_pods_run_commands_that_exist_and_may_drain():
+    commands = [container["command"] for pod in _pods().values() for container in pod["containers"]]
+    assert {command[0] for command in commands} == {"rs-assets", *DAGSTER}
+    for name, *arguments in commands:
+        if name == "rs-assets":
+            main.commands[arguments[0]].make_context(arguments[0], arguments[1:])
+    assert {pod["terminationGracePeriodSeconds"] for pod in _pods().values()} == {120}
+
+
+def test_the_manifests_name_files_and_variables_that_exist():
+    folder = FOLDER / "kubernetes"
+    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    generated = [file.partition("=")[2] for file in kustomization["configMapGenerator"][0]["files"]]
+    assert {*kustomization["resources"], *generated} == {path.name for path in folder.glob("*.yaml")} - {
+        "kustomization.yaml"
+    }
+    variables = {literal.partition("=")[0] for literal in kustomization["configMapGenerator"][1]["literals"]}
+    page = (FOLDER.parent / "operations.md").read_text()
+    assert all(f"`{name}`" in page for name in variables if name.startswith("RS_"))
+
+
+def test_no_pod_is_reached_from_outside():
+    kinds = {
+        yaml.safe_load(path.read_text())["kind"]
+        for path in (FOLDER / "kubernetes").glob("*.yaml")
+        if path.name != "instance.yaml"
+    }
+    assert kinds.isdisjoint({"Service", "Ingress"})
+    web = next(c for c in _pods()["dagster"]["containers"] if c["name"] == "web")
+    assert web["command"][web["command"].index("--host") + 1] == "127.0.0.1"
+
+
 def test_should_give_streams_the_time_to_drain(services):
     assert services["revenue"]["stop_grace_period"] == "2m"
     assert all("TimeoutStopSec=120" in _unit(unit) for unit in UNITS)
@@ -43,11 +85,13 @@ def test_should_be_reached_on_loopback_only(services):
     assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
-def test_dagster_should_take_its_settings(tmp_path, monkeypatch):
-    monkeypatch.setenv("DAGSTER_POSTGRES_PASSWORD", "secret")
-    shutil.copy(FOLDER / "dagster.yaml", tmp_path)
+@pytest.mark.parametrize("file", ["dagster.yaml", "kubernetes/instance.yaml"])
+def test_dagster_should_take_its_settings(file, tmp_path, monkeypatch):
+    for name in ("HOST", "USER", "PASSWORD"):
+        monkeypatch.setenv(f"DAGSTER_POSTGRES_{name}", "postgres")
+    shutil.copy(FOLDER / file, tmp_path / "dagster.yaml")
     settings, _ = dagster_instance_config(str(tmp_path))
-    assert settings["storage"]["postgres"]["postgres_db"]["hostname"] == "postgres"
+    assert settings["storage"]["postgres"]["postgres_db"]["db_name"] == "dagster"
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd")
