@@ -129,6 +129,8 @@ class RunOptions:
     - `checkpoint_storage` ("delta", "memory", "db" or "package.module:Class", default RS_CHECKPOINT_STORAGE, else
       "delta"): where offsets are published. Starts do not read them. A class of your own is a CheckpointStorage.
     - `storage_url` (str, default RS_STORAGE_URL): the SQLAlchemy URL for "db".
+    - `flush_batches` (int, default 50) and `flush_after` (timedelta, default 10 seconds): batches are written to the
+      catalog and to `checkpoint_storage` together, when so many wait, or the first one has waited so long.
     - `catalog_keep` (timedelta, default RS_CATALOG_DAYS): how long rows of the catalog are kept.
     - `metrics_port` (int, default RS_METRICS_PORT, else None: off): a port on loopback for Prometheus; 0 is any free
       port.
@@ -137,7 +139,7 @@ class RunOptions:
     - `openlineage` (bool, default RS_OPENLINEAGE, else False): send events of lineage; OpenLineage's own variables,
       such as OPENLINEAGE_URL, say where to.
 
-    ConfigurationError for a `metrics_endpoint` that is not an http(s) URL.
+    ConfigurationError for a `metrics_endpoint` that is not an http(s) URL, and for `flush_batches` below 1.
 
     >>> from rs_assets import Time
     >>> RunOptions(interval=Time.seconds(5), partitions=4).max_poisons
@@ -160,6 +162,8 @@ class RunOptions:
     preview_rows: int = 0
     checkpoint_storage: str = field(default_factory=default_storage)
     storage_url: str | None = field(default_factory=default_url, repr=False)
+    flush_batches: int = 50
+    flush_after: timedelta = timedelta(seconds=10)
     catalog_keep: timedelta = field(default_factory=kept_for)
     savepoints: SavepointPolicy = field(default_factory=SavepointPolicy)
     max_poisons: int = 100
@@ -175,7 +179,9 @@ class RunOptions:
         return replace(unseen, checkpoint_storage="memory", storage_url=None)
 
     def __post_init__(self) -> None:
-        """Refuse an invalid address of a collector."""
+        """Refuse an invalid address of a collector, and a number of batches that is never reached."""
+        if self.flush_batches < 1:
+            raise ConfigurationError(f"flush_batches is {self.flush_batches}", remedy="use 1, or a greater number")
         if self.metrics_endpoint and not self.metrics_endpoint.startswith(("http://", "https://")):
             raise ConfigurationError(
                 "metrics_endpoint must be an http(s) URL", remedy="write it as http://collector:4318/v1/metrics"

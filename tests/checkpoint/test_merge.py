@@ -13,7 +13,6 @@ from rs_assets.catalog.offsets.merge import (
     compare_offsets,
     layer,
     main_offset,
-    merge_across,
     merge_within,
     parse_row_key,
     row_key,
@@ -201,21 +200,6 @@ def test_if_nobody_names_offsets_the_proposed_ones_are_taken():
     assert merge_within([], proposed=proposed) == proposed
     assert merge_within([either(), either()], proposed=proposed) == proposed
     assert merge_within([normal({}), either()], proposed=proposed) == {}
-
-
-@unhurried
-@given(*[st.dictionaries(st.sampled_from("abc"), numbers)] * 2)
-def test_across_checkpoints_the_maximum_of_a_queue_counts(one, other):
-    merged = merge_across({q: str(n) for q, n in one.items()}, {q: str(n) for q, n in other.items()})
-    assert merged == {q: str(max(e[q] for e in (one, other) if q in e)) for q in one.keys() | other.keys()}
-
-
-@unhurried
-@given(mappings, mappings, mappings)
-def test_merging_across_does_not_depend_on_order_grouping_or_repetition(a, b, c):
-    assert merge_across(a, b) == merge_across(b, a)
-    assert merge_across(a, merge_across(b, c)) == merge_across(merge_across(a, b), c)
-    assert merge_across(a, a) == a == merge_across(a, {})
 
 
 def test_messages_say_their_kind_and_keep_what_they_were_given():

@@ -6,7 +6,7 @@ import json
 import sqlite3
 import traceback
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -18,7 +18,6 @@ from sqlalchemy.schema import CreateTable
 from rs_assets import CheckpointStorage
 from rs_assets.catalog.offsets import CheckPointMessage, CheckpointRow, storage_named
 from rs_assets.catalog.offsets import db as db_module
-from rs_assets.catalog.offsets.base import merged
 from rs_assets.catalog.offsets.db import SNAPSHOT, DbStorage
 from rs_assets.catalog.offsets.delta import DeltaStorage
 from rs_assets.catalog.offsets.messages import CheckPoint, CheckPointState
@@ -55,20 +54,8 @@ def message(batch_id: int = 0, *replies: CheckPointState, generation: int = 1, *
     )
 
 
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
 @pytest.fixture(params=["memory", "delta", "db"])
-def opened(request, tmp_path, clock):
+def opened(request, tmp_path):
     """Opens the storage, as often as wanted; each of them is another view of one store (memory has no other)."""
     made = []
 
@@ -77,7 +64,6 @@ def opened(request, tmp_path, clock):
             return made[0]
         url = f"sqlite:///{tmp_path}/checkpoints.db"
         made.append(storage_named(request.param, catalog=tmp_path / "catalog", url=url))
-        made[-1]._clock = clock
         return made[-1]
 
     yield again
@@ -91,7 +77,8 @@ def storage(opened):
 
 
 def offset(storage, queue: str = "a.log") -> str | None:
-    return storage.recover(SOURCE, queue, is_recover=True)
+    """The newest offset of a queue of the source."""
+    return {each.queue: each.offset for each in storage.rows(SOURCE)}.get(queue)
 
 
 def offsets(storage) -> dict[str, str]:
@@ -110,11 +97,6 @@ def test_what_was_saved_is_there_for_the_next_process(opened, storage):
     storage.finish()
     assert opened().rows() == (saved,)
     assert offset(opened()) == '{"byte": 12, "line": 2}'
-
-
-def test_nothing_is_recovered_unless_it_is_asked_for(storage):
-    storage.save([row()])
-    assert storage.recover(SOURCE, "a.log", is_recover=False) is None
 
 
 def test_every_fact_of_a_row_comes_back(storage):
@@ -136,7 +118,7 @@ def test_queues_and_sources_that_look_alike_are_kept_apart(storage):
     names = ["a", "A", "a ", "á", "a%", "a_", "aa", "a\n"]
     storage.save([row(queue=name, offset=str(number)) for number, name in enumerate(names)])
     assert [offset(storage, name) for name in names] == [str(number) for number in range(len(names))]
-    assert storage.recover("shop;g;clicks;read;p", "a", is_recover=True) is None
+    assert storage.rows("shop;g;clicks;read;p") == ()
 
 
 def test_the_newest_batch_of_the_newest_generation_is_recovered(storage):
@@ -161,97 +143,30 @@ def test_a_batch_that_is_saved_again_is_there_once(opened, storage):
 
 def test_only_main_offsets_are_stored(storage):
     storage.save([row(offset="7.10000002")])
-    storage.add_checkpoint_message(message(1, b="8.10000002.10000000"))
-    storage.flush()
+    storage.save([row(1, "8.10000002.10000000", queue="b")])
     assert offsets(storage) == {"a.log": "7", "b": "8"}
 
 
 def test_saving_nothing_is_nothing(storage):
     storage.save([])
-    storage.flush()
-    storage.add_checkpoint_message(message())
+    storage.save(message().rows())
     storage.finish()
     assert storage.rows() == ()
-
-
-def test_messages_wait_until_they_are_50(opened, storage):
-    for batch in range(49):
-        storage.add_checkpoint_message(message(batch, a=str(batch)))
-    assert opened().rows() == ()
-    storage.add_checkpoint_message(message(49, a="49"))
-    (stored,) = opened().rows()
-    assert (stored.offset, stored.batch_id, stored.run_id) == ("49", 49, "run")
-
-
-def test_messages_wait_10_seconds_at_most(storage, clock):
-    storage.add_checkpoint_message(message(0, a="1"))
-    clock.now += 9.9
-    storage.add_checkpoint_message(message(1, a="2"))
-    assert storage.rows() == ()
-    clock.now += 0.1
-    storage.flush_if_due()
-    assert offsets(storage) == {"a": "2"}
-    storage.add_checkpoint_message(message(2, a="3"))
-    assert offsets(storage) == {"a": "2"}
-
-
-def test_finishing_stores_what_waits_and_may_be_repeated(opened, storage):
-    storage.add_checkpoint_message(message(0, a="1"))
-    storage.finish()
-    storage.finish()
-    assert offsets(opened()) == {"a": "1"}
-
-
-def test_messages_are_merged_before_they_are_stored(storage):
-    storage.add_checkpoint_message(message(0, a="9", b="1"))
-    storage.add_checkpoint_message(message(1, a="10", c="2"))
-    storage.add_checkpoint_message(message(2, a="3"))
-    storage.flush()
-    assert [(each.queue, each.offset, each.batch_id) for each in storage.rows()] == [
-        ("a", "10", 2),
-        ("b", "1", 0),
-        ("c", "2", 1),
-    ]
-
-
-def test_a_new_generation_may_begin_before_the_old_one_ended(storage):
-    storage.add_checkpoint_message(message(7, a="90"))
-    storage.add_checkpoint_message(message(0, a="1", generation=2))
-    storage.add_checkpoint_message(message(8, a="95"))
-    storage.flush()
-    assert [(each.offset, each.generation) for each in storage.rows()] == [("1", 2)]
 
 
 def test_replies_decide_what_is_stored(storage):
     normal, refuse = CheckPointState.normal, CheckPointState.refuse
-    storage.add_checkpoint_message(message(0, CheckPointState.any(), a="5", b="6"))
-    storage.add_checkpoint_message(message(1, normal({"a": "8"}), normal({"a": "7"}), CheckPointState.any(), a="9"))
-    storage.add_checkpoint_message(message(2, normal({"a": "20"}), refuse("no room"), a="20"))
-    storage.flush()
+    storage.save(message(0, CheckPointState.any(), a="5", b="6").rows())
+    storage.save(message(1, normal({"a": "8"}), normal({"a": "7"}), CheckPointState.any(), a="9").rows())
+    storage.save(message(2, normal({"a": "20"}), refuse("no room"), a="20").rows())
     assert offsets(storage) == {"a": "7", "b": "6"}
 
 
-def test_what_could_not_be_stored_waits_for_the_next_flush(storage, monkeypatch):
-    def fail(rows):
-        raise CheckpointError("no room")
-
-    storage.add_checkpoint_message(message(0, a="1"))
-    with monkeypatch.context() as broken:
-        broken.setattr(storage, "_write", fail)
-        with pytest.raises(CheckpointError):
-            storage.flush()
-    storage.add_checkpoint_message(message(1, b="2"))
-    storage.flush()
-    assert offsets(storage) == {"a": "1", "b": "2"}
-
-
-def test_storage_of_200_messages_writes_four_times(storage, monkeypatch):
-    writes, write = [], storage._write
-    monkeypatch.setattr(storage, "_write", lambda rows: (writes.append(len(rows)), write(rows)))
-    for batch in range(200):
-        storage.add_checkpoint_message(message(batch, **{f"q{n}": str(batch) for n in range(10)}))
-    assert writes == [10] * 4
-    assert set(offsets(storage).values()) == {"199"}
+def test_finishing_may_be_repeated(opened, storage):
+    storage.save([row()])
+    storage.finish()
+    storage.finish()
+    assert offsets(opened()) == {"a.log": "7"}
 
 
 def test_more_queues_than_a_statement_takes(storage):
@@ -264,7 +179,7 @@ def test_more_queues_than_a_statement_takes(storage):
 def test_threads_may_share_a_storage(opened, storage):
     def report(number):
         for batch in range(60):
-            storage.add_checkpoint_message(message(batch, **{f"q{number}": str(batch)}))
+            storage.save(message(batch, **{f"q{number}": str(batch)}).rows())
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(report, range(4)))
@@ -363,7 +278,7 @@ def test_a_storage_of_ones_own_is_named_by_its_class(tmp_path):
     storage.save([row(batch_id=1, offset="7"), row(batch_id=2, offset="9")])
     storage.save([row(batch_id=1, offset="7")])
     again = storage_named(reference, catalog=tmp_path, url=str(tmp_path / "own.json"))
-    assert again.recover(SOURCE, "a.log", is_recover=True) == "9"
+    assert offset(again) == "9"
 
 
 @pytest.mark.parametrize("reference", ["no_such_module:Own", f"{__name__}:Missing", "rs_assets:Missing"])
@@ -565,8 +480,3 @@ def test_a_database_that_cannot_be_opened_is_named(tmp_path):
     storage = DbStorage(f"sqlite:///{tmp_path}/none/c.db")
     with pytest.raises(CheckpointError, match="unable to open database file"):
         storage.save([row()])
-
-
-def test_a_newer_row_keeps_the_facts_and_the_greater_offset():
-    one, other = row(1, "9"), row(2, "8", run_id="second")
-    assert merged(one, other) == merged(other, one) == replace(other, offset="9")

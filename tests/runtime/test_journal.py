@@ -7,18 +7,22 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from rs_assets import RunOptions
 from rs_assets.catalog import catalog as catalogs
 from rs_assets.catalog.catalog import Catalog
 from rs_assets.catalog.offsets import storage_named
 from rs_assets.catalog.offsets.messages import CheckPoint, NewSplit
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.common.background import BackgroundFailures
-from rs_assets.errors import CheckpointError
+from rs_assets.errors import CheckpointError, ConfigurationError
 from rs_assets.runtime.record import journal as journals
-from rs_assets.runtime.record.journal import Journal, JournalEntry, write_entries
+from rs_assets.runtime.record.journal import Flush, Journal, JournalEntry, write_entries
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
 SPLITS = ("a.log", "b.log")
+
+
+OFTEN = Flush(batches=5, after=timedelta(milliseconds=50))
 
 
 @pytest.fixture
@@ -35,8 +39,6 @@ def storage(catalog):
 def _short_pauses(monkeypatch):
     monkeypatch.setattr("rs_assets.common.background.FIRST_PAUSE", timedelta(milliseconds=20))
     monkeypatch.setattr(journals, "LOOK", timedelta(milliseconds=1))
-    monkeypatch.setattr(journals, "FLUSH_BATCHES", 5)
-    monkeypatch.setattr(journals, "FLUSH_AFTER", timedelta(milliseconds=50))
 
 
 def entry(batch_id, log=None):
@@ -99,7 +101,7 @@ def disk(monkeypatch):
 )
 def test_a_fault_of_the_disk_leaves_no_hole_and_is_told_until_it_is_over(catalog, storage, disk, error):
     failures = BackgroundFailures()
-    journal = Journal(catalog, storage, failures)
+    journal = Journal(catalog, storage, failures, flush=OFTEN)
     for batch in range(5):
         journal.put(entry(batch))
     disk.error = error
@@ -121,7 +123,7 @@ def test_a_fault_of_the_disk_leaves_no_hole_and_is_told_until_it_is_over(catalog
 
 
 def test_what_could_not_be_written_until_the_end_is_left_to_the_next_start(catalog, storage, disk):
-    journal = Journal(catalog, storage)
+    journal = Journal(catalog, storage, flush=OFTEN)
     for batch in range(5):
         journal.put(entry(batch))
     wait_for(lambda: journal.written.get("totals") == 4)
@@ -134,7 +136,7 @@ def test_what_could_not_be_written_until_the_end_is_left_to_the_next_start(catal
 
 
 def test_a_write_that_was_cut_short_is_not_repeated_for_what_is_there(catalog, storage, disk, monkeypatch):
-    journal = Journal(catalog, storage)
+    journal = Journal(catalog, storage, flush=OFTEN)
     kept, calls = storage.save, []
 
     def save(rows):
@@ -158,7 +160,7 @@ def test_more_than_memory_should_hold_is_dropped_told_and_filled_in_by_the_next_
 ):
     monkeypatch.setattr(journals, "MOST_WAITING", 4)
     disk.error = OSError("No space left on device")
-    journal = Journal(catalog, storage)
+    journal = Journal(catalog, storage, flush=OFTEN)
     for batch in range(7):
         journal.put(entry(batch))
     lost = "the catalog lacks batches 4 to 6 of query 'totals'"
@@ -180,17 +182,15 @@ def test_batches_that_spark_has_removed_from_its_log_meanwhile_are_written_too(c
     log = CheckpointLog(tmp_path / "checkpoint")
     (log.folder / "commits").mkdir(parents=True)
     (log.folder / "commits" / "4").write_text("v1\n{}")
-    journal = Journal(catalog, storage)
+    journal = Journal(catalog, storage, flush=OFTEN)
     for batch in range(6):
         journal.put(entry(batch, log))
     journal.close()
     assert told(catalog) == whole(0, 4)
 
 
-def test_of_a_batch_that_was_computed_twice_the_second_try_counts(catalog, storage, monkeypatch):
-    monkeypatch.setattr(journals, "FLUSH_BATCHES", 100)
-    monkeypatch.setattr(journals, "FLUSH_AFTER", timedelta(minutes=1))
-    journal = Journal(catalog, storage)
+def test_of_a_batch_that_was_computed_twice_the_second_try_counts(catalog, storage):
+    journal = Journal(catalog, storage, flush=Flush(batches=100, after=timedelta(minutes=1)))
     journal.put(entry(0))
     journal.put(replace(entry(0), run_id="again"))
     journal.close()
@@ -198,8 +198,25 @@ def test_of_a_batch_that_was_computed_twice_the_second_try_counts(catalog, stora
     assert {row["run_id"] for row in catalog.rows("system_messages")} == {"again"}
 
 
+def test_a_flush_of_one_writes_each_batch_at_once(catalog, storage):
+    journal = Journal(catalog, storage, flush=Flush(batches=1, after=timedelta(hours=1)))
+    heard = threading.Event()
+    journal.follow("nothing", lambda _: heard.set())
+    journal.put(entry(0))
+    assert heard.wait(timeout=30)
+    assert told(catalog) == whole(0, 0)
+    journal.close()
+
+
+def test_a_flush_of_no_batches_is_refused():
+    with pytest.raises(ConfigurationError, match="flush_batches is 0") as refused:
+        RunOptions(flush_batches=0)
+    assert refused.value.remedy == "use 1, or a greater number"
+    assert RunOptions(flush_batches=1).flush_batches == 1
+
+
 def test_a_follower_that_fails_holds_up_neither_the_catalog_nor_other_followers(catalog, storage):
-    journal, heard = Journal(catalog, storage), []
+    journal, heard = Journal(catalog, storage, flush=OFTEN), []
 
     def fail(_):
         raise OSError("the broker is away")

@@ -1,11 +1,10 @@
-"""The base of all checkpoint storages: collects messages, merges them and keeps the newest offset of each split."""
+"""The base of all checkpoint storages, and their rows: the offset of each split after each batch."""
 
 from __future__ import annotations
 
 import threading
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, TypeAlias
@@ -13,7 +12,6 @@ from typing import Any, ClassVar, TypeAlias
 from rs_assets.catalog.offsets.merge import (
     RowKey,
     main_offset,
-    merge_across,
     merge_within,
     parse_row_key,
     row_key,
@@ -21,10 +19,6 @@ from rs_assets.catalog.offsets.merge import (
 )
 from rs_assets.catalog.offsets.messages import CheckPoint, CheckPointState
 from rs_assets.errors import CheckpointError, ConfigurationError
-
-# Messages are collected: one commit per batch would cost more than many batches do.
-FLUSH_MESSAGES = 50
-FLUSH_AFTER = timedelta(seconds=10)
 
 # A generation and one of its batches.
 Place: TypeAlias = tuple[int, int]
@@ -151,18 +145,14 @@ class CheckpointStorage(ABC):
     >>> list(InADict().rows())
     []
 
-    Thread-safe. `finish` must be called at the end: it stores pending rows and closes resources. CheckpointError if the
-    storage cannot be read or written; pending rows stay pending then, and may be flushed again.
+    Thread-safe. `finish` must be called at the end: it closes resources. CheckpointError if the storage cannot be read
+    or written.
     """
 
     name: ClassVar[str]
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._guard = threading.RLock()
-        self._waiting: dict[str, CheckpointRow] = {}
-        self._messages = 0
-        self._since = 0.0
 
     def save(self, rows: Sequence[CheckpointRow]) -> None:
         """Store `rows` now, with their main offsets (layers removed); batches that are stored already are skipped."""
@@ -173,53 +163,8 @@ class CheckpointStorage(ABC):
             with self._guard:
                 self._write(tuple(unique.values()))
 
-    def recover(self, source_key: str, queue: str, *, is_recover: bool) -> str | None:
-        """The newest stored offset of the queue, None if there is none.
-
-        Also None unless `is_recover`: the source then begins at its default position.
-        """
-        key = row_key(source_key, queue)
-        if not is_recover:
-            return None
-        with self._guard:
-            newest = self._newest_of(key)
-        return newest.offset if newest else None
-
-    def add_checkpoint_message(self, message: CheckPointMessage) -> None:
-        """Take a message to be stored; a refused one is dropped.
-
-        Pending messages are flushed when there are 50, or when the first is 10 s old. No timer runs in between: a
-        caller without further messages calls `flush_if_due`.
-        """
-        rows = message.rows()
-        if not rows:
-            return
-        with self._guard:
-            if not self._messages:
-                self._since = self._clock()
-            for row in rows:
-                waiting = self._waiting.get(row.key)
-                self._waiting[row.key] = merged(waiting, row) if waiting else row
-            self._messages += 1
-            self.flush_if_due()
-
-    def flush_if_due(self) -> None:
-        """Flush if 50 messages are pending, or one is 10 s old."""
-        with self._guard:
-            late = self._clock() - self._since >= FLUSH_AFTER.total_seconds()
-            if self._messages >= FLUSH_MESSAGES or (self._messages and late):
-                self.flush()
-
-    def flush(self) -> None:
-        """Store all pending rows: one row per queue, with its greatest offset."""
-        with self._guard:
-            if self._waiting:
-                self.save(tuple(self._waiting.values()))
-            self._waiting, self._messages = {}, 0
-
     def finish(self) -> None:
-        """Flush and close; may be repeated."""
-        self.flush()
+        """Close resources; may be repeated."""
         self._close()
 
     def rows(self, source_key: str | None = None) -> tuple[CheckpointRow, ...]:
@@ -261,25 +206,9 @@ class CheckpointStorage(ABC):
     def _read(self, key: str | None) -> Iterable[CheckpointRow]:
         """The stored rows with this key, or all."""
 
-    def _newest_of(self, key: str) -> CheckpointRow | None:
-        """The row with this key that has the greatest generation and batch."""
-        return max(self._read(key), key=lambda row: row.place, default=None)
-
     def _close(self) -> None:
         """Close resources. The storage opens them again if it is used again."""
         return
-
-
-def merged(one: CheckpointRow, other: CheckpointRow) -> CheckpointRow:
-    """Merge two rows of the same key: the newer one, with the greater offset.
-
-    Offsets of an older generation do not count: a new generation starts over, and may begin earlier.
-    """
-    older, newer = (one, other) if one.place <= other.place else (other, one)
-    if older.generation != newer.generation:
-        return newer
-    offsets = merge_across({older.queue: older.offset}, {newer.queue: newer.offset})
-    return replace(newer, offset=offsets[newer.queue])
 
 
 def in_order(rows: Iterable[CheckpointRow]) -> tuple[CheckpointRow, ...]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -62,8 +61,8 @@ class DbStorage(CheckpointStorage):
 
     name = "db"
 
-    def __init__(self, url: str | None, *, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(clock=clock)
+    def __init__(self, url: str | None) -> None:
+        super().__init__()
         parsed = parsed_url(url, what="the checkpoint storage 'db'")
         self._secrets = secrets_of(parsed)
         self._where = where(parsed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -74,8 +73,8 @@ class DeltaStorage(CheckpointStorage):
 
     name = "delta"
 
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(clock=clock)
+    def __init__(self, path: Path) -> None:
+        super().__init__()
         self.path = path
         self._table: DeltaTable | None = None
 
@@ -147,11 +146,6 @@ class DeltaStorage(CheckpointStorage):
             only = None if key is None else pc.field("key") == key
             rows = table.to_pyarrow_dataset().to_table(columns=SCHEMA.names, filter=only).to_pylist()
         return [row_of(row, key=row.pop("key")) for row in rows]
-
-    def _newest_of(self, key: str) -> CheckpointRow | None:
-        only = pc.field("key") == key
-        found = self._found(key.partition(QUEUE)[0], partial(newest_rows, only=only, batches=1))
-        return found[-1] if found else None
 
     def _found(
         self, source_key: str, read: Callable[[Sequence[DataFile]], pa.Table | None]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from rs_assets.catalog.offsets.base import CheckpointRow, CheckpointStorage, newest_of_each
 
@@ -13,8 +12,8 @@ class MemoryStorage(CheckpointStorage):
 
     name = "memory"
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(clock=clock)
+    def __init__(self) -> None:
+        super().__init__()
         self._rows: dict[str, CheckpointRow] = {}
 
     def _write(self, rows: Sequence[CheckpointRow]) -> None:

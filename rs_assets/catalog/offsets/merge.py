@@ -178,18 +178,6 @@ def held_back(reply: CheckPointState, *, proposed: Mapping[str, str]) -> str:
     return ""
 
 
-def merge_across(older: Mapping[str, str], newer: Mapping[str, str]) -> Mapping[str, str]:
-    """The union of two checkpoints of one source, with the maximum of each queue.
-
-    >>> merge_across({"a": "10", "b": "1"}, {"a": "9", "c": "2"})
-    {'a': '10', 'b': '1', 'c': '2'}
-    """
-    merged = dict(older)
-    for queue, offset in newer.items():
-        merged[queue] = max(merged.get(queue, offset), offset, key=_order)
-    return merged
-
-
 def _order(offset: str) -> tuple[tuple[int, Any], str]:
     """The rank, with ties between different spellings broken by text."""
     return _rank(offset), offset

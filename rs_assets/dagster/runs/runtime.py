@@ -94,6 +94,12 @@ class RunResource(ConfigurableResource[None]):
         default="",
         description="Where checkpoints are published: delta, memory or db; empty: RS_CHECKPOINT_STORAGE, else delta",
     )
+    flush_batches: int = Field(
+        default=50, gt=0, description="Write batches to the catalog when so many wait; 1 writes each one by itself"
+    )
+    flush_seconds: float = Field(
+        default=10.0, ge=0, description="Write batches to the catalog when the first one has waited so long"
+    )
     metrics_port: int | None = Field(
         default=None, ge=0, description="A port of loopback for Prometheus; 0: any; none: RS_METRICS_PORT, else none"
     )
@@ -297,6 +303,8 @@ class RuntimeResource(ConfigurableResource[None]):
             savepoints=self.run.savepoint_policy(),
             checkpoint_storage=place.checkpoint_storage,
             storage_url=place.storage_url,
+            flush_batches=self.run.flush_batches,
+            flush_after=timedelta(seconds=self.run.flush_seconds),
             metrics_port=default_metrics_port() if self.run.metrics_port is None else self.run.metrics_port,
             metrics_endpoint=self.run.metrics_endpoint or default_metrics_endpoint(),
             openlineage=default_openlineage() if self.run.openlineage is None else self.run.openlineage,

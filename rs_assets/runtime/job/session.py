@@ -43,7 +43,7 @@ from rs_assets.runtime.job.queries import query_of
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.record.exporters import counted, listening
 from rs_assets.runtime.record.following import Following, followings
-from rs_assets.runtime.record.journal import Journal
+from rs_assets.runtime.record.journal import Flush, Journal
 from rs_assets.runtime.report import RunReport, unfired, unread, unused, unwaited
 from rs_assets.runtime.upkeep.repartition import StateSum, repartition
 from rs_assets.topology.nodes.shuffle import ShuffleWrite
@@ -97,7 +97,8 @@ class JobSession:
         self.options = self._stack.enter_context(counted(options, self.topology.name, self.failures, queries))
         storage = storage_named(options.checkpoint_storage, catalog=options.home.catalog, url=options.storage_url)
         self.failures.begin()
-        self.journal = Journal(self.catalog, storage, self.failures)
+        flush = Flush(batches=options.flush_batches, after=options.flush_after)
+        self.journal = Journal(self.catalog, storage, self.failures, flush=flush)
         self.at_end(self._close_followings)
         self.at_end(self.journal.close)
 

@@ -16,9 +16,6 @@ from rs_assets.catalog.offsets.messages import CheckPoint, CheckPointState, NewS
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.common.background import BackgroundFailures, PeriodicTask
 
-# A commit of a table costs about as much as a small batch, so batches share one.
-FLUSH_BATCHES = 50
-FLUSH_AFTER = timedelta(seconds=10)
 # How often the thread checks for batches to write.
 LOOK = timedelta(seconds=0.2)
 # The most batches in one commit: after a failure there may be many.
@@ -60,6 +57,17 @@ class JournalEntry:
     log: CheckpointLog | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flush:
+    """When batches are written: a commit of a table costs about as much as a small batch, so several share one.
+
+    At least `batches` wait, or the first one has waited `after`.
+    """
+
+    batches: int = 50
+    after: timedelta = timedelta(seconds=10)
+
+
 class Journal:
     """Takes entries from batches and writes them when Spark has committed them; one per run.
 
@@ -70,8 +78,14 @@ class Journal:
     """
 
     def __init__(
-        self, catalog: Catalog, storage: CheckpointStorage, failures: BackgroundFailures | None = None
+        self,
+        catalog: Catalog,
+        storage: CheckpointStorage,
+        failures: BackgroundFailures | None = None,
+        *,
+        flush: Flush = Flush(),
     ) -> None:
+        self._flush = flush
         self.catalog = catalog
         self.storage = storage
         self.failures = failures or BackgroundFailures()
@@ -127,8 +141,9 @@ class Journal:
 
     def _look(self) -> None:
         with self._guard:
-            due = len(self._waiting) >= FLUSH_BATCHES or (
-                bool(self._waiting) and time.monotonic() - self._since >= FLUSH_AFTER.total_seconds()
+            waited = time.monotonic() - self._since
+            due = len(self._waiting) >= self._flush.batches or (
+                bool(self._waiting) and waited >= self._flush.after.total_seconds()
             )
         if due or self._uncertain or self._loop.stopping:
             self.flush()
