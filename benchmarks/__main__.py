@@ -28,6 +28,7 @@ from benchmarks.memory import memory_figures
 from benchmarks.nexmark import nexmark_figures
 from benchmarks.processors import processor_figures
 from benchmarks.report import Measured
+from benchmarks.requests import request_figures
 from benchmarks.rules import rule_figures
 from benchmarks.seen_files import seen_figures
 from benchmarks.small import small_figures
@@ -67,6 +68,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType
         "upkeep": upkeep_figures,
         "takeover": takeover_figures,
         "catalog": catalog_figures,
+        "requests": request_figures,
         "kafka": kafka_figures,
         "kafka_firing": kafka_firing_figures,
         "nexmark": nexmark_figures,

@@ -28,6 +28,7 @@ from rs_assets.records.schema import Schema, schema_text
 from rs_assets.stream.data_stream import DataStream
 from rs_assets.stream.database_sources import DatabaseSources
 from rs_assets.stream.draft import Draft
+from rs_assets.stream.http_sources import HttpSources
 from rs_assets.stream.method_hints import Fluent
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class StreamBuilder:
 
 
 @dataclass(frozen=True, slots=True)
-class DataStreamSource(DatabaseSources, Fluent):
+class DataStreamSource(DatabaseSources, HttpSources, Fluent):
     """The sources of one pipeline. Each `from_*` call returns a stream; `union` and `join` combine several of them.
 
     These arguments mean the same in all sources that have them:

@@ -26,11 +26,10 @@ import sys
 from rs_assets import HttpEndpoint, StreamBuilder
 
 url, folder = sys.argv[1:]
-begin = StreamBuilder.data_stream("shop", "sent").from_file(
-    folder, schema="n bigint, k bigint, gone boolean", max_files_per_batch=1
-)
-begin.{sink}.build().run()
+begin = StreamBuilder.data_stream("shop", "sent")
+begin.{pipeline}.build().run()
 """
+FILES_IN = 'from_file(folder, schema="n bigint, k bigint, gone boolean", max_files_per_batch=1)'
 
 
 class Moments:
@@ -83,7 +82,7 @@ def write_input(folder: Path) -> list[dict]:
     return rows
 
 
-def run_to_the_end(server, sink: str, seed: int, tmp_path: Path, monkeypatch) -> None:
+def run_to_the_end(server, pipeline: str, seed: int, tmp_path: Path, monkeypatch) -> None:
     """Processes one after the other, until one ends by itself; each is killed or paused at its moments."""
     monkeypatch.setenv("RS_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", QUICK_START)
@@ -91,7 +90,7 @@ def run_to_the_end(server, sink: str, seed: int, tmp_path: Path, monkeypatch) ->
     server.answer = moments = Moments(server.answer, seed, MOMENTS)
     ended = 0
     while True:
-        with started(PROGRAM.replace("{sink}", sink), server.url, tmp_path / "in") as process:
+        with started(PROGRAM.replace("{pipeline}", pipeline), server.url, tmp_path / "in") as process:
             moments.pid = process.pid
             out = process.communicate(timeout=250)[0]
             if process.returncode == 0:
@@ -109,8 +108,7 @@ def run_to_the_end(server, sink: str, seed: int, tmp_path: Path, monkeypatch) ->
 def test_rows_are_sent_once_to_a_service_that_honours_keys(seed, tmp_path, monkeypatch):
     rows = write_input(tmp_path / "in")
     with HttpServer() as server:
-        sink = "to_http(url, batch=10)"
-        run_to_the_end(server, sink, seed, tmp_path, monkeypatch)
+        run_to_the_end(server, f"{FILES_IN}.to_http(url, batch=10)", seed, tmp_path, monkeypatch)
         assert Counter(row["n"] for row in server.rows) == Counter(row["n"] for row in rows)
         assert len(server.requests) > FILES * ROWS / 10
 
@@ -123,7 +121,18 @@ def test_documents_hold_the_newest_rows(seed, tmp_path, monkeypatch):
     with SearchServer() as server:
         server.busy(seed, 0.1)
         sink = "to_search(url, 'rows', mode='upsert', keys=['k'], deletes='gone', batch=10)"
-        run_to_the_end(server, sink, seed, tmp_path, monkeypatch)
+        run_to_the_end(server, f"{FILES_IN}.{sink}", seed, tmp_path, monkeypatch)
         newest = {row["k"]: row for row in rows}
         expected = {str(k): {"n": row["n"], "k": k} for k, row in newest.items() if not row["gone"]}
         assert server.documents("rows") == expected
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(2))
+def test_rows_of_a_service_are_read_once(seed, tmp_path, monkeypatch):
+    with HttpServer() as server, HttpServer() as target:
+        server.append(*({"n": n} for n in range(FILES * ROWS)))
+        source = "from_http(f'{url}/rows?limit=10', schema='n bigint', next='next', max_rows_per_batch=40)"
+        run_to_the_end(server, f"{source}.to_http({target.url!r})", seed, tmp_path, monkeypatch)
+        assert Counter(row["n"] for row in target.rows) == Counter(range(FILES * ROWS))

@@ -26,11 +26,12 @@ SHOWN = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The answer to a request; `body` ends at the limit of the client."""
+    """The answer to a request; `body` ends at the limit of the client, and is not `whole` then."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    whole: bool = True
 
     @property
     def good(self) -> bool:
@@ -152,7 +153,7 @@ class HttpClient:
         content, whole = _content(response, self.most_bytes, until)
         if response.will_close or not whole:
             self.close()
-        return Answer(status=response.status, headers=_lowered(response.getheaders()), body=content)
+        return Answer(status=response.status, headers=_lowered(response.getheaders()), body=content, whole=whole)
 
     def _connected(self, scheme: str, netloc: str) -> HTTPConnection:
         if self._connection is None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rs_assets.common.home import Home
-from rs_assets.connectors.connector import Connector, SinkConnector, code
-from rs_assets.connectors.http.nodes import HttpSink
-from rs_assets.connectors.http.tables import SQL_SINK
+from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, code
+from rs_assets.connectors.http.nodes import HttpSink, HttpSource
+from rs_assets.connectors.http.tables import SQL_SINK, SQL_SOURCE
 
 if TYPE_CHECKING:
     from rs_assets.connectors.sink import SinkWriter
+    from rs_assets.connectors.source import SourceReader
 
 
 def _writer(node: HttpSink, home: Home, namespace: str) -> SinkWriter:  # noqa: ARG001  the connector's form
@@ -19,8 +20,31 @@ def _writer(node: HttpSink, home: Home, namespace: str) -> SinkWriter:  # noqa: 
     return HttpWriter(node)
 
 
+def _reader(node: HttpSource, home: Home) -> SourceReader:  # noqa: ARG001  the connector's form
+    from rs_assets.connectors.http.pages import HttpPages, PageForm, PagesReader
+
+    pages = HttpPages(
+        endpoint=node.endpoint,
+        form=PageForm(cursor=node.cursor, items=node.items, next=node.next, last=node.last),
+        step=node.name,
+        first=node.first,
+        rows=node.max_rows_per_batch,
+        pause=1 / node.requests_per_second if node.requests_per_second else 0.0,
+        every=node.every,
+        keep=node.keep,
+    )
+    return PagesReader(name=node.name, max_rows_per_batch=None, source=pages)
+
+
 CONNECTOR = Connector(
     name="http",
+    sources=(
+        SourceConnector(
+            node=HttpSource,
+            reader=_reader,
+            describe=lambda node: f"Asks {code(node.endpoint.where)} for new rows by {code(node.last or node.next)}",
+        ),
+    ),
     sinks=(
         SinkConnector(
             node=HttpSink,
@@ -28,5 +52,6 @@ CONNECTOR = Connector(
             describe=lambda node: f"Sends rows to {code(node.endpoint.where)}, at most {node.batch:,} a request",
         ),
     ),
+    sql_source=SQL_SOURCE,
     sql_sink=SQL_SINK,
 )

@@ -96,6 +96,17 @@ class HttpEndpoint:
             )
         return url
 
+    def resolved(self) -> HttpEndpoint:
+        """The endpoint with the values that its secrets have now, for processes that cannot read them."""
+        made = HttpEndpoint(
+            url=Hidden(self.address()),
+            headers={name: Hidden(value) for name, value in self.sent_headers().items()},
+            timeout=self.timeout,
+            patience=self.patience,
+        )
+        object.__setattr__(made, "where", self.where)
+        return made
+
     def address(self) -> str:
         """The URL as it is now; ConfigurationError if it is missing or malformed."""
         url = revealed(self.url, what="url of an HTTP service")

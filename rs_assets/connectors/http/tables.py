@@ -7,14 +7,16 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from rs_assets.common.secrets import FromEnvironment, Secret
-from rs_assets.connectors.connector import SqlSink
+from rs_assets.connectors.connector import SqlSink, SqlSource
 from rs_assets.connectors.http.endpoint import PATIENCE, TIMEOUT, HttpEndpoint
 from rs_assets.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from rs_assets.sql.connectors.sinks import SinkTable
+    from rs_assets.sql.connectors.sources import SourceTable
     from rs_assets.sql.read.options import Options
     from rs_assets.stream.data_stream import DataStream
+    from rs_assets.stream.table import Table
 
 FORMATS: Final = {"json-lines": "json_lines", "json-array": "json_array", "json-object": "json_object"}
 METHODS: Final = {"POST": "POST", "PUT": "PUT", "PATCH": "PATCH"}
@@ -51,14 +53,14 @@ def secret_of(text: str | None) -> Secret | None:
     return FromEnvironment(text[1:]) if text is not None and text.startswith("$") else text
 
 
-def rate_of(options: Options) -> float | None:
-    """The option `sink.rows-per-second`."""
-    at = options.found.get("sink.rows-per-second")
-    text = options.take("sink.rows-per-second")
+def rate_of(options: Options, key: str = "sink.rows-per-second") -> float | None:
+    """An option that is a number above 0."""
+    at = options.found.get(key)
+    text = options.take(key)
     if text is None:
         return None
     if not NUMBER.fullmatch(text) or not float(text):
-        raise options.error("'sink.rows-per-second' must be a number above 0", at=at[1].start if at else None)
+        raise options.error(f"{key!r} must be a number above 0", at=at[1].start if at else None)
     return float(text)
 
 
@@ -81,4 +83,25 @@ def _write(table: SinkTable) -> DataStream:
     )
 
 
+def _read(table: SourceTable) -> DataStream | Table:
+    options = table.options
+    every = options.number("scan.poll.interval")
+    stream = table.begin.from_http(
+        endpoint_of(options, "https://host/rows"),
+        schema=table.schema,
+        cursor=options.take("cursor") or "after",
+        items=options.take("items", "items") or "",
+        next=options.take("next"),
+        last=options.take("last"),
+        first=options.take("scan.startup.cursor"),
+        requests_per_second=rate_of(options, "requests-per-second"),
+        every=timedelta(seconds=10 if every is None else every),
+        bad_records=table.bad_records,
+        max_rows_per_batch=options.number("max-rows-per-batch") or 10_000,
+        name=table.name,
+    )
+    return table.rows(stream)
+
+
+SQL_SOURCE: Final = SqlSource(read=_read)
 SQL_SINK: Final = SqlSink(write=_write)

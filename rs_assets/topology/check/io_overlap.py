@@ -8,6 +8,7 @@ from rs_assets.common.node import Node
 from rs_assets.connectors.database.nodes import DatabaseSink, DatabaseSource
 from rs_assets.connectors.delta.nodes import DeltaSink, DeltaSource
 from rs_assets.connectors.files.nodes import FileSink, FileSource
+from rs_assets.connectors.http.nodes import HttpSink, HttpSource
 from rs_assets.connectors.kafka.nodes import KafkaSink, KafkaSource
 from rs_assets.connectors.location import is_read, real_place
 from rs_assets.connectors.nodes import Sink
@@ -40,7 +41,7 @@ def check_places(topology: Topology) -> None:
                 remedy="write into a folder next to it",
                 step=sink.name,
             )
-        what = {CustomSource: "location", RocketmqSource: "topic"}.get(type(reader), "table")
+        what = {CustomSource: "location", HttpSource: "address", RocketmqSource: "topic"}.get(type(reader), "table")
         raise TopologyError(
             f"step {sink.name!r} writes the {what} that the step {reader.name!r} reads: it would read its own rows",
             remedy=f"write another {what}",
@@ -54,6 +55,8 @@ def _reads(source: Node, sink: Sink) -> bool:
         return isinstance(sink, RocketmqSink) and _is_topic_of(source, sink)
     if isinstance(source, DATABASES):
         return isinstance(sink, DATABASES) and _is_table_of(source, sink)
+    if isinstance(source, HttpSource):
+        return isinstance(sink, HttpSink) and sink.endpoint.where == source.endpoint.where
     if isinstance(source, CustomSource):
         return isinstance(sink, WriterSink) and sink.writer.location() == source.place
     return _reads_files(source, sink)
