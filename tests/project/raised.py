@@ -23,13 +23,18 @@ def unraised(test: str, programs: Iterable[Callable[[], object]]) -> list[str]:
     """The remedies that `test` is said to follow and that no program prints: `file:line remedy`."""
     rows = [row.split("\t") for row, by in table().items() if by == test]
     raised = _raised(programs)
-    return [
+    return [each for place, remedy in rows for each in _unraised(*place.split("::"), remedy, raised)]
+
+
+def _unraised(file: str, place: str, remedy: str, raised: set[tuple[str, int]]) -> list[str]:
+    """Those of one row: of a whole file, or one by its source."""
+    spans = [span for span in _spans(PACKAGE / file) if span[2] == remedy or (place == "*" and span[2] != PASSED_ON)]
+    left = [
         f"{file}:{first} {text}"
-        for file, place, remedy in ((*row.split("::"), remedy) for row, remedy in rows)
-        for first, last, text in _spans(PACKAGE / file)
-        if (place == "*" and text != PASSED_ON) or text == remedy
+        for first, last, text in spans
         if not any(name == file and first <= line <= last for name, line in raised)
     ]
+    return left if place == "*" or len(left) == len(spans) else []
 
 
 def _spans(file: Path) -> Iterator[tuple[int, int, str]]:

@@ -191,8 +191,8 @@ def _struck(case: Case, stream: Stream, by_table: StopByTable) -> Iterator[threa
     stop = by_table.strike if case.way == "deploy --stop" else lambda: _strike(case, stream)
     interrupt = partial(os.kill, os.getpid(), signal.SIGINT)
     with pytest.MonkeyPatch.context() as patched:
-        # The second stop of a drain is as any: its sensor runs already.
-        second = interrupt if case.way == "deploy --stop" and case.phase in BEHIND_A_STOP else stop
+        # The second stop of a drain is in another way: the sensor runs already.
+        second = partial(_terminate, stream) if case.way == "deploy --stop" and case.phase in BEHIND_A_STOP else stop
         _patch(patched, case.phase, once(struck, second), behind=case.behind)
         if case.phase in BEHIND_A_STOP:
             _patch(patched, "has committed", once(begun, interrupt if case.kills else stop), behind=True)
@@ -224,17 +224,21 @@ def _strike(case: Case, stream: Stream) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         return
     if case.way == "Terminate":
-        # As Dagster does: the word to its store, then the signal.
-        with DagsterInstance.get() as instance:
-            run = stream.newest(instance)
-            if run is not None and not run.is_finished and run.status != DagsterRunStatus.CANCELING:
-                instance.report_run_canceling(run)
-        os.kill(os.getpid(), signal.SIGINT)
+        _terminate(stream)
         return
     name, _, twice = case.way.partition(" ")
     os.kill(os.getpid(), signal.Signals[name])
     if twice:
         threading.Timer(0.05, os.kill, (os.getpid(), signal.Signals[name])).start()
+
+
+def _terminate(stream: Stream) -> None:
+    """As Dagster does: the word to its store, then the signal."""
+    with DagsterInstance.get() as instance:
+        run = stream.newest(instance)
+        if run is not None and not run.is_finished and run.status != DagsterRunStatus.CANCELING:
+            instance.report_run_canceling(run)
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 def _judged(case: Case, stream: Stream) -> str:

@@ -25,6 +25,9 @@ Item = Callable[[Planner, Any, QueryContext], Relation]
 KINDS: Final[dict[str, JoinType]] = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
 # SQL names of the joins that only keep rows of the left side.
 ENDLESS: Final[dict[str, str]] = {"semi": "a sub-query", "anti": "a sub-query with NOT"}
+ADD_BOUND: Final = "add one: AND b.ts BETWEEN a.ts AND a.ts + INTERVAL '10' MINUTE"
+# The time of a window's rows is computed from its end, which is their event time.
+OF_WINDOW: Final = "bound window_end (TUMBLE_END), or window_start, instead of window_time (TUMBLE_ROWTIME)"
 
 
 def joined(
@@ -108,7 +111,7 @@ def made_join(join: Join) -> Relation:
         raise planner.error(
             f"{ENDLESS.get(join.how, f'a {join.how.upper()} JOIN')} needs a time bound to know when a row is unmatched",
             join.at,
-            remedy="add one: AND b.ts BETWEEN a.ts AND a.ts + INTERVAL '10' MINUTE",
+            remedy=OF_WINDOW if _bounds_last(join) else ADD_BOUND,
         )
     if within is not None and within.exact and join.times is not None:
         join.pairs.append(join.times)
@@ -122,6 +125,15 @@ def made_join(join: Join) -> Relation:
 def _apart(join: Join, side: Relation, context: QueryContext, *, needed: bool) -> Relation:
     """A side in a separate query, if `needed`: a join without a bound cannot follow other state."""
     return shuffled(join.planner, side, context, join.at) if needed else side
+
+
+def _bounds_last(join: Join) -> bool:
+    """Whether a condition compares the last moment of a window."""
+    from sqlglot import exp
+
+    scope = Scope(join.planner.text, join.both)
+    found = (scope.find(column) for tree in join.rest for column in tree.find_all(exp.Column))
+    return any(value is not None and value.role == "last" for value in found)
 
 
 def _interval(join: Join) -> Interval | None:

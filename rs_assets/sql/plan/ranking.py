@@ -301,7 +301,12 @@ def _window(planner: Planner, relation: Relation, at: Any) -> tuple[Window | Non
         return relation.pending.window, None, rest
     if relation.window is None:
         return None, None, [value for _, value in values]
-    start = next(c.value for c in relation.columns if c.value.role == "start")
+    start = next((c.value for c in relation.columns if c.value.role == "start"), None)
+    if start is None:
+        raise planner.error(
+            "the ranked rows have the end of their window, and not its start", bounds[0],
+            remedy="select window_start (TUMBLE_START) in the sub-query as well",
+        )  # fmt: skip
     return regrouped(planner, relation, start, at), relation.window, rest
 
 
