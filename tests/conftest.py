@@ -24,6 +24,9 @@ from rs_assets.testing import (
     S3Server,
     mariadb_packages,
 )
+from rs_assets.testing.mqtt import FETCH as FETCH_MOSQUITTO
+from rs_assets.testing.mqtt import MqttBroker
+from rs_assets.testing.mqtt import find_binary as find_mosquitto
 from rs_assets.testing.postgres import INSTALL, find_binaries
 from rs_assets.testing.redis import FETCH as FETCH_REDIS
 from rs_assets.testing.redis import find_binary as find_redis
@@ -159,6 +162,15 @@ def rocketmq() -> Iterator[RocketMQServer]:
     if not ROCKETMQ.complete and os.environ.get("RS_REQUIRE_SERVERS") != "1":
         pytest.skip(f"needs the jars of RocketMQ: {ROCKETMQ.remedy}")
     with RocketMQServer() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def mqtt() -> Iterator[MqttBroker]:
+    """A running MQTT broker; a test that stops, kills or pauses it brings it back."""
+    if find_mosquitto() is None and os.environ.get("RS_REQUIRE_SERVERS") != "1":
+        pytest.skip(f"needs Mosquitto: {FETCH_MOSQUITTO}")
+    with MqttBroker() as started:
         yield started
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rs_assets.cli.base import AS_JSON, MODULES, NAME_OR_NONE, chosen, guarded, known
+from rs_assets.cli.collect import collect
 from rs_assets.cli.dead_letters import dead_letters
 from rs_assets.cli.deploy import deploy, deployments
 from rs_assets.cli.project import PROJECT_COMMANDS
@@ -173,7 +174,7 @@ def _targets(modules: tuple[str, ...]) -> tuple[list[str], list[str]]:
     return [part for module in (*own, *ours) for part in ("-m", module)], alone
 
 
-for command in (*COMMANDS, *PROJECT_COMMANDS, *QUERIES, dead_letters, deploy, deployments, rules, show, sql):
+for command in (*COMMANDS, *PROJECT_COMMANDS, *QUERIES, collect, dead_letters, deploy, deployments, rules, show, sql):
     main.add_command(command)
 
 

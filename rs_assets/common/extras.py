@@ -17,6 +17,7 @@ EXTRAS: Mapping[str, str] = MappingProxyType(
         "postgres": "psycopg",
         "mariadb": "pymysql",
         "redis": "redis",
+        "mqtt": "paho.mqtt",
         "otel": "opentelemetry.exporter.otlp.proto.http",
         "openlineage": "openlineage.client",
         "s3": "s3fs",

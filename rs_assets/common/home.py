@@ -86,6 +86,11 @@ class Home:
         return self.root / "shuffles"
 
     @property
+    def collected(self) -> Path:
+        """The logs of collectors, by namespace, job and source."""
+        return self.root / "collected"
+
+    @property
     def served(self) -> Path:
         """Copies of state for lookups in milliseconds."""
         return self.root / "served"

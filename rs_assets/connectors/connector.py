@@ -19,6 +19,7 @@ from rs_assets.records.fields import Fields, declared
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from rs_assets.connectors.collector.collecting import Collector
     from rs_assets.connectors.sink import SinkWriter
     from rs_assets.connectors.source import SourceReader
     from rs_assets.sql.connectors.sinks import SinkTable
@@ -50,6 +51,7 @@ class SourceConnector(Generic[SourceT]):
     - `shortened(node, rows, folder)` is a source of its first rows, for previews; it may write files into the folder.
       None if rows cannot be read outside of a run: the sources of queues and of other processes.
     - `places(node, home)` are the paths and URIs of what it reads, without credentials: events of lineage have them.
+    - `collector(node)` receives what its system sends only once; None for systems that are asked.
     """
 
     node: type[SourceT]
@@ -58,6 +60,7 @@ class SourceConnector(Generic[SourceT]):
     fields: Callable[[SourceT], Fields] = declared_fields
     shortened: Callable[[SourceT, int, Path], Source | None] | None = None
     places: Callable[[SourceT, Home], tuple[str, ...]] = nowhere
+    collector: Callable[[SourceT], Collector] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from rs_assets.connectors.files.connector import CONNECTOR as FILES
 from rs_assets.connectors.http.connector import CONNECTOR as HTTP
 from rs_assets.connectors.kafka.connector import CONNECTOR as KAFKA
 from rs_assets.connectors.memory.connector import CONNECTOR as MEMORY
+from rs_assets.connectors.mqtt.connector import CONNECTOR as MQTT
 from rs_assets.connectors.own.connector import CONNECTOR as OWN
 from rs_assets.connectors.postgres.connector import CONNECTOR as POSTGRES
 from rs_assets.connectors.redis.connector import CONNECTOR as REDIS
@@ -21,6 +22,8 @@ from rs_assets.connectors.rocketmq.connector import CONNECTOR as ROCKETMQ
 from rs_assets.connectors.search.connector import CONNECTOR as SEARCH
 from rs_assets.connectors.sqlite.connector import CONNECTOR as SQLITE
 from rs_assets.connectors.store.connector import CONNECTOR as STORE
+from rs_assets.connectors.syslog.connector import CONNECTOR as SYSLOG
+from rs_assets.connectors.webhook.connector import CONNECTOR as WEBHOOK
 
 CONNECTORS: Final[tuple[Connector, ...]] = (
     CONSOLE,
@@ -33,6 +36,9 @@ CONNECTORS: Final[tuple[Connector, ...]] = (
     REDIS,
     HTTP,
     SEARCH,
+    MQTT,
+    WEBHOOK,
+    SYSLOG,
     SQLITE,
     STORE,
     MEMORY,

@@ -233,6 +233,18 @@ class Follower(Protocol):
 
 
 @runtime_checkable
+class Keeping(Protocol):
+    """A follower that removes what was read, as far as nothing can go back to it."""
+
+    def keep_for(self, needed: Callable[[], Sequence[str | None]]) -> None:
+        """`needed()` are the offsets of the oldest batches and of savepoints; called once, before `committed`.
+
+        None is an offset before all input. It reads savepoints, so call it only where something can be removed.
+        """
+        ...
+
+
+@runtime_checkable
 class Followed(Protocol):
     """A reader whose system is informed of committed offsets: to show them, or to delete what was read."""
 

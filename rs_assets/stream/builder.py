@@ -25,6 +25,7 @@ from rs_assets.connectors.sqlite.nodes import SqliteSource
 from rs_assets.errors import TopologyError
 from rs_assets.records.policy import BadRecords
 from rs_assets.records.schema import Schema, schema_text
+from rs_assets.stream.collected_sources import CollectedSources
 from rs_assets.stream.data_stream import DataStream
 from rs_assets.stream.database_sources import DatabaseSources
 from rs_assets.stream.draft import Draft
@@ -52,7 +53,7 @@ class StreamBuilder:
 
 
 @dataclass(frozen=True, slots=True)
-class DataStreamSource(DatabaseSources, HttpSources, Fluent):
+class DataStreamSource(CollectedSources, DatabaseSources, HttpSources, Fluent):
     """The sources of one pipeline. Each `from_*` call returns a stream; `union` and `join` combine several of them.
 
     These arguments mean the same in all sources that have them:

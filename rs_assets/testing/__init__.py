@@ -1,7 +1,8 @@
 """Testing pipelines: rows through steps, ops or a processor, a driver that goes batch by batch, and real servers.
 
-The servers are Kafka, MariaDB, Postgres, Redis, RocketMQ and S3, and stubs of a schema registry, an HTTP service and an
-index server. Importing this package loads neither Spark nor a client of those; each name is loaded at its first use.
+The servers are Kafka, MariaDB, an MQTT broker, Postgres, Redis, RocketMQ and S3, and stubs of a schema registry, an HTTP
+service and an index server. Importing this package loads neither Spark nor a client of those; each name is loaded at
+its first use.
 
 >>> from rs_assets import testing
 >>> testing.KafkaBroker.__name__
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from rs_assets.testing.kafka import KafkaBroker, KafkaRecord
     from rs_assets.testing.kafka_security import BrokerSecurity
     from rs_assets.testing.mariadb import MariaDbServer
+    from rs_assets.testing.mqtt import MqttBroker
     from rs_assets.testing.ops import OpRun, run_op
     from rs_assets.testing.postgres import PostgresServer
     from rs_assets.testing.processor import ProcessorTest
@@ -37,6 +39,7 @@ __all__ = [
     "KafkaBroker",
     "KafkaRecord",
     "MariaDbServer",
+    "MqttBroker",
     "OpRun",
     "PipelineDriver",
     "PostgresServer",
@@ -63,6 +66,7 @@ HOMES = {
     "KafkaBroker": "rs_assets.testing.kafka",
     "KafkaRecord": "rs_assets.testing.kafka",
     "MariaDbServer": "rs_assets.testing.mariadb",
+    "MqttBroker": "rs_assets.testing.mqtt",
     "OpRun": "rs_assets.testing.ops",
     "PipelineDriver": "rs_assets.testing.driver",
     "PostgresServer": "rs_assets.testing.postgres",

@@ -11,7 +11,7 @@ from dagster._core.instance.config import dagster_instance_config
 from rs_assets.cli.main import main
 
 FOLDER = Path(__file__).parents[2] / "docs" / "deploy"
-UNITS = ("stream@.service", "standby@.service")
+UNITS = ("stream@.service", "standby@.service", "collect@.service")
 DAGSTER = {"dagster-webserver", "dagster-daemon"}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
@@ -64,10 +65,12 @@ class LineFormat:
         return options
 
 
-def parse_lines(lines: DataFrame, form: LineFormat, *, addressed: bool = False) -> DataFrame:
+def parse_lines(
+    lines: DataFrame, form: LineFormat, *, extra: Sequence[Column] = (), addressed: bool = False
+) -> DataFrame:
     """Fields and REASON of each line of an `rs_lines` frame (split, line, offset, length, value; record, fault of CSV).
 
-    Blank lines are not records. `addressed` adds the ADDRESS columns.
+    Blank lines are not records. `extra` are further columns of `lines`; `addressed` adds the ADDRESS columns.
     """
     text = F.col("value").cast("string")
     kept = lines.filter(~is_blank(text))
@@ -83,13 +86,17 @@ def parse_lines(lines: DataFrame, form: LineFormat, *, addressed: bool = False) 
         *([F.when(_is_unbalanced(text), F.lit(UNBALANCED)), F.col(FAULT)] if csv else []),
         refused,
     )
-    address = (
+    return kept.select(*fields, *extra, reason.alias(REASON), *(address_of(text) if addressed else ()))
+
+
+def address_of(text: Column) -> tuple[Column, ...]:
+    """The ADDRESS columns of lines with that text."""
+    return (
         F.col("split").alias(SPLIT),
         F.col("line").alias(LINE),
         F.col("offset").alias(OFFSET),
         F.make_valid_utf8(F.left(text, F.lit(RAW_LIMIT_BYTES))).alias(RAW),
     )
-    return kept.select(*fields, reason.alias(REASON), *(address if addressed else ()))
 
 
 def _is_unbalanced(text: Column) -> Column:

@@ -46,14 +46,14 @@ class NumberedReader:
         reader = reading.spark.readStream.name(reading.name).format(form)
         if self.max_rows_per_batch is not None:
             reader = reader.option("max_rows_per_batch", self.max_rows_per_batch)
-        return _parsed(reader.load(), schema, addressed=reading.positioned)
+        return self._parsed(reader.load(), schema, addressed=reading.positioned)
 
     def batch(self, reading: Reading, batch: SourceBatch) -> DataFrame:
         """The rows between the offsets of a batch; the line is the row's number."""
         schema, form = self._schema(reading), self._registered(reading)
         start, end = (orjson.dumps(dumped(loaded(text))).decode() for text in (batch.start, batch.end))
         lines = reading.spark.read.format(form).option("start", start).option("end", end).load()
-        return _parsed(lines, schema, addressed=True)
+        return self._parsed(lines, schema, addressed=True)
 
     @property
     def positioned(self) -> bool:
@@ -73,6 +73,12 @@ class NumberedReader:
 
     def _no_schema(self) -> NoReturn:
         raise no_schema(self.name)
+
+    def _parsed(self, lines: DataFrame, schema: StructType, *, addressed: bool) -> DataFrame:
+        """The fields of the values that were read, and REASON; with `addressed` their ADDRESS."""
+        rows = parse_lines(lines, LineFormat("json", schema=schema), addressed=addressed)
+        reason = F.when(F.col(REASON) == "malformed JSON", F.lit("not a JSON object with values of its fields' types"))
+        return rows.withColumn(REASON, F.coalesce(reason, F.col(REASON)))
 
 
 def no_schema(step: str) -> SchemaError:
@@ -117,9 +123,3 @@ def within(patience: timedelta, call: Callable[[], T], *, step: str) -> T:
             remedy="see that its system answers",
         )
     return found[0]
-
-
-def _parsed(lines: DataFrame, schema: StructType, *, addressed: bool) -> DataFrame:
-    rows = parse_lines(lines, LineFormat("json", schema=schema), addressed=addressed)
-    reason = F.when(F.col(REASON) == "malformed JSON", F.lit("not a JSON object with values of its fields' types"))
-    return rows.withColumn(REASON, F.coalesce(reason, F.col(REASON)))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,6 +23,7 @@ from rs_assets.catalog.offsets import storage_named
 from rs_assets.checkpoint import manifest as manifests
 from rs_assets.checkpoint.log import PARTITIONS, CheckpointLog
 from rs_assets.checkpoint.manifest import Manifest, QueryFacts
+from rs_assets.checkpoint.source_log import SourceLog
 from rs_assets.common.background import BackgroundFailures
 from rs_assets.common.extras import check_extra
 from rs_assets.compile.late_sinks import closing, unmarked
@@ -34,11 +36,13 @@ from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.files.nodes import FileSink
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.connectors.sink import Claim, Closing, SinkWriter
-from rs_assets.connectors.source import Known, SourceReader, listed
+from rs_assets.connectors.source import Keeping, Known, SourceReader, listed
 from rs_assets.errors import ConfigurationError, PipelineBusyError
+from rs_assets.recovery.savepoints import SavepointStore
 from rs_assets.recovery.uploads import Uploader, adopt_held
 from rs_assets.runtime.batch.query import QueryRun
 from rs_assets.runtime.job.dimensions import Dimensions, dimensions_of
+from rs_assets.runtime.job.needed import needed_offsets
 from rs_assets.runtime.job.queries import query_of
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.record.exporters import counted, listening
@@ -244,7 +248,15 @@ class JobSession:
         assert self.journal is not None  # noqa: S101  made on entry
         self.followings = followings(self.readers, [(plan, self.log(plan)) for plan in self.plans])
         for following in self.followings:
+            for source, follower in following.followers.items():
+                if isinstance(follower, Keeping):
+                    follower.keep_for(partial(self._needed, following.logs[source].values()))
             self.journal.follow(following.effect, following)
+
+    def _needed(self, logs: Collection[SourceLog]) -> Sequence[str | None]:
+        """The offsets to which a source can still be asked to go back."""
+        store = SavepointStore(self.options.savepoints.uri or self.options.home.savepoints)
+        return needed_offsets(store, self.topology.namespace, self.topology.job, [*logs])
 
     def _pin_partitions(self, spark: SparkSession) -> None:
         """State keeps its first number of partitions, whatever this session or machine would choose."""

@@ -1,0 +1,34 @@
+"""Names of MQTT topics, and filters of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+LONGEST_BYTES: Final = 65_535
+
+
+def is_topic(name: object) -> bool:
+    """Whether messages can be published to it.
+
+    >>> is_topic("plant/7/temperature"), is_topic("plant/#")
+    (True, False)
+    """
+    return _is_text(name) and not set("#+") & set(str(name))
+
+
+def is_filter(name: object) -> bool:
+    """Whether a client can subscribe to it: `+` for one level, `#` for all below.
+
+    >>> is_filter("plant/+/temperature"), is_filter("plant/#"), is_filter("plant/#/x"), is_filter("a+")
+    (True, True, False, False)
+    """
+    levels = str(name).split("/")
+    return (
+        _is_text(name)
+        and all(level in ("+", "#") or not set("#+") & set(level) for level in levels)
+        and "#" not in levels[:-1]
+    )
+
+
+def _is_text(name: object) -> bool:
+    return isinstance(name, str) and 0 < len(name.encode(errors="replace")) <= LONGEST_BYTES and "\0" not in name

@@ -1,0 +1,1 @@
+"""Syslog as a source, by way of a collector's log."""

@@ -1,0 +1,1 @@
+"""Requests of HTTP as a source, by way of a collector's log."""
