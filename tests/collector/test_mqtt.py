@@ -270,7 +270,7 @@ def test_the_end_of_a_generation_should_be_kept(topic, mqtt, options, home):
     pipeline = stream.to_memory(out).build()
     with LogWriter(folder) as log:
         log.append([Message(b'{"n": 1}')])
-    pipeline.run(replace(options, finish=True))
+    pipeline.run(options, finish=True)
     with LogWriter(folder) as log:
         log.append([Message(b'{"n": 2}')])
     with pytest.raises(SealedError):
