@@ -1,8 +1,8 @@
 """Testing pipelines: rows through steps, ops or a processor, a driver that goes batch by batch, and real servers.
 
-The servers are Kafka, MariaDB, an MQTT broker, Postgres, Redis, RocketMQ and S3, and stubs of a schema registry, an HTTP
-service and an index server. Importing this package loads neither Spark nor a client of those; each name is loaded at
-its first use.
+The servers are Kafka, MariaDB, an MQTT broker, Postgres, Redis, RocketMQ and S3, and stubs of a schema registry, an
+HTTP service and an index server. Importing this package loads neither Spark nor a client of those; each name is loaded
+at its first use.
 
 >>> from rs_assets import testing
 >>> testing.KafkaBroker.__name__
