@@ -21,6 +21,7 @@ from tests.topology import (
     followed_ends,
     followed_files,
     followed_functions,
+    followed_home,
     followed_joins,
     followed_processors,
     followed_settings,
@@ -217,6 +218,7 @@ TABLES = (
     followed_functions,
     followed_files,
     followed_settings,
+    followed_home,
 )
 ROWS = [
     *(Case(place, *case) for place, case in CASES.items()),
