@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import socket
 import ssl
+import threading
 import time
 from collections import Counter
 from dataclasses import replace
@@ -182,6 +185,28 @@ def test_should_halve_a_request_that_is_too_large():
         server.answer = lambda request: plain(request) if len(request.body) < 20 else answered(413)
         assert send(writer(server, batch=8), range(8)) == 8
         assert Counter(numbers(server)) == Counter(range(8))
+
+
+def test_should_hear_an_answer_that_comes_before_the_request_is_read():
+    lines, received = [json.dumps({"n": n, "text": "x" * 100_000}) for n in range(40)], []
+
+    def serve(listening):
+        while len(received) < 40:
+            connection, _ = listening.accept()
+            with connection, connection.makefile("rb") as file:
+                head = b"".join(iter(file.readline, b"\r\n")).decode()
+                length = int(re.search(r"Content-Length: (\d+)", head)[1])
+                if length > 1_000_000:
+                    connection.sendall(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                    continue
+                received.extend(json.loads(line)["n"] for line in file.read(length).splitlines())
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=serve, args=(listening,), daemon=True).start()
+        made = HttpEndpoint(url=f"http://127.0.0.1:{listening.getsockname()[1]}/", **QUICK)
+        assert writer(None, of=made, batch=40)._commit(pa.chunked_array([lines], pa.string()), MARK) == 40
+    assert sorted(received) == [*range(40)]
 
 
 def test_should_keep_the_rate():

@@ -6,6 +6,7 @@ import random
 import ssl
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -148,7 +149,9 @@ class HttpClient:
         parts = urlsplit(url)
         target = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
         connection = self._connected(parts.scheme, parts.netloc)
-        connection.request(method, target, body, {**self._headers, **headers})
+        # A service that refuses a large request may answer, and close the connection, before it has read it.
+        with suppress(BrokenPipeError, ConnectionResetError):
+            connection.request(method, target, body, {**self._headers, **headers})
         response = connection.getresponse()
         content, whole = _content(response, self.most_bytes, until)
         if response.will_close or not whole:
