@@ -121,6 +121,21 @@ def test_should_accept_sinks_that_may_share_a_table(path):
     stream().to_delta("t", name="a", **keys).to_delta("t", name="b", **keys).build()
 
 
+def test_should_write_only_where_there_is_a_rename(options, path):
+    def stream():
+        return StreamBuilder.data_stream("shop", "places").from_array([{"n": 1}])
+
+    for address in ("s3://bucket/out", "S3A://bucket/out", "gs://bucket/out"):
+        with pytest.raises(
+            TopologyError, match="files cannot be written to .*an object store has no rename"
+        ) as refused:
+            stream().to_file(address)
+    assert ".to_delta('s3://bucket/table')" in refused.value.remedy
+    stream().to_delta("s3://bucket/table").build()
+    stream().to_file(f"file://{path}", name="out").build().run(options)
+    assert [file.read_text() for file in Path(path).rglob("part-*.json")] == ['{"n":1}\n']
+
+
 def test_should_write_microseconds_and_nulls(options, path):
     """Also in the record of a dead letter, so that it can be sent again as it was."""
     from datetime import UTC, datetime

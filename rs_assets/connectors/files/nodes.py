@@ -134,6 +134,14 @@ class FileSink(Sink):
         Sink.__post_init__(self)
         if not isinstance(self.path, str) or not self.path or "\0" in self.path:
             raise TopologyError(f"step {self.name!r}: the path must be text")
+        object.__setattr__(self, "path", SCHEME.sub("", self.path))
+        if REMOTE.match(self.path):
+            raise TopologyError(
+                f"step {self.name!r}: files cannot be written to {self.path}: an object store has no rename",
+                remedy="write a table there: .to_delta('s3://bucket/table'); or name a path of a local or mounted file"
+                " system",
+                step=self.name,
+            )
         for what, remedy in self.form.faults():
             raise TopologyError(f"step {self.name!r}: {what}", remedy=remedy, step=self.name)
 
