@@ -394,7 +394,7 @@ class SinkSteps:
         >>> print(orders.to_search("http://localhost:9200", "hats", mode="upsert", keys=["id"]).build().describe())
         shop.search  fingerprint ...
           array       array_source  [1 rows]
-          hats_index  search_sink <- array  [upsert http://localhost:9200 hats]
+          hats_index  search_sink <- array  [upsert http://localhost:9200/hats]
         """
         step = name or name_from(index.partition("{")[0].rstrip("-_.") or "documents", suffix="index")
         made = IndexName(index)

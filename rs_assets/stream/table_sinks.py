@@ -160,7 +160,7 @@ class TableSinks:
           array        array_source  [1 rows]
         * table        to_table <- array  [by id]
           changes_1    table_changes <- table  [by id]
-          tiers_index  search_sink <- changes_1  [upsert http://localhost:9200 tiers but retracted]
+          tiers_index  search_sink <- changes_1  [upsert http://localhost:9200/tiers but retracted]
         """
         self.to_stream().to_search(url, index, mode="upsert", keys=list(self.keys), deletes="retracted", name=name)
         return self

@@ -8,6 +8,7 @@ from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.files.nodes import FileSink
 from rs_assets.connectors.location import real_place, written_place
 from rs_assets.connectors.nodes import Sink
+from rs_assets.connectors.search.nodes import SearchSink
 from rs_assets.connectors.store.nodes import StoreSink
 from rs_assets.errors import TopologyError
 
@@ -39,6 +40,9 @@ def target_of(sink: Sink) -> str | None:
         return written_place(sink.table)
     if isinstance(sink, StoreSink):
         return f"store:{sink.store}"
+    if isinstance(sink, SearchSink) and sink.mode == "upsert" and sink.version is None:
+        # Versions by batch are those of one sink.
+        return f"search:{sink.place}"
     return None
 
 

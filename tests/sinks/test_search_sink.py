@@ -264,6 +264,26 @@ def test_should_refuse_options_and_follow_the_remedy(settings, text, remedy):
     shop().to_search("http://host:9200", **{"index": "orders", **remedy}).build()
 
 
+def test_should_not_keep_rows_that_are_retracted():
+    changes = shop().to_table("id").to_stream(name="changes")
+    with pytest.raises(TopologyError, match="would keep rows that the table of 'changes' retracts") as refused:
+        changes.to_search("http://host:9200", "orders", mode="upsert", keys=["id"]).build()
+    assert "deletes='retracted'" in refused.value.remedy
+
+
+def test_should_not_let_two_sinks_share_the_versions_of_an_index():
+    def twice(**settings):
+        stream = shop()
+        for name in ("one", "two"):
+            stream.to_search("http://host:9200", "orders", name=name, **settings)
+        return stream.build()
+
+    with pytest.raises(TopologyError, match="sinks 'one' and 'two' share the target search:http://host:9200/orders"):
+        twice(mode="upsert", keys=["id"])
+    twice()
+    twice(mode="upsert", keys=["ts"], version="id")
+
+
 def test_should_keep_the_promises_of_a_sink(driver, tmp_path):
     with SearchServer(refuse=lambda row: "no text" if row["text"] is None else None) as server:
         case = SinkCase(

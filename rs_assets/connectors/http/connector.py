@@ -43,6 +43,7 @@ CONNECTOR = Connector(
             node=HttpSource,
             reader=_reader,
             describe=lambda node: f"Asks {code(node.endpoint.where)} for new rows by {code(node.last or node.next)}",
+            places=lambda node, _home: (node.endpoint.where,),
         ),
     ),
     sinks=(

@@ -24,6 +24,7 @@ class SearchSink(Sink):
 
     at_once: ClassVar[bool] = True
     icon: ClassVar[str] = "opensearch"
+    order_by: ClassVar[tuple[str, ...]] = ()
 
     endpoint: HttpEndpoint
     index: IndexName
@@ -57,6 +58,11 @@ class SearchSink(Sink):
         )  # fmt: skip
 
     @property
+    def place(self) -> str:
+        """The server and the index, without credentials."""
+        return f"{self.endpoint.where.rstrip('/')}/{self.index.text}"
+
+    @property
     def read_order(self) -> bool:
         """Whether the winning row depends on the positions at which rows were read."""
         return self.mode == "upsert"
@@ -74,4 +80,4 @@ class SearchSink(Sink):
     def detail(self) -> str:
         """Mode and place."""
         gone = f" but {self.deletes}" if self.deletes else ""
-        return f"{self.mode} {self.endpoint.where} {self.index.text}{gone}"
+        return f"{self.mode} {self.place}{gone}"

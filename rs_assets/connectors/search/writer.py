@@ -49,7 +49,7 @@ class SearchWriter:
 
     def location(self) -> str:
         """The server and the index."""
-        return f"{self.node.endpoint.where} {self.node.index.text}"
+        return self.node.place
 
     def committed(self, mark: BatchMark) -> bool:  # noqa: ARG002  the protocol's form
         """Unknown, hence False: what is there is not written again."""
