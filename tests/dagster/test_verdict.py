@@ -195,6 +195,61 @@ def test_recovery_of_a_run_that_is_found_to_be_gone_later_on_does_not_count_it_a
     assert said(instance) == "it was stopped by a person"
 
 
+def test_recovery_of_a_stream_whose_restart_was_canceled_in_the_queue_leaves_it(instance, job, folder):
+    failed = made(instance, job, DagsterRunStatus.FAILURE)
+    request_run(folder, failed.run_id)
+    [request] = tick(instance).run_requests
+    queued = instance.create_run_for_job(
+        job,
+        tags={**job.run_tags, **request.tags},
+        status=DagsterRunStatus.QUEUED,
+        remote_job_origin=job_origin(job.name),
+    )
+    assert "begins or ends" in said(instance)
+    instance.report_run_canceled(queued)
+    assert said(instance) == "its last run was asked to stop"
+
+
+def test_recovery_of_a_stream_beside_which_a_queued_start_was_canceled_starts_it_again_after_a_kill(
+    instance, job, folder
+):
+    stream = made(instance, job)
+    request_run(folder, stream.run_id)
+    second = instance.create_run_for_job(
+        job, tags=job.run_tags, status=DagsterRunStatus.QUEUED, remote_job_origin=job_origin(job.name)
+    )
+    instance.report_run_canceled(second)
+    instance.report_run_failed(stream)
+    assert [request.tags["rs/recovers"] for request in tick(instance).run_requests] == [stream.run_id]
+
+
+def test_recovery_of_a_stream_that_was_stopped_and_started_at_once_heeds_the_start(instance, job, folder):
+    """The stop is the word on the run before it, which ended at the same moment."""
+    first = made(instance, job, DagsterRunStatus.SUCCESS)
+    stopped = request_run(folder, first.run_id).stop(now=time.time())
+    write_desired_state(folder, stopped)
+    second = made(instance, job)
+    wish = request_run(folder, second.run_id)
+    write_desired_state(folder, DesiredState(run_id=wish.run_id, since=stopped.at, at=stopped.at))
+    instance.report_run_failed(second)
+    assert [request.tags["rs/recovers"] for request in tick(instance).run_requests] == [second.run_id]
+
+
+@pytest.mark.parametrize(("stops", "requested"), [(True, 0), (False, 1)], ids=["stopped", "killed"])
+def test_recovery_of_two_instances_over_one_home_asks_in_the_one_that_had_the_run(
+    instance, job, folder, stops, requested
+):
+    """The other one knows an older run that has failed, and leaves the stream in both cases."""
+    with DagsterInstance.ephemeral() as other:
+        request_run(folder, made(other, job, DagsterRunStatus.FAILURE).run_id)
+        run = made(instance, job, DagsterRunStatus.FAILURE)
+        wish = request_run(folder, run.run_id)
+        if stops:
+            write_desired_state(folder, wish.stop(now=time.time()))
+        assert isinstance(tick(other), SkipReason)
+        assert len(getattr(tick(instance), "run_requests", None) or ()) == requested
+
+
 def test_recovery_whose_start_was_refused_because_another_run_was_going_asks_for_it_again(instance, job):
     failed = made(instance, job, DagsterRunStatus.FAILURE)
     first = tick(instance)
