@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rs_assets import aggregate_function, function, functions, table_function
+from rs_assets import F, aggregate_function, function, functions, table_function
 from rs_assets.expressions.functions.registry import function_named
 from rs_assets.records.schema import ddl_type
-from tests.topology.followed_programs import Case, built, hits
+from tests.topology.followed_programs import TEN, Case, built, hits
 
 SIGNATURE = "udf/signature.py"
 DECLARE = "udf/declare.py"
@@ -172,5 +172,17 @@ CASES = [
         lambda: functions.followed_typed([1]),
         '"ms / 1000" or "\'a text\'"',
         lambda: [functions.followed_typed("ms / 1000"), functions.followed_typed("'a text'")],
+    ),
+    Case(
+        "topology/nodes/window.py::WindowAggregate.__post_init__",
+        lambda: built(hits().window(TEN).group_by("page").aggregate(n=F.max(functions.followed_typed("page")))),
+        "compute its value before, by .with_fields(value=functions.f('x'))",
+        lambda: built(
+            hits()
+            .with_fields(value=functions.followed_typed("page"))
+            .window(TEN)
+            .group_by("page")
+            .aggregate(n=F.max("value"))
+        ),
     ),
 ]

@@ -18,6 +18,7 @@ from rs_assets.errors import RsError
 from rs_assets.runtime.options import RunOptions
 from tests.project.remedies import table
 from tests.topology import (
+    followed_branches,
     followed_ends,
     followed_files,
     followed_functions,
@@ -219,6 +220,7 @@ TABLES = (
     followed_files,
     followed_settings,
     followed_home,
+    followed_branches,
 )
 ROWS = [
     *(Case(place, *case) for place, case in CASES.items()),
