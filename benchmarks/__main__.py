@@ -27,6 +27,7 @@ from benchmarks.measure import Figure
 from benchmarks.memory import memory_figures
 from benchmarks.nexmark import nexmark_figures
 from benchmarks.processors import processor_figures
+from benchmarks.redis import redis_figures
 from benchmarks.report import Measured
 from benchmarks.requests import request_figures
 from benchmarks.rules import rule_figures
@@ -71,6 +72,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType
         "requests": request_figures,
         "kafka": kafka_figures,
         "kafka_firing": kafka_firing_figures,
+        "redis": redis_figures,
         "nexmark": nexmark_figures,
         "sql": sql_figures,
         "flink": flink_figures,

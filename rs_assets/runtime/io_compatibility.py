@@ -12,6 +12,7 @@ from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.connectors.database.nodes import DatabaseSink
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.nodes import Sink, Source
+from rs_assets.connectors.redis.nodes import RedisSink
 from rs_assets.connectors.sqlite.nodes import SqliteSink
 from rs_assets.errors import TopologyChangedError
 from rs_assets.topology.targets import target_of
@@ -132,6 +133,8 @@ def _target(topology: Topology, name: str) -> str | None:
         return None
     if isinstance(sink, DatabaseSink):
         return sink.where
+    if isinstance(sink, RedisSink):
+        return sink.place
     if isinstance(sink, SqliteSink):
         # SQLite table names ignore case.
         return f"{sink.path}:{sink.table.lower()}"

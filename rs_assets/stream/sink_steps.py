@@ -20,6 +20,7 @@ from rs_assets.connectors.kafka.nodes import Delivery, KafkaSink, WrittenRecords
 from rs_assets.connectors.kafka.registry.address import SchemaRegistry
 from rs_assets.connectors.memory.nodes import MemorySink
 from rs_assets.connectors.own.nodes import WriterSink
+from rs_assets.connectors.redis.nodes import RedisMode, RedisSink, RedisStructure
 from rs_assets.connectors.rocketmq.client.cluster import RocketMQCluster
 from rs_assets.connectors.rocketmq.nodes import RocketmqSink
 from rs_assets.connectors.search.index import IndexName
@@ -489,6 +490,66 @@ class SinkSteps:
             mode=mode,
             keys=(keys,) if isinstance(keys, str) else tuple(keys),
             deletes=deletes,
+        )
+        return self._sink(node)
+
+    def to_redis(
+        self,
+        url: Secret,
+        *,
+        prefix: str,
+        structure: RedisStructure = "hash",
+        key: str | Sequence[str] = (),
+        mode: RedisMode | None = None,
+        value: str | None = None,
+        deletes: str | None = None,
+        ttl: timedelta | None = None,
+        name: str | None = None,
+    ) -> Self:
+        """Write to hashes, strings or streams of Redis, exactly once: rows and their mark are written by one script.
+
+        Typical uses: results that an application looks up by a key, events for services. Each batch passes through the
+        driver, so limit its rows. A batch of many rows is written in parts, which readers see; what a crash leaves
+        unfinished is finished first. Not for Redis Cluster. See docs/redis.md.
+
+        - `url` (str, or better Dagster's `EnvVar`): as for `from_redis`.
+        - `prefix` (str): the key of a row begins with it, its fields `key` follow: "page:/a".
+        - `structure` (default "hash"): "hash" has the fields of the row as texts, "string" a JSON object of them (or
+          the field `value`), "stream" gets an entry with the fields of the row. Null fields are left out.
+        - `key` (str or sequence of str): the fields of the key, joined by colons; without any, `prefix` names a stream.
+        - `mode` (default: "append" for streams, "upsert" else): "upsert" replaces all that the key had.
+        - `value` (str, default None): the field that a string has.
+        - `deletes` (str, default None): a boolean field that is not written. Where it is true the key is removed:
+          `deletes="retracted"` after steps that retract rows.
+        - `ttl` (timedelta, default None): how long a hash or a string lives after it was written.
+        - `name` (str, default: the prefix and `_redis`).
+
+        Of the rows of a batch with equal keys the one that was read last is written. Written rows cannot be removed
+        again: the pipeline can only go back to a batch after which nothing was written. A new generation replaces rows
+        of an upsert, and is refused for streams until they are removed. A key that is null is an error.
+
+        >>> from rs_assets import StreamBuilder
+        >>> totals = StreamBuilder.data_stream("shop", "totals").from_array([{"page": "/a", "n": 1}])
+        >>> print(totals.to_redis("redis://:secret@cache", prefix="page:", key="page").build().describe())
+        shop.totals  fingerprint ...
+          array       array_source  [1 rows]
+          page_redis  redis_sink <- array  [hash redis://cache:6379/0 page:{page}]
+        """
+        from rs_assets.connectors.redis.address import hidden, place_of
+
+        step = name or name_from(prefix.rstrip(":") if isinstance(prefix, str) else "", suffix="redis")
+        node = RedisSink(
+            name=step,
+            inputs=(self.step,),
+            url=hidden(url),
+            where=place_of(url, step=step),
+            structure=structure,
+            mode=mode or ("append" if structure == "stream" else "upsert"),
+            prefix=prefix,
+            keys=(key,) if isinstance(key, str) else tuple(key),
+            value=value,
+            deletes=deletes,
+            ttl=ttl,
         )
         return self._sink(node)
 

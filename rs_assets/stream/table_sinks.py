@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -163,6 +164,42 @@ class TableSinks:
           tiers_index  search_sink <- changes_1  [upsert http://localhost:9200/tiers but retracted]
         """
         self.to_stream().to_search(url, index, mode="upsert", keys=list(self.keys), deletes="retracted", name=name)
+        return self
+
+    def to_redis(
+        self,
+        url: Secret,
+        *,
+        prefix: str,
+        structure: Literal["hash", "string"] = "hash",
+        value: str | None = None,
+        ttl: timedelta | None = None,
+        name: str | None = None,
+    ) -> Self:
+        """Hold the current rows in hashes or strings of Redis, exactly once; a row that goes removes its key.
+
+        - `url`, `prefix`, `structure`, `value`, `ttl`: as for `DataStream.to_redis`. The key is that of the table.
+        - `name` (str, default: the prefix and `_redis`).
+
+        >>> from rs_assets import StreamBuilder
+        >>> users = StreamBuilder.data_stream("shop", "users").from_array([{"id": 1, "tier": "free"}]).to_table("id")
+        >>> print(users.to_redis("redis://cache", prefix="tier:").build().describe())
+        shop.users  fingerprint ...
+          array       array_source  [1 rows]
+        * table       to_table <- array  [by id]
+          changes_1   table_changes <- table  [by id]
+          tier_redis  redis_sink <- changes_1  [hash redis://cache:6379/0 tier:{id}]
+        """
+        self.to_stream().to_redis(
+            url,
+            prefix=prefix,
+            structure=structure,
+            key=self.keys,
+            value=value,
+            deletes="retracted",
+            ttl=ttl,
+            name=name,
+        )
         return self
 
     def serve(self, store: str, *, name: str | None = None) -> Self:

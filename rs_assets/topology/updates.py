@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from rs_assets.common.node import Node
 from rs_assets.connectors.database.nodes import DatabaseSink
 from rs_assets.connectors.delta.nodes import KEYED, DeltaSink
+from rs_assets.connectors.redis.nodes import RedisSink
 from rs_assets.connectors.search.nodes import SearchSink
 from rs_assets.connectors.store.nodes import StoreSink
 from rs_assets.errors import TopologyError
@@ -23,8 +24,8 @@ from rs_assets.topology.nodes.window import PLACES, WindowAggregate
 # Steps that pass a column on unchanged.
 PASSING = (Filter, Fold, ForEach, Select, SelectFields, Shuffle, Split)
 # Sinks that may replace rows by key.
-Upserting = DeltaSink | DatabaseSink | SearchSink | StoreSink
-UPSERTS = (DeltaSink, DatabaseSink, SearchSink, StoreSink)
+Upserting = DeltaSink | DatabaseSink | RedisSink | SearchSink | StoreSink
+UPSERTS = (DeltaSink, DatabaseSink, RedisSink, SearchSink, StoreSink)
 
 Ancestors = Callable[[str], AbstractSet[str]]
 

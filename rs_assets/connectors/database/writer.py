@@ -170,7 +170,7 @@ class DatabaseWriter:
 
     @property
     def _rows(self) -> KeptRows:
-        return KeptRows(self.name, self.table, self.table, {"place": self.where})
+        return KeptRows.of_sql(self.name, self.table, self.table, {"place": self.where})
 
     def _ledger(self) -> Ledger:
         return Ledger(split_table(self.table)[0])

@@ -5,11 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rs_assets.common.home import Home
-from rs_assets.connectors.connector import Connector, SourceConnector, code, listed
-from rs_assets.connectors.redis.nodes import RedisSource
-from rs_assets.connectors.redis.tables import SQL_SOURCE
+from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, code, listed
+from rs_assets.connectors.messages import check_flag
+from rs_assets.connectors.redis.nodes import RedisSink, RedisSource
+from rs_assets.connectors.redis.tables import SQL_SINK, SQL_SOURCE
+from rs_assets.errors import TopologyError
+from rs_assets.records.fields import Fields
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from rs_assets.connectors.sink import SinkWriter
     from rs_assets.connectors.source import SourceReader
 
 
@@ -29,6 +35,39 @@ def _reader(node: RedisSource, home: Home) -> SourceReader:  # noqa: ARG001  the
     )
 
 
+def _writer(node: RedisSink, home: Home, namespace: str) -> SinkWriter:  # noqa: ARG001  the connector's form
+    from rs_assets.connectors.redis.address import RedisPlace
+    from rs_assets.connectors.redis.sink.writer import RedisWriter
+
+    return RedisWriter(node, RedisPlace(node.url, node.name))
+
+
+def _check(node: RedisSink, fields: Fields) -> None:
+    fields.check(node.named, step=node.name)
+    check_flag(node.deletes, fields, step=node.name)
+    for name in node.keys:
+        kind = fields.type_of(name)
+        if kind is not None and (kind.nested or kind.name in ("double", "float")):
+            raise TopologyError(
+                f"step {node.name!r}: the key {name!r} is {kind.text}, whose values have no text of their own",
+                remedy="name fields of texts, whole numbers or times",
+                step=node.name,
+            )
+
+
+def _check_rows(node: RedisSink, rows: DataFrame) -> None:
+    from rs_assets.records.columns import check_fields
+
+    check_fields(rows, node.named, step=node.name)
+
+
+def _writes(node: RedisSink) -> str:
+    if node.structure == "stream":
+        return f"Adds entries to the streams {code(node.place)}"
+    gone = f"; a row whose {code(node.deletes)} is true removes it" if node.deletes else ""
+    return f"Keeps a {node.structure} for each {listed(node.keys)} as {code(node.place)}{gone}"
+
+
 CONNECTOR = Connector(
     name="redis",
     sources=(
@@ -38,5 +77,7 @@ CONNECTOR = Connector(
             describe=lambda node: f"Reads the entries ({node.format}) of {listed(node.streams)} of {code(node.where)}",
         ),
     ),
+    sinks=(SinkConnector(node=RedisSink, writer=_writer, describe=_writes, check=_check, check_rows=_check_rows),),
     sql_source=SQL_SOURCE,
+    sql_sink=SQL_SINK,
 )

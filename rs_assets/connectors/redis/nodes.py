@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import ClassVar, Final, Literal, Self, get_args
 
 from rs_assets.common.node import positive
 from rs_assets.common.secrets import Deferred
-from rs_assets.connectors.nodes import Source
+from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import TopologyError
 from rs_assets.records.policy import BadRecords
 
@@ -17,6 +18,8 @@ RedisStart = Literal["earliest", "latest"]
 # What else is known of an entry; each may become a field `redis_id`...
 REDIS_METADATA: Final[Mapping[str, str]] = {"id": "string", "stream": "string", "timestamp": "timestamp"}
 RAW_SCHEMA: Final = "id string, stream string, timestamp timestamp, fields map<string, binary>"
+RedisStructure = Literal["hash", "string", "stream"]
+RedisMode = Literal["append", "upsert"]
 # What begins the keys that sinks keep for themselves.
 RESERVED: Final = "rs:"
 
@@ -61,9 +64,7 @@ class RedisSource(Source):
             (limit is None or positive(limit), "max_rows_per_batch must be a positive number",
              "max_rows_per_batch=100_000"),
         )  # fmt: skip
-        for holds, what, remedy in checks:
-            if not holds:
-                raise TopologyError(f"step {self.name!r}: {what}", remedy=remedy, step=self.name)
+        _check(self.name, checks)
 
     def unlimited(self) -> Self:
         """Without the limit of rows."""
@@ -93,6 +94,82 @@ class RedisSource(Source):
     def identity(self) -> tuple[str, ...]:
         """The server may move; streams, form and schema may not change."""
         return (self.format, *self.streams, self.value, self.schema or "inferred", *self.metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedisSink(Sink):
+    """Rows as hashes or strings, one for each value of `keys`, or as entries of streams.
+
+    The key of a row is `prefix` and its values of `keys`; a stream may have none. `upsert` replaces what the key had;
+    if the boolean field `deletes` is true, the key is removed. `append` adds entries to a stream. `value` is the field
+    whose text a string has, by default a JSON object of the row. `ttl` is how long a key lives after it was written.
+    `where` is the server for people, without the login.
+    """
+
+    icon: ClassVar[str] = "redis"
+    order_by: ClassVar[tuple[str, ...]] = ()
+
+    url: Deferred = field(repr=False, compare=False)
+    where: str = ""
+    structure: RedisStructure = "hash"
+    mode: RedisMode = "upsert"
+    prefix: str
+    keys: tuple[str, ...] = ()
+    value: str | None = None
+    deletes: str | None = None
+    ttl: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse invalid combinations of options."""
+        Sink.__post_init__(self)
+        stream = self.structure == "stream"
+        prefix = self.prefix if isinstance(self.prefix, str) else ""
+        checks: Sequence[tuple[bool, str, str]] = (
+            (self.structure in get_args(RedisStructure),
+             f"the structure must be one of {', '.join(get_args(RedisStructure))}", "structure='hash'"),
+            (self.mode in get_args(RedisMode), f"the mode must be one of {', '.join(get_args(RedisMode))}",
+             "leave it out"),
+            ((self.mode == "append") == stream, "entries of streams are appended, hashes and strings are upserted",
+             "leave mode= out"),
+            (bool(prefix), "the prefix must be text", "prefix='page:'"),
+            (not prefix.startswith(RESERVED) and not RESERVED.startswith(prefix),
+             f"keys that begin with {RESERVED!r} are the ledger's", "prefix='page:'"),
+            (stream or bool(self.keys), "a hash or a string needs a key", "key='page'"),
+            (self.value is None or self.structure == "string", "value belongs to structure='string'", "leave it out"),
+            (self.deletes is None or not stream, "deletes belongs to hashes and strings", "leave it out"),
+            (self.deletes not in self.keys, f"{self.deletes!r} is a key, so it cannot mark deleted rows",
+             "name another field"),
+            (self.ttl is None or not stream, "ttl belongs to hashes and strings", "leave it out"),
+            (self.ttl is None or (isinstance(self.ttl, timedelta) and self.ttl >= timedelta(milliseconds=1)),
+             "ttl must be a time from one millisecond", "ttl=timedelta(hours=1)"),
+        )  # fmt: skip
+        _check(self.name, checks)
+
+    @property
+    def read_order(self) -> bool:
+        """Whether the winning row depends on the positions at which rows were read."""
+        return self.mode == "upsert"
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The fields of a row that its settings name."""
+        return tuple(dict.fromkeys([*self.keys, *filter(None, (self.value, self.deletes))]))
+
+    @property
+    def place(self) -> str:
+        """The keys and the server, without the login."""
+        return f"{self.where} {self.prefix}{':'.join(f'{{{key}}}' for key in self.keys)}"
+
+    def detail(self) -> str:
+        """Structure and place."""
+        return f"{self.structure} {self.place}"
+
+
+def _check(step: str, checks: Sequence[tuple[bool, str, str]]) -> None:
+    """TopologyError for the first of (holds, what, remedy) that does not hold."""
+    for holds, what, remedy in checks:
+        if not holds:
+            raise TopologyError(f"step {step!r}: {what}", remedy=remedy, step=step)
 
 
 def _text(value: object) -> bool:

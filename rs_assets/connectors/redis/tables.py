@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from rs_assets.common.secrets import FromEnvironment
-from rs_assets.connectors.connector import SqlSource
-from rs_assets.connectors.redis.nodes import REDIS_METADATA, RedisFormat, RedisStart
+from rs_assets.connectors.connector import SqlSink, SqlSource
+from rs_assets.connectors.redis.nodes import REDIS_METADATA, RedisFormat, RedisStart, RedisStructure
 
 if TYPE_CHECKING:
+    from rs_assets.sql.connectors.sinks import SinkTable
     from rs_assets.sql.connectors.sources import SourceTable
     from rs_assets.sql.read.options import Options
     from rs_assets.stream.data_stream import DataStream
     from rs_assets.stream.table import Table
 
+STRUCTURES: Final = {name: name for name in get_args(RedisStructure)}
 FORMATS: Final = {name: name for name in get_args(RedisFormat) if name != "raw"}
 STARTS: Final = {f"{name}-id": name for name in get_args(RedisStart)}
 
@@ -37,10 +40,33 @@ def _read(table: SourceTable) -> DataStream | Table:
     return table.rows(stream)
 
 
+def _write(table: SinkTable) -> DataStream:
+    options, keys = table.options, table.keys()
+    structure: Any = options.choice("structure", STRUCTURES, "hash")
+    if structure == "stream" and (table.replace or table.deletes):
+        raise options.error(
+            "the query replaces rows, and a stream keeps them", remedy="'structure' = 'hash', or group by a window"
+        )
+    if structure != "stream" and not keys:
+        raise options.error("a hash or a string needs a key", remedy="declare PRIMARY KEY (page) NOT ENFORCED")
+    seconds = options.number("ttl-seconds")
+    return table.stream.to_redis(
+        _url(options),
+        structure=structure,
+        key=keys,
+        prefix=options.need("prefix", "page:"),
+        value=options.take("value.field"),
+        deletes=table.deletes,
+        ttl=timedelta(seconds=seconds) if seconds is not None else None,
+        name=table.name,
+    )
+
+
 def _url(options: Options) -> str | FromEnvironment:
     """The URL, or the environment variable that a `$NAME` names."""
     text = options.need("url", "$REDIS_URL")
     return FromEnvironment(text[1:]) if text.startswith("$") else text
 
 
+SQL_SINK: Final = SqlSink(write=_write, keys=True, updates=True, retracts=True)
 SQL_SOURCE: Final = SqlSource(read=_read, metadata=REDIS_METADATA)

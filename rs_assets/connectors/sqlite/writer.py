@@ -92,7 +92,7 @@ class SqliteWriter(MarkedWriter):
 
     @property
     def _rows(self) -> KeptRows:
-        return KeptRows(self.name, self.table, quoted(self.table), {"database": self.path})
+        return KeptRows.of_sql(self.name, self.table, quoted(self.table), {"database": self.path})
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Compute the rows and hold them in memory; SinkError for a table that lacks one of their fields."""

@@ -14,6 +14,7 @@ from rs_assets.connectors.location import is_read, real_place
 from rs_assets.connectors.nodes import Sink
 from rs_assets.connectors.own.nodes import CustomSource, WriterSink
 from rs_assets.connectors.postgres.nodes import PostgresSource
+from rs_assets.connectors.redis.nodes import RedisSink, RedisSource
 from rs_assets.connectors.rocketmq.nodes import RocketmqSink, RocketmqSource
 from rs_assets.connectors.sqlite.nodes import SqliteSink, SqliteSource
 from rs_assets.errors import TopologyError
@@ -41,7 +42,8 @@ def check_places(topology: Topology) -> None:
                 remedy="write into a folder next to it",
                 step=sink.name,
             )
-        what = {CustomSource: "location", HttpSource: "address", RocketmqSource: "topic"}.get(type(reader), "table")
+        names = {CustomSource: "location", HttpSource: "address", RocketmqSource: "topic", RedisSource: "stream"}
+        what = names.get(type(reader), "table")
         raise TopologyError(
             f"step {sink.name!r} writes the {what} that the step {reader.name!r} reads: it would read its own rows",
             remedy=f"write another {what}",
@@ -53,6 +55,8 @@ def _reads(source: Node, sink: Sink) -> bool:
     """Whether `source` reads rows that `sink` writes."""
     if isinstance(source, RocketmqSource):
         return isinstance(sink, RocketmqSink) and _is_topic_of(source, sink)
+    if isinstance(source, RedisSource):
+        return isinstance(sink, RedisSink) and _is_stream_of(source, sink)
     if isinstance(source, DATABASES):
         return isinstance(sink, DATABASES) and _is_table_of(source, sink)
     if isinstance(source, HttpSource):
@@ -81,6 +85,13 @@ def _table_at(node: Database) -> tuple[str, ...] | None:
 def _is_topic_of(source: RocketmqSource, sink: RocketmqSink) -> bool:
     """Whether both have one topic; brokers are the same if they share an address."""
     return sink.topic == source.topic and not set(source.cluster.servers).isdisjoint(sink.cluster.servers)
+
+
+def _is_stream_of(source: RedisSource, sink: RedisSink) -> bool:
+    """Whether the sink may add entries to a stream of the source; servers are the same if their places are."""
+    if sink.structure != "stream" or sink.where != source.where:
+        return False
+    return any(name.startswith(sink.prefix) if sink.keys else name == sink.prefix for name in source.streams)
 
 
 def _reads_files(source: Node, sink: Sink) -> bool:

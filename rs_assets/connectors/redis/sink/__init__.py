@@ -1,0 +1,1 @@
+"""Redis as a sink: staged rows, and a ledger that one script writes together with them."""
