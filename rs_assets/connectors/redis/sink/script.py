@@ -26,41 +26,42 @@ for _, chunk in ipairs(order.keep) do
 end
 for _, chunk in ipairs(order.keep) do redis.call('PERSIST', chunk) end
 
-local function fields_of(items, at, shape, count)
-  local found = {}
+local call, names, count = redis.call, {unpack(ARGV, 4)}, #ARGV - 3
+
+local function fields_of(items, at, shape)
+  local found, last = {}, 0
   for n = 1, count do
     if shape == '' or string.byte(shape, n) == 49 then
-      found[#found + 1] = ARGV[3 + n]
-      found[#found + 1] = items[at + n - 1]
+      found[last + 1], found[last + 2] = names[n], items[at + n - 1]
+      last = last + 2
     end
   end
-  if #found == 0 then return {ARGV[4], ''} end
+  if last == 0 then return {names[1], ''} end
   return found
 end
 
 local function expire(key)
-  if order.ttl > 0 then redis.call('PEXPIRE', key, order.ttl) end
+  if order.ttl > 0 then call('PEXPIRE', key, order.ttl) end
 end
 
 local put = {}
-function put.hash(key, items, at, shape, count)
-  redis.call('UNLINK', key)
-  redis.call('HSET', key, unpack(fields_of(items, at, shape, count)))
+function put.hash(key, items, at, shape)
+  call('UNLINK', key)
+  call('HSET', key, unpack(fields_of(items, at, shape)))
   expire(key)
 end
 function put.string(key, items, at, shape)
-  if shape == '0' then return redis.call('UNLINK', key) end
-  redis.call('SET', key, items[at])
+  if shape == '0' then return call('UNLINK', key) end
+  call('SET', key, items[at])
   expire(key)
 end
-function put.stream(key, items, at, shape, count)
-  redis.call('XADD', key, '*', unpack(fields_of(items, at, shape, count)))
+function put.stream(key, items, at, shape)
+  call('XADD', key, '*', unpack(fields_of(items, at, shape)))
 end
 
 if KEYS[3] then
   local items = redis.call('LRANGE', KEYS[3], 0, -1)
   if #items == 0 then return -2 end
-  local count = #ARGV - 3
   local write, kinds, at = put[order.structure], {}, 1
   while order.structure == 'stream' and at <= #items do
     local key = items[at]
@@ -77,9 +78,9 @@ if KEYS[3] then
     local key, shape = items[at], items[at + 1]
     at = at + 2
     if shape == 'D' then
-      redis.call('UNLINK', key)
+      call('UNLINK', key)
     else
-      write(key, items, at, shape, count)
+      write(key, items, at, shape)
       at = at + count
     end
   end
