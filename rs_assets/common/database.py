@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -33,14 +33,18 @@ def parsed_url(url: str | None, *, what: str) -> URL:
     )
 
 
-def engine_of(url: URL, *, pooled: bool = True, timeout_s: int | None = None) -> Engine:
+def engine_of(
+    url: URL, *, pooled: bool = True, timeout_s: int | None = None, connect: Mapping[str, Any] | None = None
+) -> Engine:
     """An engine whose errors show no values; ConfigurationError if its driver is not installed.
 
-    Without a pool each connection is closed after its use. `timeout_s` is how long SQLite waits for another writer.
+    Without a pool each connection is closed after its use. `timeout_s` is how long SQLite waits for another writer,
+    `connect` are arguments of the driver.
     """
     settings: dict[str, Any] = {"pool_pre_ping": True} if pooled else {"poolclass": NullPool}
+    settings["connect_args"] = {**(connect or {})}
     if timeout_s is not None and url.get_backend_name() == "sqlite":
-        settings["connect_args"] = {"timeout": timeout_s}
+        settings["connect_args"]["timeout"] = timeout_s
     try:
         return create_engine(url, hide_parameters=True, **settings)
     except (SQLAlchemyError, ImportError, TypeError, ValueError):

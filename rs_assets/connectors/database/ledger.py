@@ -23,6 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.mysql import VARCHAR
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
+from rs_assets.connectors.database.types import MYSQL_TABLE
 from rs_assets.connectors.generations import Lineage, Point
 from rs_assets.connectors.sink import BatchMark, LastWriter
 
@@ -52,7 +53,8 @@ class Ledger:
             ("claims", [*_keys("name"), *_numbers("claim"), *_texts("pipeline_id", "home")]),
             ("returns", [*_keys(*sink), *_numbers("begun", key=True), *_numbers("generation", "batch")]),
         ):
-            object.__setattr__(self, name, Table(f"rs_{name}", self.metadata, *columns, schema=self.schema))
+            table = Table(f"rs_{name}", self.metadata, *columns, schema=self.schema, **MYSQL_TABLE)
+            object.__setattr__(self, name, table)
 
     def exists(self, connection: Connection) -> bool:
         """Whether the tables were made."""

@@ -12,6 +12,7 @@ from sqlalchemy import URL, Connection, Engine, text
 from rs_assets.common.database import engine_of, parsed_url, secrets_of, where, without
 from rs_assets.common.extras import check_extra
 from rs_assets.common.secrets import Deferred, Hidden, Secret
+from rs_assets.connectors.database.session import settings_of
 from rs_assets.connectors.location import real_place
 from rs_assets.errors import RsError
 
@@ -26,6 +27,15 @@ DRIVERS: Mapping[str, str] = MappingProxyType(
     {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg", "mysql": "mysql+pymysql"}
     | {"mariadb": "mariadb+pymysql"}
 )
+# What brings a driver.
+EXTRAS: Mapping[str, str] = MappingProxyType(
+    {"postgresql+psycopg": "postgres", "mysql+pymysql": "mariadb", "mariadb+pymysql": "mariadb"}
+)
+# Of a CHECK that a row of MariaDB or MySQL fails, which their driver calls operational.
+CHECKS = frozenset({"4025", "3819"})
+# A deadlock and a serialization failure of Postgres; of MySQL a deadlock, a lock that was not had, and a savepoint that
+# is gone with the transaction that a deadlock has ended.
+DEADLOCKS = frozenset({"40P01", "40001", "1213", "1205", "1305"})
 # The remedy by the kind of error, which has one name in drivers and SQLAlchemy; the first that fits.
 REMEDIES: Mapping[str, str] = MappingProxyType(
     {
@@ -123,25 +133,29 @@ class Place:
     def parsed(self) -> URL:
         """The URL with its driver; ConfigurationError if it is missing or malformed, or lacks the driver's package."""
         url = _driver(parsed_url(self.url.get_value(), what=f"step {self.step!r}"))
-        if url.drivername == "postgresql+psycopg":
-            check_extra("postgres", f"step {self.step!r}")
+        if url.drivername in EXTRAS:
+            check_extra(EXTRAS[url.drivername], f"step {self.step!r}")
         return url
 
     @contextmanager
     def engine(self, failure: type[RsError]) -> Iterator[Engine]:
         """An engine for the block; errors of the database in it become `failure`, without secrets of the URL."""
         url = self.parsed()
-        engine = engine_of(url, pooled=False, timeout_s=PATIENCE_S)
+        engine = engine_of(url, pooled=False, timeout_s=PATIENCE_S, connect=settings_of(url))
         try:
             yield engine
         except RsError:
             raise
         except Exception as error:  # noqa: BLE001  drivers raise errors of their own as well
             kinds = {kind.__name__ for kind in type(error).__mro__}
+            kinds |= {"IntegrityError"} if _number(error) in CHECKS else set()
             remedy = next((REMEDIES[kind] for kind in REMEDIES if kind in kinds), "see the cause")
             # Without the cause: its text and its arguments are the driver's, and may contain secrets.
             raise failure(
-                f"the database of step {self.step!r} has refused: {_said(error, url)}", remedy=remedy, **where(url)
+                f"the database of step {self.step!r} has refused: {_said(error, url)}",
+                remedy=remedy,
+                **where(url),
+                code=_number(error) if _number(error) in DEADLOCKS else None,
             ) from None
         finally:
             engine.dispose()
@@ -160,6 +174,17 @@ class Place:
                 connection.execute(text(f"SET LOCAL lock_timeout = '{PATIENCE_S}s'"))
                 connection.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{PAUSED_S}s'"))
             yield connection
+
+
+def deadlocked(error: BaseException) -> bool:
+    """Whether the database has ended a transaction for another one: it may succeed if it is tried again."""
+    return isinstance(error, RsError) and error.facts.get("code") in DEADLOCKS
+
+
+def _number(error: Exception) -> str:
+    own = getattr(error, "orig", None) or error
+    first = next(iter(own.args), None)
+    return str(first if isinstance(first, int) else getattr(own, "sqlstate", ""))
 
 
 def _said(error: Exception, url: URL) -> str:

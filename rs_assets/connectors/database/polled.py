@@ -13,6 +13,7 @@ from uuid import UUID
 from pyspark.sql.types import StructType
 from sqlalchemy import Connection, MetaData, Table, and_, cast, func, literal_column, select, text
 from sqlalchemy import types as sql
+from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import NoSuchTableError, SAWarning
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -63,7 +64,9 @@ class TablePoll(PollingSource):
                 return (), cursor
             condition, after = span
             found = connection.execute(select(table).where(condition).order_by(table.c[self.column])).mappings()
-            return [{name: _plain(value) for name, value in row.items()} for row in found], after
+            zoned = {column.name for column in table.columns if _zoned(column.type)}
+            rows = [{name: _plain(value, utc=name in zoned) for name, value in row.items()} for row in found]
+            return rows, after
 
     def reflected(self, connection: Connection) -> Table:
         """The table; SourceReadError if there is none, ConfigurationError if the column does not show what is new."""
@@ -135,8 +138,8 @@ class TablePoll(PollingSource):
         if cursor is not None:
             ahead.append(column > (datetime.fromisoformat(cursor) if timed else cursor))
         if timed:
-            now = func.now() if getattr(column.type, "timezone", False) else func.localtimestamp()
-            limit = connection.execute(select(now)).scalar_one() - (self.lag or timedelta(0))
+            now = connection.execute(select(_now(connection.dialect.name, column.type))).scalar_one()
+            limit = now - (self.lag or timedelta(0))
             ahead.append(column <= limit)
         # All rows of the last value are in one poll.
         nth = select(column).where(*ahead).order_by(column).offset(self.rows - 1).limit(1)
@@ -183,15 +186,29 @@ def _xid(number: int) -> ColumnElement[Any]:
 
 def _field(kind: sql.TypeEngine[Any], *, sqlite: bool) -> str:
     if isinstance(kind, sql.DateTime):
-        return "timestamp" if getattr(kind, "timezone", False) else "timestamp_ntz"
+        return "timestamp" if _zoned(kind) else "timestamp_ntz"
     if isinstance(kind, sql.Numeric) and not isinstance(kind, sql.Float):
         return f"decimal({kind.precision},{kind.scale or 0})" if kind.precision and not sqlite else "string"
     return next((name for base, name in FIELDS if isinstance(kind, base)), "string")
 
 
-def _plain(value: object) -> object:
-    if isinstance(value, datetime) and value.tzinfo is not None:
-        return value.astimezone(UTC)
+def _zoned(kind: sql.TypeEngine[Any]) -> bool:
+    """Whether values are moments: of MySQL's type TIMESTAMP they come without a zone, in that of the session, UTC."""
+    return bool(getattr(kind, "timezone", False)) or isinstance(kind, mysql.TIMESTAMP)
+
+
+def _now(dialect: str, kind: sql.TypeEngine[Any]) -> ColumnElement[Any]:
+    """The time of the database for a column, in which writers of a plain time have that of the server's zone."""
+    if dialect == "postgresql":
+        return func.now() if _zoned(kind) else func.localtimestamp()
+    utc = func.utc_timestamp(6, type_=sql.DateTime())
+    zone: ColumnElement[str] = literal_column("@@global.time_zone")
+    return utc if _zoned(kind) else func.convert_tz(utc, "+00:00", zone, type_=sql.DateTime())
+
+
+def _plain(value: object, *, utc: bool) -> object:
+    if isinstance(value, datetime) and utc:
+        return value.astimezone(UTC) if value.tzinfo is not None else value.replace(tzinfo=UTC)
     if isinstance(value, dict | list):
         return json.dumps(value, default=str)
     return str(value) if isinstance(value, UUID | timedelta) else value

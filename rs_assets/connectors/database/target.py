@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from pyspark.sql.types import DataType, StructType
 from sqlalchemy import Column, Connection, Insert, MetaData, Table, insert, inspect, select
-from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.schema import CreateColumn
 
-from rs_assets.connectors.database.types import check_type, column_type, takes
+from rs_assets.connectors.database.types import MYSQL_TABLE, check_type, column_type, dialect_of, takes
 from rs_assets.errors import SinkError
 
 # The databases for whose upsert there are statements.
@@ -36,11 +36,11 @@ class Target:
             key = field.name in self.keys
             kind = column_type(field.dataType, dialect, key=key)
             columns.append(Column(field.name, kind, primary_key=key, nullable=not key, autoincrement=False))
-        return Table(self.name, MetaData(), *columns, schema=self.schema)
+        return Table(self.name, MetaData(), *columns, schema=self.schema, **MYSQL_TABLE)
 
     def make(self, connection: Connection) -> None:
         """Make the table if it does not exist, outside of a transaction; SinkError if an existing one does not fit."""
-        dialect = connection.dialect.name
+        dialect = dialect_of(connection)
         if self.keys and dialect not in UPSERTS:
             raise SinkError(
                 f"step {self.step!r}: there is no upsert for the database {dialect!r}",
@@ -69,11 +69,6 @@ class Target:
     def upsert(self, table: Table, dialect: str) -> Insert:
         """The statement that inserts a row, or replaces the fields of the row of its keys."""
         others = [column.name for column in table.columns if column.name not in self.keys]
-        if dialect in ("mysql", "mariadb"):
-            made = mysql.insert(table)
-            # Without other fields the key is set to itself.
-            names = others or [*self.keys]
-            return made.on_duplicate_key_update({name: made.inserted[name] for name in names})
         made_by = postgresql.insert if dialect == "postgresql" else sqlite.insert
         upserted = made_by(table)
         if not others:
@@ -86,7 +81,7 @@ class Target:
         return insert(table)
 
     def _check(self, connection: Connection, table: Table) -> None:
-        dialect = connection.dialect.name
+        dialect = dialect_of(connection)
         found = {column["name"]: column["type"] for column in inspect(connection).get_columns(self.name, self.schema)}
         known = found if dialect == "postgresql" else {name.casefold(): kind for name, kind in found.items()}
         for field in self.fields.fields:
@@ -96,11 +91,13 @@ class Target:
             if not takes(field.dataType, known[name], dialect):
                 raise self._misfit(field.name, field.dataType, str(known[name]))
         if self.keys and not self._unique(connection):
+            quote = connection.dialect.identifier_preparer.quote
+            into, keys = self._quoted(connection), _plain(", ".join(map(quote, self.keys)))
             raise SinkError(
                 f"the table {self.name!r} has no unique index of {', '.join(self.keys)} to replace rows by",
-                remedy=f"ALTER TABLE {self.name} ADD UNIQUE ({', '.join(self.keys)})"
+                remedy=f"ALTER TABLE {into} ADD UNIQUE ({keys})"
                 if dialect != "sqlite"
-                else f"CREATE UNIQUE INDEX {self.name}_key ON {self.name} ({', '.join(self.keys)})",
+                else f"CREATE UNIQUE INDEX {quote(f'{self.name}_key')} ON {into} ({keys})",
                 step=self.step,
             )
 
@@ -116,11 +113,16 @@ class Target:
         ]
         return any({str(name).casefold() for name in columns} == keys for columns in found)
 
+    def _quoted(self, connection: Connection) -> str:
+        quote = connection.dialect.identifier_preparer.quote
+        return _plain(".".join(quote(part) for part in (self.schema, self.name) if part))
+
     def _missing(self, column: Column[object], connection: Connection) -> SinkError:
-        declared = " ".join(str(CreateColumn(column).compile(dialect=connection.dialect)).split())
+        declared = _plain(" ".join(str(CreateColumn(column).compile(dialect=connection.dialect)).split()))
         return SinkError(
             f"the table {self.name!r} has no column {column.name!r}",
-            remedy=f"ALTER TABLE {self.name} ADD COLUMN {declared}; or write to another table, or leave the field out",
+            remedy=f"ALTER TABLE {self._quoted(connection)} ADD COLUMN {declared}; or write to another table, or leave"
+            " the field out",
             step=self.step,
         )
 
@@ -131,3 +133,8 @@ class Target:
             remedy="cast the field to the type of the column: with_fields, or change the column",
             step=self.step,
         )
+
+
+def _plain(statement: str) -> str:
+    """A statement for people: for drivers its percent signs are doubled."""
+    return statement.replace("%%", "%")

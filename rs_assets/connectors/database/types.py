@@ -27,6 +27,7 @@ from pyspark.sql.types import (
     TimestampType,
     VarcharType,
 )
+from sqlalchemy import Connection
 from sqlalchemy import types as sql
 from sqlalchemy.dialects import mysql, postgresql
 
@@ -35,6 +36,14 @@ from rs_assets.errors import SinkError
 NESTED = (ArrayType, MapType, StructType)
 # MySQL and MariaDB index no text without a length.
 KEY_LENGTH = 255
+# Of a new table: rolled back if need be, and with all characters, whatever the defaults of the server are.
+MYSQL_TABLE: Mapping[str, Any] = MappingProxyType(
+    {
+        f"{name}_{option}": value
+        for name in ("mysql", "mariadb")
+        for option, value in (("engine", "InnoDB"), ("charset", "utf8mb4"))
+    }
+)
 # The family of values of a field, by its type; those of other types have no column.
 FAMILIES: Mapping[type[DataType], str] = MappingProxyType(
     dict.fromkeys((ByteType, ShortType, IntegerType, LongType), "whole")
@@ -83,12 +92,22 @@ def column_type(kind: DataType, dialect: str, *, key: bool = False) -> sql.TypeE
         # SQLite has no exact decimals: they are text there.
         return sql.Text() if dialect == "sqlite" else sql.Numeric(kind.precision, kind.scale)
     if key and _mysql(dialect) and isinstance(kind, StringType):
-        return mysql.VARCHAR(KEY_LENGTH, charset="utf8mb4", collation="utf8mb4_bin")
-    if isinstance(kind, NESTED):
-        return postgresql.JSONB() if dialect == "postgresql" else sql.Text()
-    if isinstance(kind, TimestampType | TimestampNTZType) and _mysql(dialect):
-        return mysql.DATETIME(fsp=6)
-    return _SIMPLE.get(type(kind))
+        # Where the database has it, a collation by which "a" and "a " are two keys.
+        pad = "nopad_bin" if dialect == "mariadb" else "bin"
+        return mysql.VARCHAR(KEY_LENGTH, charset="utf8mb4", collation=f"utf8mb4_{pad}")
+    if isinstance(kind, NESTED) and dialect == "postgresql":
+        return postgresql.JSONB()
+    own = _MYSQL.get(type(kind)) if _mysql(dialect) else None
+    return own or _SIMPLE.get(type(kind))
+
+
+# TEXT and BLOB of MySQL have 64 KiB at most, its FLOAT is what others call REAL.
+_LONG_TEXT = mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin")
+_MYSQL: Mapping[type[DataType], sql.TypeEngine[Any]] = MappingProxyType(
+    dict.fromkeys((StringType, CharType, VarcharType, *NESTED), _LONG_TEXT)
+    | dict.fromkeys((TimestampType, TimestampNTZType), mysql.DATETIME(fsp=6))
+    | {BinaryType: mysql.LONGBLOB(), FloatType: mysql.FLOAT()}
+)
 
 
 _SIMPLE: Mapping[type[DataType], sql.TypeEngine[Any]] = MappingProxyType(
@@ -105,6 +124,7 @@ _SIMPLE: Mapping[type[DataType], sql.TypeEngine[Any]] = MappingProxyType(
         VarcharType: sql.Text(),
         BinaryType: sql.LargeBinary(),
         DateType: sql.Date(),
+        **dict.fromkeys(NESTED, sql.Text()),
         TimestampType: sql.DateTime(timezone=True),
         TimestampNTZType: sql.DateTime(),
     }
@@ -131,6 +151,11 @@ def check_type(name: str, kind: DataType, *, step: str) -> None:
             remedy=f"convert it first: .with_fields({name}='cast({name} AS string)'), or leave it out (select_fields)",
             step=step,
         )
+
+
+def dialect_of(connection: Connection) -> str:
+    """The name of the database's kind: MariaDB by its own name, though a URL may call it mysql."""
+    return "mariadb" if getattr(connection.dialect, "is_mariadb", False) else connection.dialect.name
 
 
 def _mysql(dialect: str) -> bool:

@@ -13,12 +13,15 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 from sqlalchemy import Connection, Table, bindparam, delete
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
+from rs_assets.connectors.database import mysql
 from rs_assets.connectors.database.ledger import Ledger
-from rs_assets.connectors.database.place import Place, quoted_name, split_table
+from rs_assets.connectors.database.place import Place, deadlocked, quoted_name, split_table
 from rs_assets.connectors.database.rows import as_csv, statements
+from rs_assets.connectors.database.session import DIALECTS, driver_of
 from rs_assets.connectors.database.target import Target
-from rs_assets.connectors.database.types import NESTED, check_type
+from rs_assets.connectors.database.types import NESTED, check_type, dialect_of
 from rs_assets.connectors.delta.merge import kept as not_deleted
 from rs_assets.connectors.delta.merge import winners
 from rs_assets.connectors.kept_rows import KeptRows
@@ -31,6 +34,8 @@ from rs_assets.records.schema import quoted
 
 Mode = Literal["append", "upsert"]
 STAGED = "_rs_staged"
+# How often a batch is tried that the database ends for another transaction.
+ATTEMPTS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +132,16 @@ class DatabaseWriter:
         return Staged(lambda: self._commit(rows, fields, mark))
 
     def _commit(self, rows: pa.Table, fields: StructType, mark: BatchMark) -> int:
+        """The transaction, again if the database has ended it for another one that waited for the same rows."""
+        again = Retrying(
+            retry=retry_if_exception(deadlocked),
+            stop=stop_after_attempt(ATTEMPTS),
+            wait=wait_random_exponential(multiplier=0.05, max=2),
+            reraise=True,
+        )
+        return again(self._transact, rows, fields, mark)
+
+    def _transact(self, rows: pa.Table, fields: StructType, mark: BatchMark) -> int:
         with self._writing(mark) as (ledger, connection):
             if self._hold(mark, ledger.last_batch(connection, mark)) >= mark.batch_id:
                 return 0
@@ -137,10 +152,12 @@ class DatabaseWriter:
 
     def _write(self, connection: Connection, rows: pa.Table, fields: StructType) -> None:
         target = self._target(fields)
-        table = target.table(connection.dialect.name)
+        table = target.table(dialect_of(connection))
         if connection.dialect.name == "postgresql" and connection.dialect.driver == "psycopg":
             write = _copy_merged if self.mode == "upsert" else _copied
             write(connection, rows, target, table, self.deletes)
+        elif connection.dialect.name in DIALECTS:
+            mysql.load(connection, rows, target, table, self.deletes)
         else:
             _executed(connection, rows, target, table, self.deletes)
 
@@ -156,7 +173,9 @@ class DatabaseWriter:
         if fields not in self.checked:
             with self.place.reading(SinkError) as connection:
                 self._ledger().make(connection)
-                self._target(self._written(fields)).make(connection)
+                target = self._target(self._written(fields))
+                target.make(connection)
+                mysql.check_engine(connection, target)
             self.checked.append(fields)
 
     def _check_keys(self, rows: pa.Table) -> None:
@@ -209,7 +228,7 @@ def _copied(connection: Connection, rows: pa.Table, target: Target, table: Table
 
 def _copy_merged(connection: Connection, rows: pa.Table, target: Target, table: Table, deletes: str | None) -> None:
     """COPY into a table of the transaction, then delete and upsert from there by one statement each."""
-    names, driver = table.columns.keys(), _driver(connection)
+    names, driver = table.columns.keys(), driver_of(connection)
     columns, into = _listed(names), _quoted(table)
     driver.execute(
         f"CREATE TEMP TABLE {STAGED} ON COMMIT DROP AS SELECT {columns}, false AS {STAGED} FROM {into} LIMIT 0"  # noqa: S608
@@ -230,14 +249,9 @@ def _copy_merged(connection: Connection, rows: pa.Table, target: Target, table: 
 
 def _copy(connection: Connection, rows: pa.Table, into: str, names: Sequence[str]) -> None:
     statement = f"COPY {into} ({_listed(names)}) FROM STDIN (FORMAT csv)"
-    with _driver(connection).cursor() as cursor, cursor.copy(statement) as copy:
+    with driver_of(connection).cursor() as cursor, cursor.copy(statement) as copy:
         for piece in as_csv(rows.select([*names])):
             copy.write(piece)
-
-
-def _driver(connection: Connection) -> Any:
-    """The driver's own connection, in the same transaction: it takes statements as they are, colons in names too."""
-    return connection.connection.driver_connection
 
 
 def _executed(connection: Connection, rows: pa.Table, target: Target, table: Table, deletes: str | None) -> None:

@@ -1,0 +1,61 @@
+"""MariaDB where it is neither sink nor log: tables that are polled, dimensions, checkpoints."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+
+from rs_assets import Dimension
+from rs_assets.catalog.offsets.db import DbStorage
+from rs_assets.errors import ConfigurationError
+from rs_assets.operators.dimension.database import DatabaseLoader
+from tests.checkpoint.test_storage import row
+from tests.postgres.test_polled import poll_of, read
+
+
+@pytest.mark.parametrize("zone", ["SYSTEM", "+09:00"])
+def test_rows_are_polled_when_they_are_as_old_as_the_lag(mariadb, shop, zone):
+    mariadb.execute(shop, f"SET GLOBAL time_zone = '{zone}'")
+    try:
+        mariadb.execute(shop, "CREATE TABLE events (n int, at timestamp(6) NULL, local datetime(6))")
+        for n, ago in ((1, 7200), (2, 7200), (3, 5400), (4, 0)):
+            mariadb.execute(
+                shop,
+                f"INSERT INTO events SELECT {n}, t - INTERVAL {ago} SECOND, t - INTERVAL {ago} SECOND FROM"
+                " (SELECT date_format(now(), '%Y-%m-%d %H:00:00') t) d",
+                "UPDATE events SET at = now(), local = now() WHERE n = 4",
+            )
+        for column in ("at", "local"):
+            found, cursor = read(poll_of(shop, column, lag=timedelta(minutes=30), rows=1))
+            assert found == [[1, 2], [3]]
+            assert read(poll_of(shop, column, lag=timedelta(minutes=30)), cursor)[0] == []
+    finally:
+        mariadb.execute(shop, "SET GLOBAL time_zone = 'SYSTEM'")
+    with pytest.raises(ConfigurationError, match="can appear late"):
+        read(poll_of(shop, "n"))
+
+
+def test_a_dimension_has_the_rows_of_a_table(mariadb, shop):
+    mariadb.execute(
+        shop, "CREATE TABLE people (`key` int, name text CHARACTER SET utf8mb4, cents decimal(9,2), at datetime(6))",
+        "INSERT INTO people VALUES (1, 'ü😀', 1.50, '2024-03-01 12:00:00.000005'), (2, '', NULL, NULL)",
+    )  # fmt: skip
+    dimension = Dimension.from_database(shop, table="people")
+    rows = DatabaseLoader(dimension.origin).load(None).to_pylist()
+    assert rows[0]["name"] == "ü😀"
+    assert rows[0]["cents"] == Decimal("1.50")
+    assert (rows[1]["key"], rows[1]["name"], rows[1]["at"]) == (2, "", None)
+
+
+def test_checkpoints_are_kept_in_utc_and_by_exact_keys(mariadb, shop):
+    storage = DbStorage(shop)
+    rows = [row(n, str(n), topic=topic) for n, topic in enumerate(("clicks", "Clicks", "ü😀", "klick "))]
+    storage.save(rows)
+    storage.save([replace(rows[0], batch_id=7, offset="9")])
+    found = {each.topic: (each.batch_id, each.offset) for each in DbStorage(shop).rows()}
+    assert found == {"clicks": (7, "9"), "Clicks": (1, "1"), "ü😀": (2, "2"), "klick ": (3, "3")}
+    changed = mariadb.execute(shop, "SELECT max(gmt_modified) FROM checkpoint_snapshot")[0][0]
+    assert abs(changed.replace(tzinfo=UTC) - datetime.now(UTC)) < timedelta(minutes=1)
