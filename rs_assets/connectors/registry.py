@@ -13,6 +13,8 @@ from rs_assets.connectors.delta.connector import CONNECTOR as DELTA
 from rs_assets.connectors.files.connector import CONNECTOR as FILES
 from rs_assets.connectors.http.connector import CONNECTOR as HTTP
 from rs_assets.connectors.kafka.connector import CONNECTOR as KAFKA
+from rs_assets.connectors.mariadb.connector import CONNECTOR as MARIADB
+from rs_assets.connectors.mariadb.connector import MYSQL
 from rs_assets.connectors.memory.connector import CONNECTOR as MEMORY
 from rs_assets.connectors.mqtt.connector import CONNECTOR as MQTT
 from rs_assets.connectors.own.connector import CONNECTOR as OWN
@@ -31,6 +33,8 @@ CONNECTORS: Final[tuple[Connector, ...]] = (
     DELTA,
     DATABASE,
     POSTGRES,
+    MARIADB,
+    MYSQL,
     KAFKA,
     ROCKETMQ,
     REDIS,

@@ -9,9 +9,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from rs_assets.common.secrets import Secret
+from rs_assets.connectors.changes.nodes import OnAdded, OnTruncate
 from rs_assets.connectors.database.nodes import DatabaseSource
+from rs_assets.connectors.mariadb.nodes import MariaDbSource
 from rs_assets.connectors.nodes import Source
-from rs_assets.connectors.postgres.nodes import OnAdded, OnTruncate, PostgresSource
+from rs_assets.connectors.postgres.nodes import PostgresSource
 from rs_assets.connectors.redis.nodes import RedisFormat, RedisSource, RedisStart
 from rs_assets.records.policy import BadRecords
 from rs_assets.records.schema import Schema, schema_text
@@ -99,6 +101,77 @@ class DatabaseSources:
                 schema=schema_text(schema, step=name),
                 slot=made if slot is None else slot,
                 publication=made if publication is None else publication,
+                snapshot=snapshot,
+                keep=keep,
+                truncate=truncate,
+                added_columns=added_columns,
+                policy=BadRecords.of(bad_records),
+                max_rows_per_batch=max_rows_per_batch,
+            )
+        )
+
+    def from_mariadb(
+        self,
+        url: Secret,
+        table: str,
+        *,
+        schema: Schema | None = None,
+        server_id: int | None = None,
+        snapshot: bool = True,
+        keep: timedelta = timedelta(days=7),
+        truncate: OnTruncate = "fail",
+        added_columns: OnAdded = "fail",
+        bad_records: str | BadRecords = BadRecords.FAIL,
+        max_rows_per_batch: int | None = 100_000,
+        name: str = "mariadb",
+    ) -> DataStream:
+        """A table of MariaDB and then each of its changes, exactly once and in the order of commits; unbounded.
+
+        Typical uses: a mirror of a table (`.to_table(...)`), reactions to changes. The rows are those of
+        `from_postgres`: the fields of the table and `op` ("snapshot", "insert", "update", "delete"), `lsn` (bigint: the
+        transaction in the binary log, the number of the file times 2^32 and the position there), `seq` (the place
+        within it) and `commit_time`, to the second. A changed key is a delete and an insert; a delete has the whole old
+        row. What was rolled back is never seen. Batches have whole transactions. The server keeps its log as long as
+        its settings say, whether it was read or not. See docs/cdc.md.
+
+        - `url` (str, or better Dagster's `EnvVar`): `mariadb://user:password@host:3306/name`; it needs the extra
+          `mariadb`.
+        - `table` (str): `name` or `schema.name`; a plain table of InnoDB.
+        - `schema` (default: that of the table, pinned at the first start): the columns to read.
+        - `server_id` (int, default: made of the names of pipeline and step): the number by which the server knows the
+          reader; no replica of the server and no other reader may have it.
+        - `snapshot` (bool, default True): whether the rows that the table has come first. False begins now.
+        - `keep` (timedelta, default 7 days): how long rows stay on disk after they were read; so far a pipeline can go
+          back, and so old a savepoint can be.
+        - `truncate` (default "fail"): a TRUNCATE ends the run, or "row" gives a row with `op = 'truncate'`.
+        - `added_columns` (default "fail"): a new column ends the run, or "ignore" reads the others. Without meaning if
+          `schema` is given.
+        - `bad_records` (default "fail"): for values that no field can hold, such as the date 0000-00-00.
+        - `max_rows_per_batch` (int, default 100,000; None: no limit): a larger transaction is one batch.
+        - `name` (str, default "mariadb").
+
+        DataLossError before a batch is planned if the server has removed the part of its log that was not read.
+
+        >>> from rs_assets import StreamBuilder
+        >>> shop = StreamBuilder.data_stream("docs", "orders")
+        >>> orders = shop.from_mariadb("mariadb://me:secret@db/shop", "orders", schema="id bigint, ms bigint")
+        >>> print(orders.to_table("id", deletes="op = 'delete'").to_delta("orders").build().describe())
+        docs.orders  fingerprint ...
+          mariadb       maria_db_source  [changes of mariadb://db/shop orders]
+        * table         to_table <- mariadb  [by id]
+          orders_table  delta_sink <- table  [upsert orders]
+        """
+        from rs_assets.connectors.database.place import hidden, place_of
+
+        made = _slot_name(self.draft.namespace, self.draft.job, name)
+        return self._begin(
+            MariaDbSource(
+                name=name,
+                url=hidden(url),
+                where=place_of(url, table, step=name),
+                table=table,
+                schema=schema_text(schema, step=name),
+                server_id=_number_of(made) if server_id is None else server_id,
                 snapshot=snapshot,
                 keep=keep,
                 truncate=truncate,
@@ -237,3 +310,8 @@ def _slot_name(*parts: str) -> str:
     return (
         name if len(name) <= SLOT_CHARS else f"{name[: SLOT_CHARS - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
     )
+
+
+def _number_of(name: str) -> int:
+    """A number for a name, as a server_id: of 31 bits and not a small one, as people give them."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") >> 1 | 1 << 30

@@ -59,11 +59,13 @@ def test_the_folder_of_packages_may_be_named(monkeypatch, tmp_path):
     assert found.environment() == {"LD_LIBRARY_PATH": str(tmp_path / "usr/lib/x")}
 
 
+@pytest.mark.long
 def test_should_tell_why_a_server_did_not_start():
     with pytest.raises(ConfigurationError, match="no_such_setting"), MariaDbServer(settings={"no_such_setting": "1"}):
         pass
 
 
+@pytest.mark.long
 def test_should_leave_nothing_after_its_end():
     server = MariaDbServer()
     with pytest.raises(ConfigurationError, match="was not started"):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 
+from rs_assets.connectors.changes.plan import ChangesPlan
 from rs_assets.connectors.database.place import Place, hidden
 from rs_assets.connectors.postgres.landing import Landing
-from rs_assets.connectors.postgres.plan import ChangesPlan
 from rs_assets.connectors.postgres.server import Server
 from rs_assets.connectors.postgres.slot import Slot
 from rs_assets.connectors.postgres.table import table_of

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from rs_assets.connectors.postgres.landed import Landed, LandingPart
+from rs_assets.connectors.changes.landed import Landed, LandingPart
 from rs_assets.connectors.postgres.slot import Slot
 from rs_assets.errors import ConfigurationError, DataLossError, SchemaError, SourceReadError
 from tests.postgres.plain import Killed, Source, folded

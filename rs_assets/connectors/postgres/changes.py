@@ -11,7 +11,8 @@ from typing import Final
 
 import orjson
 
-from rs_assets.connectors.postgres.nodes import OnAdded, OnTruncate
+from rs_assets.connectors.changes.landed import Line
+from rs_assets.connectors.changes.nodes import OnAdded, OnTruncate
 from rs_assets.connectors.postgres.pgoutput import (
     UNCHANGED,
     Begin,
@@ -30,7 +31,6 @@ from rs_assets.errors import SourceReadError
 
 # No longer text is a number of 64 bits.
 DIGITS = 20
-Line = tuple[int, bytes]
 Convert = Callable[[str], object]
 
 

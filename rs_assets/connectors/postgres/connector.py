@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from rs_assets.common.home import Home
 from rs_assets.common.secrets import FromEnvironment
+from rs_assets.connectors.changes.nodes import CHANGE_TYPES
+from rs_assets.connectors.changes.sql import POLICIES, STARTS, rows_of
 from rs_assets.connectors.connector import Connector, SourceConnector, SqlSource, code
-from rs_assets.connectors.postgres.nodes import CHANGE_TYPES, PostgresSource
-from rs_assets.records.schema import quoted
+from rs_assets.connectors.postgres.nodes import PostgresSource
 
 if TYPE_CHECKING:
     from rs_assets.connectors.source import SourceReader
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from rs_assets.stream.table import Table
 
 NAME = "postgres-cdc"
-POLICIES = {"fail": "fail", "row": "row"}
-STARTS = {"initial": True, "latest-offset": False}
 
 
 def _reader(node: PostgresSource, home: Home) -> SourceReader:  # noqa: ARG001  the connector's form
@@ -57,13 +56,7 @@ def _read(table: SourceTable) -> DataStream | Table:
         max_rows_per_batch=options.number("max-rows-per-batch") or 100_000,
         name=table.name,
     )
-    declared = [column.name.text for column in options.table.declared]
-    made = {f"{NAME}_{key}": key for key in table.metadata}
-    named = stream.with_fields(**made, name=f"{table.name}_change") if made else stream
-    if not table.keys:
-        return named.select_fields(*declared, *made, name=f"{table.name}_columns")
-    rows = named.to_table(*table.keys, deletes="op = 'delete'", name=f"{table.name}_table")
-    return rows.map_values(*(quoted(name) for name in (*declared, *made) if name not in table.keys))
+    return rows_of(table, stream, NAME)
 
 
 CONNECTOR = Connector(

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 
+from rs_assets.connectors.changes.landed import CHUNK, Landed, Line, add
+from rs_assets.connectors.changes.nodes import OnAdded, OnTruncate
 from rs_assets.connectors.database.place import quoted_name
-from rs_assets.connectors.postgres.changes import Changes, Line, iso
-from rs_assets.connectors.postgres.landed import Landed, LandingPart
-from rs_assets.connectors.postgres.nodes import OnAdded, OnTruncate
+from rs_assets.connectors.postgres.changes import Changes, iso
 from rs_assets.connectors.postgres.pgoutput import lsn_of, lsn_text, message_of
 from rs_assets.connectors.postgres.pinned import check_pinned
 from rs_assets.connectors.postgres.server import Server, rows_of
@@ -21,7 +21,6 @@ from rs_assets.errors import SourceReadError
 if TYPE_CHECKING:
     from psycopg import Connection
 
-CHUNK: Final = 10_000
 # A quiet table's slot is advanced once the log of other tables has grown so far: a file of Postgres' log.
 QUIET: Final = 16 << 20
 _CHANGES: Final = """SELECT data FROM pg_logical_slot_peek_binary_changes(%s, %s::pg_lsn, %s,
@@ -109,7 +108,7 @@ class Landing:
             changes = self._changes(table)
             sql = f"SELECT {columns} FROM {table.quoted}"  # noqa: S608  quoted names
             found = enumerate(rows_of(connection, sql, size=CHUNK))
-            _add(part, split, (changes.snapshot([*row], lsn, number, at) for number, row in found))
+            add(part, split, (changes.snapshot([*row], lsn, number, at) for number, row in found))
             connection.execute("COMMIT")
             part.publish(lsn, snapshot=True)
 
@@ -136,7 +135,7 @@ class Landing:
 
         with landed.landing() as part:
             connection.execute("BEGIN")
-            _add(part, split, lines())
+            add(part, split, lines())
             connection.execute("COMMIT")
             whole = self.rows is None or count < self.rows
             end = max(changes.end, until) if whole else changes.end
@@ -162,19 +161,3 @@ def is_own(landed: Landed, slot: str, system: str) -> bool:
     """Whether this generation, or a former one, has made the slot."""
     owners = (Landed(folder).owner() for folder in landed.folder.parent.glob("*"))
     return any(owner is not None and (owner.slot, owner.system) == (slot, system) for owner in owners)
-
-
-def _add(part: LandingPart, split: str, lines: Iterable[Line]) -> None:
-    for chunk in _chunks(lines):
-        part.add(split, chunk)
-
-
-def _chunks(lines: Iterable[Line]) -> Iterable[list[Line]]:
-    chunk: list[Line] = []
-    for line in lines:
-        chunk.append(line)
-        if len(chunk) == CHUNK:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk

@@ -3,98 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import timedelta
-from typing import ClassVar, Literal, Self, get_args
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
-from rs_assets.common.node import positive
-from rs_assets.common.secrets import Deferred
-from rs_assets.connectors.database.nodes import check_table
-from rs_assets.connectors.nodes import Source
-from rs_assets.errors import TopologyError
-from rs_assets.records.policy import BadRecords
+from rs_assets.connectors.changes.nodes import ChangesSource
 
-OnTruncate = Literal["fail", "row"]
-OnAdded = Literal["fail", "ignore"]
-# The fields of a change besides those of the table.
-CHANGE_TYPES: Mapping[str, str] = {"op": "string", "lsn": "bigint", "seq": "bigint", "commit_time": "timestamp"}
-CHANGE_DDL = ", ".join(f"{name} {kind}" for name, kind in CHANGE_TYPES.items())
 # What Postgres accepts as the name of a slot.
 SLOT = re.compile(r"[a-z0-9_]{1,63}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PostgresSource(Source):
-    """A table of Postgres, then its changes, from a replication slot. Unbounded.
-
-    `where` is the place for people, without credentials. `keep` is how long landed rows stay after they were read.
-    """
+class PostgresSource(ChangesSource):
+    """A table of Postgres, then its changes, from a replication slot. Unbounded."""
 
     icon: ClassVar[str] = "postgres"
+    system: ClassVar[str] = "postgres"
 
-    url: Deferred = field(repr=False, compare=False)
-    where: str = ""
-    table: str
     slot: str
     publication: str
-    snapshot: bool = True
-    keep: timedelta = timedelta(days=7)
-    truncate: OnTruncate = "fail"
-    added_columns: OnAdded = "fail"
-    policy: BadRecords = BadRecords.FAIL
-    max_rows_per_batch: int | None = 100_000
 
-    def __post_init__(self) -> None:
-        """Refuse invalid combinations of options."""
-        Source.__post_init__(self)
-        check_table(self.table, step=self.name)
-        limit = self.max_rows_per_batch
-        checks: Sequence[tuple[bool, str, str]] = (
+    @property
+    def own_checks(self) -> Sequence[tuple[bool, str, str]]:
+        """The names of slot and publication."""
+        return (
             (isinstance(self.slot, str) and SLOT.fullmatch(self.slot) is not None,
              f"{self.slot!r} is not the name of a replication slot", "use at most 63 of a-z, 0-9 and _"),
             (isinstance(self.publication, str) and bool(self.publication) and "\0" not in self.publication,
              f"{self.publication!r} is not the name of a publication", "publication='orders'"),
-            (isinstance(self.keep, timedelta) and self.keep >= timedelta(0),
-             f"keep must be a time, not {self.keep!r}", "keep=timedelta(days=7)"),
-            (self.truncate in get_args(OnTruncate), f"{self.truncate!r} is not a policy for TRUNCATE",
-             f"use one of: {', '.join(get_args(OnTruncate))}"),
-            (self.added_columns in get_args(OnAdded), f"{self.added_columns!r} is not a policy for added columns",
-             f"use one of: {', '.join(get_args(OnAdded))}"),
-            (limit is None or positive(limit), "a limit must be a positive number", ""),
         )  # fmt: skip
-        for holds, what, remedy in checks:
-            if not holds:
-                raise TopologyError(f"step {self.name!r}: {what}", remedy=remedy)
 
     @property
     def reserves(self) -> str:
         """The slot, for which the server keeps its log."""
         return f"the replication slot {self.slot!r}"
-
-    def unlimited(self) -> Self:
-        """Without the limit of rows."""
-        return replace(self, max_rows_per_batch=None)
-
-    @property
-    def origin(self) -> tuple[str, ...]:
-        """The database and the table."""
-        return ("postgres", self.where)
-
-    @property
-    def bad_records(self) -> BadRecords:
-        """The configured policy."""
-        return self.policy
-
-    @property
-    def row_schema(self) -> str | None:
-        """The schema, followed by the fields of a change."""
-        return f"{self.schema}, {CHANGE_DDL}" if self.schema else None
-
-    def detail(self) -> str:
-        """The place."""
-        return f"changes of {self.where}" + ("" if self.snapshot else " from now on")
-
-    def identity(self) -> tuple[str, ...]:
-        """The database may move, and a slot be renamed; the table and the schema may not change."""
-        return (self.table, self.schema or "inferred")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from rs_assets.connectors.postgres.landed import Owner
+from rs_assets.connectors.changes.landed import Owner
 from rs_assets.connectors.postgres.table import NUMERIC, Column, Table
 from rs_assets.connectors.source import BEGIN_ANEW
 from rs_assets.errors import DataLossError, SourceReadError

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
-from typing import Final
 
 from pyspark.sql.types import StructType
 
-from rs_assets.checkpoint.source_log import SourceLog
-from rs_assets.connectors.own.plan import Position, loaded
+from rs_assets.connectors.changes.landed import landed_lost
+from rs_assets.connectors.changes.nodes import CHANGE_TYPES, OnAdded, OnTruncate
+from rs_assets.connectors.changes.plan import ChangesPlan
+from rs_assets.connectors.changes.reading import check_one_query, folder_of, landed_of, struct_of, with_changes
 from rs_assets.connectors.own.reader import NumberedReader
 from rs_assets.connectors.own.spark_source import registered
-from rs_assets.connectors.postgres.landed import Landed, landed_lost
 from rs_assets.connectors.postgres.landing import Landing
-from rs_assets.connectors.postgres.nodes import CHANGE_TYPES, OnAdded, OnTruncate
-from rs_assets.connectors.postgres.plan import ChangesPlan
 from rs_assets.connectors.postgres.server import Server
 from rs_assets.connectors.postgres.slot import Slot, check_logical, flushed
 from rs_assets.connectors.postgres.table import table_of
 from rs_assets.connectors.source import BEGIN_ANEW, ENDED, Known, Lag, Reading, Start
-from rs_assets.errors import ConfigurationError, SchemaError, SealedError
-from rs_assets.records.schema import quoted
-
-FOLDER: Final = "landed"
+from rs_assets.errors import SealedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,18 +36,12 @@ class ChangesReader(NumberedReader):
 
     def check(self, start: Start) -> Known:
         """One query may read it; what has landed must be there, and the slot must have what follows."""
-        if len(start.logs) > 1:
-            raise ConfigurationError(
-                f"{len(start.logs)} queries of the pipeline read the source {self.name!r}, and a replication slot has"
-                " one reader",
-                remedy="put .shuffle(2, strategy='delta') right after the source, so that one query reads it",
-                source=self.name,
-            )
+        check_one_query(start, self.name)
         with self.server.connected() as connection:
             check_logical(connection, step=self.name)
             table = table_of(connection, self.table, step=self.name)
             for log in start.logs:
-                landed, read = _landed(log)
+                landed, read = landed_of(log)
                 parts = landed.parts(read)
                 if read and not (parts and parts[0].first <= read <= parts[-1].end):
                     raise landed_lost(landed.folder, read)
@@ -85,47 +72,14 @@ class ChangesReader(NumberedReader):
             rows=self.max_rows_per_batch,
         )
         generation = reading.folder.parent
-        plan = ChangesPlan(landing, _folder(reading.folder, reading.name), generation.name, self.keep)
+        plan = ChangesPlan(landing, folder_of(reading.folder, reading.name), generation.name, self.keep)
         return registered(reading.spark, plan, key=f"{reading.folder}/{reading.name}")
 
     def _schema(self, reading: Reading) -> StructType:
         """The fields of the table, declared or as they were at the first start, and those of a change."""
-        schema = reading.schema_of(self._inferred)
-        return StructType([*schema.fields, *_struct(CHANGE_TYPES).fields])
+        return with_changes(reading.schema_of(self._inferred))
 
     def _inferred(self) -> StructType:
         with self.server.connected() as connection:
             table = table_of(connection, self.table, step=self.name)
-        fields = table.fields()
-        taken = next((name for name in fields if name.lower() in CHANGE_TYPES), None)
-        if taken is not None:
-            raise SchemaError(
-                f"the table {table.quoted} has a column {taken!r}, which is the name of a field of a change",
-                remedy=f"leave it out: schema='{_ddl(_without(fields, taken))}'",
-                step=self.name,
-            )
-        return _struct(fields)
-
-
-def _without(fields: dict[str, str], name: str) -> dict[str, str]:
-    return {other: kind for other, kind in fields.items() if other != name}
-
-
-def _struct(fields: Mapping[str, str]) -> StructType:
-    return StructType.fromDDL(_ddl(fields))  # type: ignore[return-value]  # a list of fields is a struct
-
-
-def _ddl(fields: Mapping[str, str]) -> str:
-    return ", ".join(f"{quoted(name)} {kind}" for name, kind in fields.items())
-
-
-def _folder(query: Path, source: str) -> Path:
-    """The folder of a source's landed rows: next to the generations of the job, because it outlives them."""
-    return query.parent.parent / FOLDER / source
-
-
-def _landed(log: SourceLog) -> tuple[Landed, int]:
-    """The landed rows of a query, and the number of the next one to read."""
-    query, offsets = log.log.folder.parent, loaded(log.committed)
-    split = next(iter(offsets), query.parent.name)
-    return Landed(_folder(query, log.stored_name) / split), offsets.get(split, Position(0, 0)).next
+        return struct_of(table.fields(), table=table.quoted, step=self.name)

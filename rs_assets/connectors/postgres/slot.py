@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from rs_assets.connectors.changes.landed import Landed, Owner
 from rs_assets.connectors.database.place import quoted_name
-from rs_assets.connectors.postgres.landed import Landed, Owner
 from rs_assets.connectors.postgres.pgoutput import lsn_of, lsn_text
 from rs_assets.connectors.postgres.pinned import facts_of
 from rs_assets.connectors.postgres.table import Table

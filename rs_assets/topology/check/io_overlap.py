@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from rs_assets.common.node import Node
+from rs_assets.connectors.changes.nodes import ChangesSource
 from rs_assets.connectors.database.nodes import DatabaseSink, DatabaseSource
 from rs_assets.connectors.delta.nodes import DeltaSink, DeltaSource
 from rs_assets.connectors.files.nodes import FileSink, FileSource
@@ -13,7 +14,6 @@ from rs_assets.connectors.kafka.nodes import KafkaSink, KafkaSource
 from rs_assets.connectors.location import is_read, real_place
 from rs_assets.connectors.nodes import Sink
 from rs_assets.connectors.own.nodes import CustomSource, WriterSink
-from rs_assets.connectors.postgres.nodes import PostgresSource
 from rs_assets.connectors.redis.nodes import RedisSink, RedisSource
 from rs_assets.connectors.rocketmq.nodes import RocketmqSink, RocketmqSource
 from rs_assets.connectors.sqlite.nodes import SqliteSink, SqliteSource
@@ -21,8 +21,8 @@ from rs_assets.errors import TopologyError
 from rs_assets.topology.targets import target_of
 from rs_assets.topology.topology import Topology
 
-Database = DatabaseSource | PostgresSource | SqliteSource | DatabaseSink | SqliteSink
-DATABASES = (DatabaseSource, PostgresSource, SqliteSource, DatabaseSink, SqliteSink)
+Database = DatabaseSource | ChangesSource | SqliteSource | DatabaseSink | SqliteSink
+DATABASES = (DatabaseSource, ChangesSource, SqliteSource, DatabaseSink, SqliteSink)
 
 
 def check_places(topology: Topology) -> None:

@@ -7,16 +7,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import pyarrow as pa
 
+from rs_assets.connectors.changes.landed import Landed, landed_lost, purge_others
 from rs_assets.connectors.own.plan import Offsets, Position
-from rs_assets.connectors.postgres.landed import Landed, landed_lost, purge_others
-from rs_assets.connectors.postgres.landing import Landing
 
 # The pause after a look at the log that found nothing.
 PAUSE_S: Final = 0.2
+
+
+class Landing(Protocol):
+    """What brings rows of one table, and its changes, to disk."""
+
+    def flushed(self) -> int:
+        """The end of the server's log."""
+        ...
+
+    def land(self, landed: Landed, split: str, until: int | None) -> None:
+        """Land the table as it is if nothing has landed, else changes up to the position `until` (None: now)."""
+        ...
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
-"""Rows of a table on disk: what a slot has given once, and does not give again, so that every batch can be read again.
+"""Rows of a table on disk: what a log has given once, and may not give again, so that every batch can be read again.
 
-A folder has one Parquet file for each time that changes were taken from the slot. A file appears whole, with the
-position in the database's log that follows its rows; then the slot may forget them.
+A folder has one Parquet file for each time that changes were taken from the log. A file appears whole, with the
+position in the database's log that follows its rows; then the database may forget them.
 """
 
 from __future__ import annotations
@@ -36,8 +36,16 @@ LOST: Final = (
 )
 
 
+# A row: its position in the database's log, and its line of JSON.
+Line = tuple[int, bytes]
+# Rows that are written at a time.
+CHUNK: Final = 10_000
+
+
 class Owner(NamedTuple):
     """A slot, the server that has it, and the table (by its number there) whose rows it gives.
+
+    Of a log without slots the name of the slot is empty, and the number 0.
 
     `facts` are those of the table and the publication when the rows began to land, see `pinned`; None in a folder of an
     earlier release.
@@ -181,6 +189,18 @@ class LandingPart:
         if self._writer is not None and self._writer.is_open:
             self._writer.close()
         self._hidden.unlink(missing_ok=True)
+
+
+def add(part: LandingPart, split: str, lines: Iterable[Line]) -> None:
+    """Add rows while they come, some at a time."""
+    chunk: list[Line] = []
+    for line in lines:
+        chunk.append(line)
+        if len(chunk) == CHUNK:
+            part.add(split, chunk)
+            chunk = []
+    if chunk:
+        part.add(split, chunk)
 
 
 def landed_lost(folder: Path, number: int) -> DataLossError:

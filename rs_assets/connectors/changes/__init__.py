@@ -1,0 +1,1 @@
+"""What sources of a database's changes have in common: rows that land on disk, and batches of them."""

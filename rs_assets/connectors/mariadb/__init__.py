@@ -1,0 +1,1 @@
+"""Tables of MariaDB and their changes, from the binary log."""

@@ -1,0 +1,76 @@
+"""What the project knows of MariaDB as a source."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rs_assets.common.home import Home
+from rs_assets.common.secrets import FromEnvironment
+from rs_assets.connectors.changes.nodes import CHANGE_TYPES
+from rs_assets.connectors.changes.sql import POLICIES, STARTS, rows_of
+from rs_assets.connectors.connector import Connector, SourceConnector, SqlSource, code
+from rs_assets.connectors.mariadb.nodes import MariaDbSource
+
+if TYPE_CHECKING:
+    from rs_assets.connectors.source import SourceReader
+    from rs_assets.sql.connectors.sources import SourceTable
+    from rs_assets.stream.data_stream import DataStream
+    from rs_assets.stream.table import Table
+
+NAME = "mariadb-cdc"
+# As Flink calls it, for MariaDB as well.
+MYSQL_NAME = "mysql-cdc"
+
+
+def _reader(node: MariaDbSource, home: Home) -> SourceReader:  # noqa: ARG001  the connector's form
+    from rs_assets.connectors.database.place import Place
+    from rs_assets.connectors.mariadb.reader import BinlogReader
+    from rs_assets.connectors.mariadb.server import Server
+
+    return BinlogReader(
+        name=node.name,
+        max_rows_per_batch=node.max_rows_per_batch,
+        server=Server(Place(node.url, node.name), node.server_id),
+        table=node.table,
+        declared=node.schema is not None,
+        snapshot=node.snapshot,
+        keep=node.keep,
+        on_truncate=node.truncate,
+        on_added=node.added_columns,
+    )
+
+
+def _read(table: SourceTable, *, connector: str = NAME) -> DataStream | Table:
+    """The changes as rows; with a PRIMARY KEY the table that they lead to."""
+    options = table.options
+    url = options.need("url", "$SHOP_DATABASE")
+    stream = table.begin.from_mariadb(
+        FromEnvironment(url[1:]) if url.startswith("$") else url,
+        options.need("table-name", "shop.orders"),
+        schema=table.schema,
+        server_id=options.number("server-id"),
+        snapshot=options.choice("scan.startup.mode", STARTS, "initial"),
+        truncate=options.choice("truncate", POLICIES, "fail"),
+        bad_records=table.bad_records,
+        max_rows_per_batch=options.number("max-rows-per-batch") or 100_000,
+        name=table.name,
+    )
+    return rows_of(table, stream, connector)
+
+
+CONNECTOR = Connector(
+    name=NAME,
+    sources=(
+        SourceConnector(
+            node=MariaDbSource,
+            reader=_reader,
+            describe=lambda node: f"Reads the table {code(node.where)}, then each of its changes",
+        ),
+    ),
+    sql_source=SqlSource(read=_read, metadata=CHANGE_TYPES),
+)
+
+MYSQL = Connector(
+    name=MYSQL_NAME, sql_source=SqlSource(read=partial(_read, connector=MYSQL_NAME), metadata=CHANGE_TYPES)
+)
