@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rs_assets.common.secrets import Secret
 from rs_assets.connectors.changes.nodes import OnAdded, OnTruncate
 from rs_assets.connectors.database.nodes import DatabaseSource
-from rs_assets.connectors.mariadb.nodes import MariaDbSource
+from rs_assets.connectors.mariadb.nodes import MariadbSource
 from rs_assets.connectors.nodes import Source
 from rs_assets.connectors.postgres.nodes import PostgresSource
 from rs_assets.connectors.redis.nodes import RedisFormat, RedisSource, RedisStart
@@ -157,7 +157,7 @@ class DatabaseSources:
         >>> orders = shop.from_mariadb("mariadb://me:secret@db/shop", "orders", schema="id bigint, ms bigint")
         >>> print(orders.to_table("id", deletes="op = 'delete'").to_delta("orders").build().describe())
         docs.orders  fingerprint ...
-          mariadb       maria_db_source  [changes of mariadb://db/shop orders]
+          mariadb       mariadb_source   [changes of mariadb://db/shop orders]
         * table         to_table <- mariadb  [by id]
           orders_table  delta_sink <- table  [upsert orders]
         """
@@ -165,7 +165,7 @@ class DatabaseSources:
 
         made = _slot_name(self.draft.namespace, self.draft.job, name)
         return self._begin(
-            MariaDbSource(
+            MariadbSource(
                 name=name,
                 url=hidden(url),
                 where=place_of(url, table, step=name),

@@ -10,7 +10,7 @@ from rs_assets.common.secrets import FromEnvironment
 from rs_assets.connectors.changes.nodes import CHANGE_TYPES
 from rs_assets.connectors.changes.sql import POLICIES, STARTS, rows_of
 from rs_assets.connectors.connector import Connector, SourceConnector, SqlSource, code
-from rs_assets.connectors.mariadb.nodes import MariaDbSource
+from rs_assets.connectors.mariadb.nodes import MariadbSource
 
 if TYPE_CHECKING:
     from rs_assets.connectors.source import SourceReader
@@ -23,7 +23,7 @@ NAME = "mariadb-cdc"
 MYSQL_NAME = "mysql-cdc"
 
 
-def _reader(node: MariaDbSource, home: Home) -> SourceReader:  # noqa: ARG001  the connector's form
+def _reader(node: MariadbSource, home: Home) -> SourceReader:  # noqa: ARG001  the connector's form
     from rs_assets.connectors.database.place import Place
     from rs_assets.connectors.mariadb.reader import BinlogReader
     from rs_assets.connectors.mariadb.server import Server
@@ -63,7 +63,7 @@ CONNECTOR = Connector(
     name=NAME,
     sources=(
         SourceConnector(
-            node=MariaDbSource,
+            node=MariadbSource,
             reader=_reader,
             describe=lambda node: f"Reads the table {code(node.where)}, then each of its changes",
         ),

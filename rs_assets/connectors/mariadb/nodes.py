@@ -10,7 +10,7 @@ from rs_assets.connectors.changes.nodes import ChangesSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MariaDbSource(ChangesSource):
+class MariadbSource(ChangesSource):
     """A table of MariaDB, then its changes, from the binary log. Unbounded.
 
     `server_id` is the number by which the server knows this reader of its log.
