@@ -306,7 +306,7 @@ class SinkSteps:
         timeout: timedelta | None = None,
         rows_per_second: float | None = None,
         refused: Refused = "fail",
-        name: str = "http",
+        name: str | None = None,
     ) -> Self:
         """Send rows to an HTTP service, at least once; once if the service honours the header `Idempotency-Key`.
 
@@ -326,7 +326,7 @@ class SinkSteps:
         - `rows_per_second` (float, default: no limit).
         - `refused` (default "fail"): rows that the service answers by 400, 413 or 422 end the run; "dead_letter" sends
           them to the dead-letter table. A request that is refused is sent again in halves, until the row is found.
-        - `name` (str, default "http").
+        - `name` (str, default: the last part of the address and `_requests`).
 
         A service that is away, or answers by 408, 409, 425, 429 or 5xx, is asked again, after the time that it asks for
         (`Retry-After`), for 5 minutes: `patience=` of `HttpEndpoint`. Any other answer ends the run with SinkError.
@@ -335,13 +335,14 @@ class SinkSteps:
         >>> orders = StreamBuilder.data_stream("shop", "hook").from_array([{"id": 1, "ms": 12}])
         >>> print(orders.to_http("https://example.org/orders?key=secret", batch=100).build().describe())
         shop.hook  fingerprint ...
-          array  array_source  [1 rows]
-          http   http_sink <- array  [POST https://example.org/orders]
+          array            array_source  [1 rows]
+          orders_requests  http_sink <- array  [POST https://example.org/orders]
         """
+        endpoint = HttpEndpoint.of(url, headers, timeout)
         node = HttpSink(
-            name=name,
+            name=name or name_from(endpoint.where, suffix="requests"),
             inputs=(self.step,),
-            endpoint=HttpEndpoint.of(url, headers, timeout),
+            endpoint=endpoint,
             method=method,
             format=format,
             batch=(1 if format == "json_object" else 500) if batch is None else batch,

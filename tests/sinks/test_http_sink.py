@@ -350,7 +350,7 @@ def test_should_go_on_after_a_service_that_went_away_in_the_middle_of_a_batch(tm
         job.run(options)
         assert Counter(numbers(server)) == Counter(range(10))
         report = job.run(replace(options, new_generation=True))
-        assert any("sends all rows of 'http' again" in warning for warning in report.warnings)
+        assert any("sends all rows of 'in_requests' again" in warning for warning in report.warnings)
         assert Counter(numbers(server)) == Counter([*range(10)] * 2)
 
 

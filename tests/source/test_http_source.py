@@ -158,8 +158,9 @@ def test_should_refuse_options_and_follow_the_remedy(settings, text, remedy):
 def test_should_not_read_what_it_sends():
     stream = StreamBuilder.data_stream("shop", "loop").from_http("https://host/rows", schema="id bigint", last="id")
     with pytest.raises(TopologyError, match="writes the address that the step 'http' reads"):
-        stream.to_http("https://host/rows?key=1", name="out").build()
-    stream.to_http("https://host/others", name="out2")
+        stream.to_http("https://host/rows?key=1").build()
+    fresh = StreamBuilder.data_stream("shop", "copy").from_http("https://host/rows", schema="id bigint", last="id")
+    assert fresh.to_http("https://host/others").build().topology.sinks[0].name == "others_requests"
 
 
 def test_should_keep_the_promises_of_a_source(driver, tmp_path):
