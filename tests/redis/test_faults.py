@@ -26,9 +26,14 @@ def until(done, seconds=60):
 
 
 def workers():
-    """The Python processes in which Spark reads sources."""
+    """The Python processes in which Spark reads sources, without the daemon that starts them."""
     found = psutil.Process().children(recursive=True)
-    return [each for each in found if any("pyspark.daemon" in word for word in _words(each))]
+    daemons = {each.pid for each in found if _is_python_of_spark(each)}
+    return [each for each in found if each.pid in daemons and each.ppid() in daemons]
+
+
+def _is_python_of_spark(process):
+    return any("pyspark.daemon" in word for word in _words(process))
 
 
 def _words(process):

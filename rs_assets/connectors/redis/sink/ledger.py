@@ -25,7 +25,7 @@ TRIES: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """A staged batch: `chunks` lists below `stage` with `rows` rows, and how they are written."""
+    """A staged batch: `chunks` texts below `stage` with `rows` rows, and how they are written."""
 
     generation: int
     batch: int
@@ -37,12 +37,12 @@ class Pending:
     ttl: int = 0
 
     def chunk(self, number: int) -> str:
-        """The key of a list."""
+        """The key of a text."""
         return f"{self.stage}:{number}"
 
     @property
     def keys(self) -> list[str]:
-        """The keys of all lists."""
+        """The keys of all texts."""
         return [self.chunk(number) for number in range(self.chunks)]
 
 

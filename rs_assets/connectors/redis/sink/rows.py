@@ -1,25 +1,25 @@
-"""Rows of a batch for Redis: each as its key, its shape and its values, in chunks of bounded size."""
+"""Rows of a batch for Redis: each as its key and its values, in chunks of bounded size."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain, repeat
 from typing import Any
 
+import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StructType, TimestampNTZType, TimestampType
 
 from rs_assets.connectors.redis.nodes import RedisSink
-from rs_assets.connectors.redis.sink.script import DELETED
 from rs_assets.records.columns import PREFIX, hidden, visible
 from rs_assets.records.poison import EXACT
 from rs_assets.records.schema import quoted
 
 KEY, GONE = f"{PREFIX}key", f"{PREFIX}gone"
 # Others wait while the server writes a chunk: these are some milliseconds.
-CHUNK_ROWS, CHUNK_ITEMS, CHUNK_BYTES = 1_500, 12_000, 500_000
+CHUNK_ROWS, CHUNK_VALUES, CHUNK_BYTES = 1_000, 8_000, 500_000
 
 
 def written(node: RedisSink, names: Sequence[str]) -> list[str]:
@@ -69,24 +69,20 @@ def _text(value: Column, kind: DataType) -> Column:
     return value.cast("string")
 
 
-def chunks(rows: pa.Table, fields: Sequence[str]) -> Iterator[list[Any]]:
-    """The items of the rows, in chunks of whole rows."""
+def chunks(rows: pa.Table, fields: Sequence[str]) -> Iterator[bytes]:
+    """The rows as texts of JSON for the script, of some rows each."""
     size = max(1, rows.nbytes // max(1, rows.num_rows))
-    count = max(1, min(CHUNK_ROWS, CHUNK_ITEMS // (len(fields) + 2), CHUNK_BYTES // size))
+    count = max(1, min(CHUNK_ROWS, CHUNK_VALUES // (len(fields) + 1), CHUNK_BYTES // size))
     for start in range(0, rows.num_rows, count):
-        yield _items(rows.slice(start, count), fields)
+        part = rows.slice(start, count)
+        gone = part.filter(part[GONE])[KEY].to_pylist()
+        kept = part.filter(pc.invert(part[GONE])) if gone else part
+        columns = [kept[KEY].to_pylist(), *(_values(kept[name]) for name in fields)]
+        yield orjson.dumps({"gone": gone, "rows": [*zip(*columns, strict=True)]})
 
 
-def _items(rows: pa.Table, fields: Sequence[str]) -> list[Any]:
-    keys, gone = rows[KEY].to_pylist(), rows[GONE].to_pylist()
-    columns = [rows[name].to_pylist() for name in fields]
-    if not any(gone) and not any(rows[name].null_count for name in fields):
-        return [*chain.from_iterable(zip(keys, repeat(""), *columns, strict=False))]
-    made: list[Any] = []
-    for key, deleted, *values in zip(keys, gone, *columns, strict=True):
-        if deleted:
-            made += (key, DELETED)
-        else:
-            shape = "" if None not in values else "".join("0" if value is None else "1" for value in values)
-            made += (key, shape, *("" if value is None else value for value in values))
-    return made
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    values: list[Any] = column.to_pylist()
+    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        return [None if value is None else [value.hex()] for value in values]
+    return values

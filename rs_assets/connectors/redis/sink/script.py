@@ -1,7 +1,7 @@
 """The script that writes staged rows and the ledger in one step, or does nothing if the ledger has changed.
 
-A staged chunk is a list: for each row its key, its shape and its values. The shape is empty for a row with all values,
-D for a key to delete, else a digit a value: 1 if there is one, 0 for null, whose item is then empty.
+A staged chunk is a text: the keys to remove and the rows, as JSON. A row is its key, followed by its values: texts,
+null, or bytes as a list with their hexadecimal digits.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Final
 # What the script answers if it has done nothing.
 CHANGED: Final = -1
 LOST: Final = -2
-DELETED: Final = "D"
 
 # KEYS: the marks, the claim, and the chunk if there is one. ARGV: the version of the marks and the number of the claim
 # that the driver has checked, the order as JSON, and the names of the fields.
@@ -28,11 +27,17 @@ for _, chunk in ipairs(order.keep) do redis.call('PERSIST', chunk) end
 
 local call, names, count = redis.call, {unpack(ARGV, 4)}, #ARGV - 3
 
-local function fields_of(items, at, shape)
+local function plain(value)
+  if type(value) ~= 'table' then return value end
+  return (string.gsub(value[1], '..', function(digits) return string.char(tonumber(digits, 16)) end))
+end
+
+local function fields_of(row)
   local found, last = {}, 0
   for n = 1, count do
-    if shape == '' or string.byte(shape, n) == 49 then
-      found[last + 1], found[last + 2] = names[n], items[at + n - 1]
+    local value = row[n + 1]
+    if value ~= cjson.null then
+      found[last + 1], found[last + 2] = names[n], plain(value)
       last = last + 2
     end
   end
@@ -45,46 +50,37 @@ local function expire(key)
 end
 
 local put = {}
-function put.hash(key, items, at, shape)
-  call('UNLINK', key)
-  call('HSET', key, unpack(fields_of(items, at, shape)))
-  expire(key)
+function put.hash(row)
+  call('UNLINK', row[1])
+  call('HSET', row[1], unpack(fields_of(row)))
+  expire(row[1])
 end
-function put.string(key, items, at, shape)
-  if shape == '0' then return call('UNLINK', key) end
-  call('SET', key, items[at])
-  expire(key)
+function put.string(row)
+  if row[2] == cjson.null then return call('UNLINK', row[1]) end
+  call('SET', row[1], plain(row[2]))
+  expire(row[1])
 end
-function put.stream(key, items, at, shape)
-  call('XADD', key, '*', unpack(fields_of(items, at, shape)))
+function put.stream(row)
+  call('XADD', row[1], '*', unpack(fields_of(row)))
 end
 
 if KEYS[3] then
-  local items = redis.call('LRANGE', KEYS[3], 0, -1)
-  if #items == 0 then return -2 end
-  local write, kinds, at = put[order.structure], {}, 1
-  while order.structure == 'stream' and at <= #items do
-    local key = items[at]
+  local text = call('GET', KEYS[3])
+  if not text then return -2 end
+  local chunk = cjson.decode(text)
+  local write, kinds = put[order.structure], {}
+  for _, row in ipairs(order.structure == 'stream' and chunk.rows or {}) do
+    local key = row[1]
     if not kinds[key] then
-      kinds[key] = redis.call('TYPE', key).ok
+      kinds[key] = call('TYPE', key).ok
       if kinds[key] ~= 'none' and kinds[key] ~= 'stream' then
         return redis.error_reply('WRONGTYPE the key ' .. key .. ' is a ' .. kinds[key] .. ', not a stream')
       end
     end
-    at = at + 2 + count
   end
-  at = 1
-  while at <= #items do
-    local key, shape = items[at], items[at + 1]
-    at = at + 2
-    if shape == 'D' then
-      call('UNLINK', key)
-    else
-      write(key, items, at, shape)
-      at = at + count
-    end
-  end
-  redis.call('DEL', KEYS[3])
+  for _, key in ipairs(chunk.gone) do call('UNLINK', key) end
+  for _, row in ipairs(chunk.rows) do write(row) end
+  call('UNLINK', KEYS[3])
 end
 
 if #order.drop > 0 then redis.call('HDEL', KEYS[1], unpack(order.drop)) end

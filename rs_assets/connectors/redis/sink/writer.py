@@ -1,4 +1,4 @@
-"""The sink of Redis: rows are staged in lists, and one script writes them with their mark in the ledger."""
+"""The sink of Redis: rows are staged as texts, and one script writes them with their mark in the ledger."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class RedisWriter:
         return "had nothing to undo"
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
-        """Compute the rows and put them into lists of the server, which expire; SinkError for a row without a key."""
+        """Compute the rows and put them onto the server as texts, which expire; SinkError for a row without a key."""
         fields = fields_of(self.node, batch.columns)
         return self.staged(as_values(batch, self.node).toArrow(), fields, mark)
 
@@ -131,9 +131,8 @@ class RedisWriter:
 
     def _pushed(self, ledger: Ledger, rows: pa.Table, fields: tuple[str, ...]) -> Pending:
         stage, count = f"rs:staged:{ledger.mark.fence}:{secrets.token_hex(8)}", 0
-        for count, items in enumerate(chunks(rows, fields), 1):
-            pipe = ledger.client.pipeline(transaction=False)
-            pipe.rpush(f"{stage}:{count - 1}", *items).expire(f"{stage}:{count - 1}", STAGED).execute()
+        for count, text in enumerate(chunks(rows, fields), 1):
+            ledger.client.set(f"{stage}:{count - 1}", text, ex=STAGED)
         return Pending(
             generation=ledger.mark.generation,
             batch=ledger.mark.batch_id,
