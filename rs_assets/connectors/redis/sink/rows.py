@@ -19,7 +19,7 @@ from rs_assets.records.schema import quoted
 
 KEY, GONE = f"{PREFIX}key", f"{PREFIX}gone"
 # Others wait while the server writes a chunk: these are some milliseconds.
-CHUNK_ROWS, CHUNK_VALUES, CHUNK_BYTES = 1_000, 8_000, 500_000
+CHUNK_ROWS, CHUNK_VALUES, CHUNK_BYTES = 500, 4_000, 250_000
 
 
 def written(node: RedisSink, names: Sequence[str]) -> list[str]:
