@@ -14,6 +14,7 @@ from rich.console import Console
 from benchmarks import report
 from benchmarks.bench import Bench
 from benchmarks.catalog import catalog_figures
+from benchmarks.collectors import collector_figures
 from benchmarks.dimension import dimension_figures
 from benchmarks.firing import firing_figures
 from benchmarks.flink import flink_figures
@@ -70,6 +71,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType
         "takeover": takeover_figures,
         "catalog": catalog_figures,
         "requests": request_figures,
+        "collectors": collector_figures,
         "kafka": kafka_figures,
         "kafka_firing": kafka_firing_figures,
         "redis": redis_figures,

@@ -19,6 +19,9 @@ from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.nodes import Delivery, KafkaSink, WrittenRecords, avro_subject
 from rs_assets.connectors.kafka.registry.address import SchemaRegistry
 from rs_assets.connectors.memory.nodes import MemorySink
+from rs_assets.connectors.mqtt.broker import MqttBroker
+from rs_assets.connectors.mqtt.nodes import MqttSink
+from rs_assets.connectors.mqtt.nodes import Refused as MqttRefused
 from rs_assets.connectors.own.nodes import WriterSink
 from rs_assets.connectors.redis.nodes import RedisMode, RedisSink, RedisStructure
 from rs_assets.connectors.rocketmq.client.cluster import RocketMQCluster
@@ -412,6 +415,72 @@ class SinkSteps:
             version=version,
             flavour=flavour,
             batch=batch,
+            rows_per_second=rows_per_second,
+            refused=refused,
+        )
+        return self._sink(node)
+
+    def to_mqtt(
+        self,
+        url: str,
+        topic: str | None = None,
+        *,
+        topic_field: str | None = None,
+        value: str | None = None,
+        qos: int = 1,
+        retain: bool = False,
+        username: Secret | None = None,
+        password: Secret | None = None,
+        ca: str | None = None,
+        connect_timeout: timedelta = timedelta(seconds=10),
+        keep_alive: timedelta = timedelta(seconds=60),
+        rows_per_second: float | None = None,
+        refused: MqttRefused = "fail",
+        name: str = "mqtt_sink",
+    ) -> Self:
+        """Publish rows to MQTT topics, at least once; with `qos=0` best effort.
+
+        Typical uses: commands to machines, alarms. Each batch passes through the driver, so limit its rows. The driver
+        waits for the broker's acknowledgements; messages of a call that were not acknowledged are published again, and
+        so is a batch that is repeated. See docs/collectors.md.
+
+        - `url` (str): "mqtt://host:1883", or "mqtts://host:8883" for TLS.
+        - `topic` (str), or `topic_field` (str): the topic of all messages, or the field that has it.
+        - `value` (str, default: a JSON object of all fields but `topic_field`): a text or binary field, the payload.
+        - `qos` (0, 1 or 2, default 1).
+        - `retain` (bool, default False): the broker keeps the last message of each topic for new subscribers.
+        - `username`, `password`, `ca`, `connect_timeout`, `keep_alive`: as in `from_mqtt`.
+        - `rows_per_second` (float, default: no limit).
+        - `refused` (default "fail"): rows without a topic or a payload, or with one that the protocol does not allow,
+          end the run; "dead_letter" sends them to the dead-letter table.
+        - `name` (str, default "mqtt_sink").
+
+        A broker that is away is tried again, for about two minutes; then the run ends with SinkError.
+
+        >>> from rs_assets import StreamBuilder
+        >>> alarms = StreamBuilder.data_stream("docs", "alarms").from_array([{"machine": 7, "celsius": 91.5}])
+        >>> print(alarms.to_mqtt("mqtt://localhost", "plant/alarms", retain=True).build().describe())
+        docs.alarms  fingerprint ...
+          array      array_source  [1 rows]
+          mqtt_sink  mqtt_sink <- array  [plant/alarms]
+        """
+        broker = MqttBroker(
+            url=url,
+            username=username,
+            password=password,
+            ca=ca,
+            connect_timeout=connect_timeout,
+            keep_alive=keep_alive,
+        )
+        node = MqttSink(
+            name=name,
+            inputs=(self.step,),
+            broker=broker,
+            topic=topic,
+            topic_field=topic_field,
+            value=value,
+            qos=qos,
+            retain=retain,
             rows_per_second=rows_per_second,
             refused=refused,
         )

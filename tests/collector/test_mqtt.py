@@ -15,6 +15,8 @@ from datetime import timedelta
 import pytest
 
 from rs_assets import MemoryChannel, StreamBuilder
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.checkpoint.source_log import SourceLog
 from rs_assets.cli.collect import collected_sources
 from rs_assets.connectors.collector.collecting import CollectorState, Fatal, collect
 from rs_assets.connectors.collector.log import CollectedLog
@@ -22,6 +24,8 @@ from rs_assets.connectors.collector.messages import Message
 from rs_assets.connectors.collector.writing import LogWriter
 from rs_assets.connectors.registry import SOURCES
 from rs_assets.errors import BadRecordError, ConfigurationError, SealedError, TopologyError
+from rs_assets.recovery.savepoints import SavepointStore
+from rs_assets.runtime.job.needed import needed_offsets
 from rs_assets.testing import MqttBroker, SourceCase, check_source
 from rs_assets.testing import mqtt as mqtt_server
 from tests.collector.collecting import collected, payloads, running, wait_until
@@ -277,6 +281,37 @@ def test_the_end_of_a_generation_should_be_kept(topic, mqtt, options, home):
         pipeline.run(options)
     pipeline.run(replace(options, new_generation=True))
     assert [row["n"] for row in out.rows()] == [1, 1, 2]
+
+
+def test_what_batches_and_savepoints_can_go_back_to_should_stay(topic, mqtt, options, home):
+    stream = stream_of(mqtt, topic, collect=False, keep=timedelta(0))
+    log = CollectedLog(stream.step.node.folder(home))
+    pipeline = stream.to_memory(MemoryChannel()).build()
+
+    def add(count):
+        with LogWriter(log.folder, roll_bytes=1) as writer:
+            for _ in range(count):
+                writer.append([Message(b'{"n": 1}')])
+
+    add(3)
+    pipeline.run(options)
+    # The last segment stays, for the number of the next record.
+    assert log.begin() == 2
+    add(2)
+    pipeline.run(options)
+    # The first batch of the checkpoint can still be gone back to.
+    assert (log.begin(), log.end()) == (3, 5)
+    pipeline.savepoint(options)
+    query = home.job("shop", "plant") / "g0001" / "mqtt"
+    checkpoint = SourceLog(CheckpointLog(query / "checkpoint"), "mqtt")
+    store = SavepointStore(home.savepoints)
+    needed = [
+        number
+        for offset in needed_offsets(store, "shop", "plant", [checkpoint])
+        for number in json.loads(offset).values()
+    ]
+    assert needed == [3, 5]
+    assert needed_offsets(store, "shop", "plant", [replace(checkpoint, source="other")]) == [None, None]
 
 
 def test_the_command_should_collect_what_a_pipeline_needs(mqtt, topic):

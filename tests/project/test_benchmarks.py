@@ -60,6 +60,7 @@ OVER_KAFKA = [
         ),
         pytest.param(["slope"], [*["filter, 1 % kept"] * 4, *["10 s windows"] * 4], marks=pytest.mark.long),
         pytest.param(["requests"], ["sinks of requests"] * 2, marks=pytest.mark.long),
+        pytest.param(["collectors"], ["collectors"] * 2, marks=pytest.mark.long),
         pytest.param(["nexmark"], ["Nexmark"] * len(QUERIES), marks=pytest.mark.long),
         pytest.param(["sql"], ["Nexmark in SQL"] * len(IN_SQL), marks=pytest.mark.long),
         pytest.param(["keys"], KEYED, marks=pytest.mark.long),

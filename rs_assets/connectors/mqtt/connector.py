@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rs_assets.common.home import Home
-from rs_assets.connectors.connector import Connector, SourceConnector, listed
-from rs_assets.connectors.mqtt.nodes import MqttSource
+from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, code, listed
+from rs_assets.connectors.mqtt.nodes import MqttSink, MqttSource
+from rs_assets.connectors.mqtt.tables import SQL_SINK, SQL_SOURCE
+from rs_assets.records.fields import Fields
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from rs_assets.connectors.collector.collecting import Collector
+    from rs_assets.connectors.sink import SinkWriter
     from rs_assets.connectors.source import SourceReader
 
 
@@ -33,6 +38,27 @@ def _reader(node: MqttSource, home: Home) -> SourceReader:
     return reader_of(node, home, _collector(node))
 
 
+def _writer(node: MqttSink, home: Home, namespace: str) -> SinkWriter:  # noqa: ARG001  the connector's form
+    from rs_assets.connectors.mqtt.writer import MqttWriter
+
+    return MqttWriter(node)
+
+
+def _check(node: MqttSink, fields: Fields) -> None:
+    fields.check(node.named, step=node.name)
+
+
+def _check_rows(node: MqttSink, rows: DataFrame) -> None:
+    from rs_assets.connectors.mqtt.writer import as_messages
+
+    _ = as_messages(rows, node)
+
+
+def _publishes(node: MqttSink) -> str:
+    where = code(node.topic) if node.topic is not None else f"that {code(node.topic_field)} names"
+    return f"Publishes each row to the MQTT topic {where}, at least once"
+
+
 CONNECTOR = Connector(
     name="mqtt",
     sources=(
@@ -43,4 +69,7 @@ CONNECTOR = Connector(
             describe=lambda node: f"Reads the messages ({node.format}) of the MQTT topics {listed(node.topics)}",
         ),
     ),
+    sinks=(SinkConnector(node=MqttSink, writer=_writer, describe=_publishes, check=_check, check_rows=_check_rows),),
+    sql_source=SQL_SOURCE,
+    sql_sink=SQL_SINK,
 )

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal, get_args
 
 from rs_assets.connectors.collector.nodes import CollectedSource
 from rs_assets.connectors.mqtt.broker import MqttBroker
-from rs_assets.connectors.mqtt.topics import is_filter
+from rs_assets.connectors.mqtt.topics import is_filter, is_topic
+from rs_assets.connectors.nodes import Sink
 from rs_assets.errors import TopologyError
 
-QOS = (0, 1)
+QOS, SENT_QOS = (0, 1), (0, 1, 2)
+# What happens to rows that cannot be published.
+Refused = Literal["fail", "dead_letter"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,3 +66,47 @@ class MqttSource(CollectedSource):
     def identity(self) -> tuple[str, ...]:
         """The broker may move; the topics and what a message is read as may not change."""
         return (*self.topics, *self.shape())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MqttSink(Sink):
+    """Messages to `topic`, or to that in `topic_field`; without `value` the payload is a JSON object of the row."""
+
+    at_once: ClassVar[bool] = True
+    icon: ClassVar[str] = "mqtt"
+
+    broker: MqttBroker
+    topic: str | None = None
+    topic_field: str | None = None
+    value: str | None = None
+    qos: int = 1
+    retain: bool = False
+    rows_per_second: float | None = None
+    refused: Refused = "fail"
+
+    def __post_init__(self) -> None:
+        """Refuse invalid options."""
+        Sink.__post_init__(self)
+        rate = self.rows_per_second
+        checks: Sequence[tuple[bool, str, str]] = (
+            ((self.topic is None) != (self.topic_field is None), "there must be a topic, or a field that has it",
+             "topic='plant/alarms', or topic_field='topic'"),
+            (self.topic is None or is_topic(self.topic), f"{self.topic!r} is not a topic", "topic='plant/alarms'"),
+            (self.qos in SENT_QOS, f"the qos must be one of 0, 1, 2, not {self.qos!r}", "qos=1"),
+            (rate is None or (isinstance(rate, int | float) and rate > 0), "rows_per_second must be a number above 0",
+             "leave it out for no limit"),
+            (self.refused in get_args(Refused), f"refused must be one of fail, dead_letter, not {self.refused!r}",
+             "refused='dead_letter'"),
+        )  # fmt: skip
+        for holds, what, remedy in checks:
+            if not holds:
+                raise TopologyError(f"step {self.name!r}: {what}", remedy=remedy)
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The fields of a row that its settings name."""
+        return tuple(name for name in (self.topic_field, self.value) if name is not None)
+
+    def detail(self) -> str:
+        """The topic."""
+        return self.topic if self.topic is not None else f"topic of {self.topic_field}"

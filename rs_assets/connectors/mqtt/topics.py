@@ -30,5 +30,25 @@ def is_filter(name: object) -> bool:
     )
 
 
+def selects(wanted: str, topic: str) -> bool:
+    """Whether a filter selects a topic; those that begin with `$` are selected by name only.
+
+    >>> [selects("a/+/#", topic) for topic in ("a/b", "a/b/c", "a", "$a/b")], selects("#", "$SYS/x")
+    ([True, True, False, False], False)
+    """
+    levels, found = wanted.split("/"), topic.split("/")
+    if found[0].startswith("$") and levels[0] != found[0]:
+        return False
+    for at, level in enumerate(levels):
+        if level == "#":
+            return True
+        if at >= len(found) or level not in ("+", found[at]):
+            return False
+        # `a/#` selects `a` too.
+        if levels[at + 1 :] == ["#"]:
+            return True
+    return len(levels) == len(found)
+
+
 def _is_text(name: object) -> bool:
     return isinstance(name, str) and 0 < len(name.encode(errors="replace")) <= LONGEST_BYTES and "\0" not in name

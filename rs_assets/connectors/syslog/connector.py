@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rs_assets.common.home import Home
 from rs_assets.connectors.connector import Connector, SourceConnector
 from rs_assets.connectors.syslog.nodes import SyslogSource
+from rs_assets.connectors.syslog.tables import SQL_SOURCE
 
 if TYPE_CHECKING:
     from rs_assets.connectors.collector.collecting import Collector
@@ -37,4 +38,5 @@ CONNECTOR = Connector(
             describe=lambda node: f"Reads the messages of syslog ({node.protocol}) on port {node.port}",
         ),
     ),
+    sql_source=SQL_SOURCE,
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
+from typing import Any
 
 from rs_assets.common.node import Node
 from rs_assets.connectors.changes.nodes import ChangesSource
@@ -12,6 +14,8 @@ from rs_assets.connectors.files.nodes import FileSink, FileSource
 from rs_assets.connectors.http.nodes import HttpSink, HttpSource
 from rs_assets.connectors.kafka.nodes import KafkaSink, KafkaSource
 from rs_assets.connectors.location import is_read, real_place
+from rs_assets.connectors.mqtt.nodes import MqttSink, MqttSource
+from rs_assets.connectors.mqtt.topics import selects
 from rs_assets.connectors.nodes import Sink
 from rs_assets.connectors.own.nodes import CustomSource, WriterSink
 from rs_assets.connectors.redis.nodes import RedisSink, RedisSource
@@ -23,6 +27,15 @@ from rs_assets.topology.topology import Topology
 
 Database = DatabaseSource | ChangesSource | SqliteSource | DatabaseSink | SqliteSink
 DATABASES = (DatabaseSource, ChangesSource, SqliteSource, DatabaseSink, SqliteSink)
+
+# What a source reads, in a sentence; of the others it is a table.
+PLACES: Mapping[type[Node], str] = {
+    CustomSource: "location",
+    HttpSource: "address",
+    RocketmqSource: "topic",
+    RedisSource: "stream",
+    MqttSource: "topic",
+}
 
 
 def check_places(topology: Topology) -> None:
@@ -42,8 +55,7 @@ def check_places(topology: Topology) -> None:
                 remedy="write into a folder next to it",
                 step=sink.name,
             )
-        names = {CustomSource: "location", HttpSource: "address", RocketmqSource: "topic", RedisSource: "stream"}
-        what = names.get(type(reader), "table")
+        what = PLACES.get(type(reader), "table")
         raise TopologyError(
             f"step {sink.name!r} writes the {what} that the step {reader.name!r} reads: it would read its own rows",
             remedy=f"write another {what}",
@@ -53,17 +65,18 @@ def check_places(topology: Topology) -> None:
 
 def _reads(source: Node, sink: Sink) -> bool:
     """Whether `source` reads rows that `sink` writes."""
-    if isinstance(source, RocketmqSource):
-        return isinstance(sink, RocketmqSink) and _is_topic_of(source, sink)
-    if isinstance(source, RedisSource):
-        return isinstance(sink, RedisSink) and _is_stream_of(source, sink)
-    if isinstance(source, DATABASES):
-        return isinstance(sink, DATABASES) and _is_table_of(source, sink)
-    if isinstance(source, HttpSource):
-        return isinstance(sink, HttpSink) and sink.endpoint.where == source.endpoint.where
-    if isinstance(source, CustomSource):
-        return isinstance(sink, WriterSink) and sink.writer.location() == source.place
+    for read, written, meet in MEETINGS:
+        if isinstance(source, read):
+            return isinstance(sink, written) and meet(source, sink)
     return _reads_files(source, sink)
+
+
+def _is_published_to(source: MqttSource, sink: MqttSink) -> bool:
+    """Whether the source receives messages of the topic; a topic that is in a field is not known."""
+    topic = sink.topic
+    if topic is None or source.broker.address != sink.broker.address:
+        return False
+    return any(selects(wanted, topic) for wanted in source.topics)
 
 
 def _is_table_of(source: Database, sink: Database) -> bool:
@@ -128,3 +141,22 @@ def _check_topics(topology: Topology) -> None:
                 remedy="write to another topic",
                 step=step.name,
             )
+
+
+def _is_location_of(source: CustomSource, sink: WriterSink) -> bool:
+    return sink.writer.location() == source.place
+
+
+def _is_address_of(source: HttpSource, sink: HttpSink) -> bool:
+    return sink.endpoint.where == source.endpoint.where
+
+
+# Sources, the sinks that they can meet, and whether these two do; all others meet in files.
+MEETINGS: Sequence[tuple[Any, Any, Callable[[Any, Any], bool]]] = (
+    (RocketmqSource, RocketmqSink, _is_topic_of),
+    (RedisSource, RedisSink, _is_stream_of),
+    (MqttSource, MqttSink, _is_published_to),
+    (DATABASES, DATABASES, _is_table_of),
+    (HttpSource, HttpSink, _is_address_of),
+    (CustomSource, WriterSink, _is_location_of),
+)
