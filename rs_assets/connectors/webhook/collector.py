@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import threading
 from collections.abc import Callable
@@ -23,6 +24,9 @@ PLACES: Final = 128
 TURN_S: Final = 5.0
 IDLE_S: Final = 20
 RETRY_AFTER_S: Final = 5
+# How much of a refused body is read, and how long for the next part of it.
+DRAIN_BYTES: Final = 16 << 20
+DRAIN_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
             # What was not read would be taken for the next request.
             self.close_connection = True
             self._answer(*refused)
+            self._drain()
             return
         size = int(self.headers["Content-Length"])
         body = self.rfile.read(size)
@@ -112,6 +117,14 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(503, {"error": f"not stored: {error}"}, {"Retry-After": str(RETRY_AFTER_S)})
         else:
             self._answer(200, {"stored": len(records)})
+
+    def _drain(self) -> None:
+        """Read what a refused client still sends, within limits: a reset would take the answer from it."""
+        self.connection.settimeout(DRAIN_S)
+        left = DRAIN_BYTES
+        with contextlib.suppress(OSError):
+            while left > 0 and (block := self.connection.recv(min(left, 1 << 16))):
+                left -= len(block)
 
     def _refused(self) -> tuple[int, dict[str, Any]] | None:
         """The answer to a request that is not read; None if it may be."""
