@@ -30,9 +30,8 @@ from rs_assets.common.home import Home
 from rs_assets.dagster.instance import ensure_home
 from rs_assets.dagster.runs import runtime
 from rs_assets.errors import RsError
-from rs_assets.recovery.uploads import Uploader
 from rs_assets.runtime.batch.query import QueryRun
-from rs_assets.runtime.job import ending, opening
+from rs_assets.runtime.job import opening
 from rs_assets.runtime.job.session import JobSession
 from rs_assets.runtime.run import running
 from rs_assets.spark.driver import SparkDriver
@@ -58,16 +57,13 @@ PHASES: dict[str, tuple[object, str]] = {
     "wires": (JobSession, "wire"),
     "starts a query": (QueryRun, "start"),
     "computes a batch": (QueryRun, "process"),
-    "uploads": (Uploader, "_try"),
     "has committed": (runtime.RuntimeResource, "_report"),
     "drains": (running, "drain_and_stop"),
     "sums up": (running, "record"),
-    "ends its uploads": (ending, "_finish_uploads"),
-    "takes a savepoint": (ending, "savepoint"),
 }
 WITHOUT_SPARK = tuple(PHASES)[:4]
-# The last four begin with a stop: theirs is the second one.
-BEHIND_A_STOP = tuple(PHASES)[-4:]
+# The last two begin with a stop: theirs is the second one.
+BEHIND_A_STOP = tuple(PHASES)[-2:]
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGINT twice")
 # The signal of a machine that is shut down, to a run that Dagster launched: no person asked for that.
 EVICTION = "eviction"
@@ -139,9 +135,6 @@ def done(case: Case, folder: Path) -> str:
         patched.setenv("DAGSTER_HOME", str(folder / "dagster"))
         patched.setenv("RS_HOME", str(place / "rs"))
         patched.delenv("RS_DAGSTER_URL", raising=False)
-        if "uploads" in case.phase:
-            patched.setenv("RS_UPLOAD", "1")
-            patched.setenv("RS_SAVEPOINTS", str(place / "store"))
         ensure_home()
         stream = Stream.made(case.number, place)
         try:
