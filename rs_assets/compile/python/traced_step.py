@@ -15,12 +15,10 @@ from rs_assets.compile.python.tracing.columns import Columns
 from rs_assets.compile.python.tracing.explore import Traced
 from rs_assets.compile.python.tracing.traced import trace_label, trace_map
 from rs_assets.compile.python.tracing.tree import Tree, constant_at, leading_to, verdicts_of
+from rs_assets.operators.window.event_time import NO_HASH
 from rs_assets.records.columns import LABEL, hidden, visible
 from rs_assets.records.schema import quoted
 from rs_assets.topology.user_code.expression import PythonFunction
-
-# No boolean has this hash in Spark. The optimizer does not know it.
-NO_HASH = 0
 
 
 def without_dropped(

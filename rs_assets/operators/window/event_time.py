@@ -17,6 +17,7 @@ from rs_assets.operators.window.bounds import EventTimeBounds
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.operators.window.messages import TEXT_FORMAT, no_event_time
 from rs_assets.records.columns import CONTROL, EVENT_TIME, visible
+from rs_assets.records.schema import quoted
 
 # A failed batch is computed again with the clock of its first attempt; that clock may be this old.
 OLDEST_BATCH = timedelta(days=30)
@@ -25,6 +26,8 @@ END_OF_TIME = datetime(9999, 12, 31, tzinfo=UTC)
 BEGIN_OF_TIME = datetime(1, 1, 1, tzinfo=UTC)
 # The key of Spark's metadata of an event-time column (EventTimeWatermark.delayKey): the delay in milliseconds.
 WATERMARK_DELAY = "spark.watermarkDelayMs"
+# No boolean has this hash in Spark. The optimizer does not know it.
+NO_HASH = 0
 # Text with a full date: Spark reads `10:00` as that time today, and `2026` as its first of January.
 DATED = r"^\s*\d{4,}-\d{1,2}-\d{1,2}(\D|$)"
 
@@ -88,10 +91,26 @@ def watermark_in_words(watermark: datetime | None) -> str:
 def with_control(spark: SparkSession, frame: DataFrame, folder: Path, *, name: str) -> DataFrame:
     """`frame` (with EVENT_TIME) united with the control rows that are written to `folder`, marked by CONTROL."""
     folder.mkdir(parents=True, exist_ok=True)
+    frame = maybe_null(frame)
     control = spark.readStream.name(name).schema(f"{EVENT_TIME} timestamp").json(str(folder))
     return frame.withColumn(CONTROL, F.lit(col=False)).unionByName(
         control.withColumn(CONTROL, F.lit(col=True)), allowMissingColumns=True
     )
+
+
+def maybe_null(frame: DataFrame) -> DataFrame:
+    """`frame` with fields that Spark does not know to be never null.
+
+    In a batch without control rows Spark leaves out their side of the union, and knows of a field such as
+    `coalesce(page, '')` that it is never null, of a constant its value: the keys and rows of the state would have
+    another schema than in a batch with control rows, and Spark would refuse the state.
+    """
+    sure = [field.name for field in frame.schema.fields if not field.nullable and field.name != EVENT_TIME]
+    if not sure:
+        return frame
+    known = next((field.name for field in frame.schema.fields if field.nullable), None)
+    some = F.hash(F.isnull(F.col(quoted(known)))) != NO_HASH if known is not None else F.spark_partition_id() >= 0
+    return frame.withColumns({name: F.when(some, F.col(quoted(name))) for name in sure})
 
 
 def control_folder(folder: Path, name: str) -> Path:
