@@ -22,7 +22,7 @@ from rs_assets.sql.plan.upsert_dedup import UpsertTable
 from rs_assets.sql.plan.windowing import bound_values, check_end, check_once, regrouped
 from rs_assets.sql.read.durations import duration_text
 from rs_assets.sql.read.lexer import CALL
-from rs_assets.sql.read.types import is_number
+from rs_assets.sql.read.types import FLOATS, is_number, is_whole
 
 ROW_NUMBER: Final = f"{CALL}ROW_NUMBER"
 OTHERS: Final = (f"{CALL}RANK", f"{CALL}DENSE_RANK")
@@ -311,17 +311,26 @@ def _window(planner: Planner, relation: Relation, at: Any) -> tuple[Window | Non
 
 
 def _orders(planner: Planner, relation: Relation, at: Any) -> list[tuple[Value, bool]]:
-    """The order of rows, all in the direction of the first: values of the other direction are negated."""
+    """The order of rows, all in the direction of the first: values of the other direction are turned."""
     found = ordered_trees(planner, relation, at)
     first = found[0][2]
-    return [(_turned(planner, value, each, first), first) for each, value, _ in found]
+    return [
+        (part, first)
+        for each, value, descends in found
+        for part in ([value] if descends == first else _turned(planner, value, each))
+    ]
 
 
-def _turned(planner: Planner, value: Value, each: Any, first: bool) -> Value:  # noqa: FBT001  a direction
-    if bool(each.args.get("desc")) == first:
-        return value
-    if value.type is not None and value.type.name == "timestamp":
-        return Value(f"(- unix_micros({value.text}))", Type("bigint"))
-    if value.type is None or not is_number(value.type):
+def _turned(planner: Planner, value: Value, each: Any) -> list[Value]:
+    """What orders values in the opposite direction: the ends of the order, null and NaN, cannot be negated."""
+    kind = value.type
+    if kind is None or not (kind.name == "timestamp" or is_number(kind)):
         raise planner.error("ORDER BY in both directions needs numbers or times", each, remedy="use one direction")
-    return Value(f"(- {value.text})", value.type)
+    # Null, which is before 0 and 1, is the place of NaN, or of all values.
+    number = f" WHEN NOT isnan({value.text}) THEN 0" if kind.name in FLOATS else ""
+    end = Value(f"(CASE WHEN {value.text} IS NULL THEN 1{number} END)", Type("int"))
+    whole = f"unix_micros({value.text})" if kind.name == "timestamp" else value.text
+    # The least whole number has no negative one.
+    turned = f"(~ {whole})" if whole != value.text or is_whole(kind) else f"(- {value.text})"
+    made = Value(turned, Type("bigint") if kind.name == "timestamp" else kind)
+    return [made] if value.role == "rowtime" else [end, made]

@@ -1,0 +1,59 @@
+"""ROW_NUMBER() ordered in both directions, against Python: null is less than all values, NaN is greater."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from itertools import product
+from typing import Any
+
+from rs_assets import pipeline_from_sql
+from rs_assets.spark.driver import SparkDriver
+
+LEAST = -(2**63)
+COLUMNS = "g INT, v BIGINT, d DOUBLE, p DECIMAL(8, 2), at TIMESTAMP(3), id INT"
+VALUES: dict[str, list[Any]] = {
+    "v": [None, LEAST, 7],
+    "d": [None, math.nan, -1.5, math.inf],
+    "p": [None, Decimal("-2.05"), Decimal("1.10")],
+    "at": [None, datetime(1969, 12, 31, tzinfo=UTC), datetime(2026, 1, 5, tzinfo=UTC)],
+}
+# The columns of ORDER BY, with their directions.
+ORDERS = {
+    "up": [("g", False), ("v", True), ("d", True), ("p", True), ("at", True)],
+    "down": [("g", True), ("at", False), ("p", False), ("d", False), ("v", False)],
+}
+BEGIN = datetime(2026, 1, 5, tzinfo=UTC)
+
+
+def place(value: Any) -> tuple[int, Any]:
+    """A value in ascending order."""
+    if value is None:
+        return (0, 0)
+    return (2, 0) if isinstance(value, float) and math.isnan(value) else (1, value)
+
+
+def wanted(rows: list[dict[str, Any]], order: list[tuple[str, bool]]) -> list[int]:
+    found = rows
+    for name, descends in reversed(order):
+        found = sorted(found, key=lambda row, name=name: place(row[name]), reverse=descends)
+    return [row["id"] for row in found]
+
+
+def test_nulls_and_nan_have_their_place_in_both_directions(driver: SparkDriver) -> None:
+    rows = [
+        {"g": 1, **dict(zip(VALUES, values, strict=True)), "id": number, "ts": BEGIN + timedelta(seconds=number)}
+        for number, values in enumerate(product(*VALUES.values()))
+    ]
+    text = f"CREATE TABLE t ({COLUMNS}, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'memory');"
+    for name, order in ORDERS.items():
+        by = ", ".join(f"{column} {'DESC' if descends else 'ASC'}" for column, descends in order)
+        text += f"""CREATE TABLE {name} (id INT, rn BIGINT) WITH ('connector' = 'print');
+            INSERT INTO {name} SELECT id, rn FROM (SELECT id, ROW_NUMBER() OVER (
+                PARTITION BY window_start, window_end ORDER BY {by}) AS rn
+                FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY))) AS s WHERE rn <= 200;"""
+    found = pipeline_from_sql(text, tables={"t": []}).try_(rows[::-1], spark=driver)
+    for name, order in ORDERS.items():
+        numbered = {row["rn"]: row["id"] for row in found[name]}
+        assert [numbered[n] for n in sorted(numbered)] == wanted(rows, order), name
