@@ -1,11 +1,13 @@
-"""Dates and times that Spark can represent and Python cannot: records with one are refused when they are read."""
+"""Values that Spark can represent and Python cannot: records with one are refused when they are read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from types import MappingProxyType
+from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -23,15 +25,39 @@ BOUNDS: Mapping[type[DataType], tuple[str, str]] = MappingProxyType(
 )
 
 
-def calendar_reason(fields: Iterable[StructField], column: Callable[[str], Column]) -> Column:
-    """The reason to refuse a record with times outside Python's range; null for a good record.
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """What is wrong with a value of one of `kinds` for which `holds` is true."""
 
-    `column` gives the column of a field. Times within lists, maps and structs are checked too.
+    what: str
+    kinds: tuple[type[DataType], ...]
+    holds: Callable[[Column, DataType], Column]
+
+
+def _beyond(value: Column, kind: DataType) -> Column:
+    return ~value.between(*(F.lit(bound).cast(kind) for bound in BOUNDS[type(kind)]))
+
+
+def _twice(value: Column, kind: DataType) -> Column:  # noqa: ARG001  the form of a fault
+    return F.size(F.array_distinct(F.map_keys(value))) < F.size(value)
+
+
+FAULTS: Final = (
+    _Fault("not in the years 1 to 9999 of UTC", tuple(BOUNDS), _beyond),
+    _Fault("a key is twice in a map", (MapType,), _twice),
+)
+
+
+def calendar_reason(fields: Iterable[StructField], column: Callable[[str], Column]) -> Column:
+    """The reason to refuse a record with a value that Python does not have; null for a good record.
+
+    `column` gives the column of a field. Values within lists, maps and structs are checked too.
     """
     reasons = [
-        F.when(_beyond(column(field.name), field.dataType), F.lit(f"{field.name}: not in the years 1 to 9999 of UTC"))
+        F.when(_has(column(field.name), field.dataType, fault), F.lit(f"{field.name}: {fault.what}"))
         for field in fields
-        if _dated(field.dataType)
+        for fault in FAULTS
+        if _may_have(field.dataType, fault)
     ]
     return F.coalesce(*reasons, F.lit(None).cast("string"))
 
@@ -43,31 +69,30 @@ def judged(rows: DataFrame, schema: StructType, address: Mapping[str, Column] = 
     return rows.select(*fields, reason, *(column.alias(name) for name, column in address.items()))
 
 
-def _dated(kind: DataType) -> bool:
-    """Whether values of `kind` are times or contain times."""
+def _may_have(kind: DataType, fault: _Fault) -> bool:
+    """Whether values of `kind` are of the kinds of a fault, or contain some."""
+    if type(kind) in fault.kinds:
+        return True
     if isinstance(kind, StructType):
-        return any(_dated(field.dataType) for field in kind.fields)
+        return any(_may_have(field.dataType, fault) for field in kind.fields)
     if isinstance(kind, MapType):
-        return _dated(kind.keyType) or _dated(kind.valueType)
-    return _dated(kind.elementType) if isinstance(kind, ArrayType) else type(kind) in BOUNDS
+        return _may_have(kind.keyType, fault) or _may_have(kind.valueType, fault)
+    return isinstance(kind, ArrayType) and _may_have(kind.elementType, fault)
 
 
-def _beyond(value: Column, kind: DataType) -> Column:
-    """Whether a `value` of a dated kind is out of bounds, or null."""
+def _has(value: Column, kind: DataType, fault: _Fault) -> Column:
+    """Whether a `value` of a kind that may have a fault has it; null counts as false."""
+    found = [fault.holds(value, kind)] if type(kind) in fault.kinds else []
     if isinstance(kind, StructType):
-        return _any(_beyond(value[field.name], field.dataType) for field in kind.fields if _dated(field.dataType))
+        parts = [field for field in kind.fields if _may_have(field.dataType, fault)]
+        found += [_has(value[field.name], field.dataType, fault) for field in parts]
     if isinstance(kind, MapType):
         sides = ((F.map_keys(value), kind.keyType), (F.map_values(value), kind.valueType))
-        return _any(_within(values, of) for values, of in sides if _dated(of))
+        found += [_within(values, of, fault) for values, of in sides if _may_have(of, fault)]
     if isinstance(kind, ArrayType):
-        return _within(value, kind.elementType)
-    return ~value.between(*(F.lit(bound).cast(kind) for bound in BOUNDS[type(kind)]))
-
-
-def _within(values: Column, kind: DataType) -> Column:
-    return F.exists(values, lambda each: _beyond(each, kind))
-
-
-def _any(found: Iterable[Column]) -> Column:
-    """Whether any of `found` is true; null counts as false."""
+        found.append(_within(value, kind.elementType, fault))
     return reduce(or_, (F.coalesce(each, F.lit(col=False)) for each in found))
+
+
+def _within(values: Column, kind: DataType, fault: _Fault) -> Column:
+    return F.exists(values, lambda each: _has(each, kind, fault))

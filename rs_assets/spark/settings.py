@@ -48,6 +48,8 @@ SQL_SETTINGS: Mapping[str, str] = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # Dates and times pass through processors unchanged: Java's older classes lack 10 October 1582.
     "spark.sql.datetime.java8API.enabled": "true",
+    # JSON_VALUE of an object with a key twice takes the last one, as all other readers of JSON; by default it is null.
+    "spark.sql.variant.allowDuplicateKeys": "true",
 }
 FIXED_SETTINGS: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",

@@ -1,4 +1,4 @@
-"""Times that Python does not have: a record with one is refused by its policy, and stops no stream."""
+"""Values that Python does not have: a record with one is refused by its policy, and stops no stream."""
 
 from __future__ import annotations
 
@@ -64,3 +64,20 @@ def test_should_refuse_such_days_of_csv_and_of_a_pattern(tmp_path: Path, options
         )
         report = source.to_memory(out).build().run(options)
         assert ([row["id"] for row in out.rows()], report.rows_dead) == ([1], 1)
+
+
+@pytest.mark.parametrize("tail", [False, True])
+def test_should_refuse_a_map_of_json_with_a_key_twice(tmp_path: Path, options, tail: bool) -> None:
+    """Spark keeps both entries; a look-up finds the first, Python the last, and a table has two."""
+    (tmp_path / "a.jsonl").write_text(
+        '{"id":1,"m":{"a":1,"b":1}}\n{"id":2,"m":{"a":1,"a":2}}\n{"id":3,"deep":[{"x":{"k":1,"k":1}}]}\n{"id":4}\n'
+    )
+    out = MemoryChannel()
+    stream = StreamBuilder.data_stream("calendar", f"keys_{tail:d}").from_file(
+        tmp_path / "a.jsonl",
+        schema="id int, m map<string, int>, deep array<struct<x: map<string, int>>>",
+        tail=tail,
+        bad_records="dead_letter",
+    )
+    report = stream.to_memory(out).build().run(options)
+    assert ([row["id"] for row in out.rows()], report.rows_dead) == ([1, 4], 2)

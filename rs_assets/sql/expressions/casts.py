@@ -89,7 +89,14 @@ def _plain_text(text: str, kind: Type | None) -> str:
         return f"upper(cast({text} AS string))"
     if kind is not None and kind.name == "string":
         return text
+    if kind is not None and kind.name == "binary":
+        return text_of_bytes(text)
     return f"cast({Value(text).plain} AS string)"
+
+
+def text_of_bytes(text: str) -> str:
+    """Bytes as a text of UTF-8, with U+FFFD for those that are none: as they are, no file or table could be read."""
+    return f"make_valid_utf8(cast({Value(text).plain} AS string))"
 
 
 def _number(value: Value, known: Type, kind: Type, failing: str) -> str:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from rs_assets.expressions.functions.literals import quote, separated_by, unquote
+from rs_assets.sql.expressions.casts import text_of_bytes
 from rs_assets.sql.expressions.sql_function import (
     MANY,
     Refusal,
@@ -104,11 +105,10 @@ def _matched(values: Sequence[Value]) -> str:
 
 def _group(values: Sequence[Value], without: int) -> str | None:
     """The SQL of the group's number; None if a literal pattern has no such group."""
-    if len(values) < 3:
-        return str(without)
-    number, pattern = whole_literal(values[2]), unquote(values[1].text)
+    number = whole_literal(values[2]) if len(values) > 2 else without
+    pattern = unquote(values[1].text)
     if number is None or pattern is None:
-        return as_int(values[2])
+        return as_int(values[2]) if len(values) > 2 else str(without)
     try:
         known = re.compile(pattern).groups
     except re.error:
@@ -139,6 +139,13 @@ def _overlaid(values: Sequence[Value]) -> str:
     behind = f"if({length} > 0, substring({text}, {at} + {length}), '')"
     made = f"concat(left({text}, {at} - 1), {new}, {behind})"
     return f"if({at} <= 0 OR {at} > length({text}), {text}, {made})"
+
+
+def _decoded(values: Sequence[Value]) -> str:
+    """The text of bytes; of UTF-8 any bytes, where Spark refuses wrong ones."""
+    if (unquote(values[1].text) or "").upper() in ("UTF-8", "UTF8"):
+        return text_of_bytes(values[0].text)
+    return f"decode({values[0].plain}, {values[1].plain})"
 
 
 def _element(values: Sequence[Value]) -> str:
@@ -229,9 +236,9 @@ TEXTS: Final[Mapping[str, SqlFunction]] = MappingProxyType(
         **{f"SHA{bits}": textual(f"sha2({{0}}, {bits})", 1, 1) for bits in (224, 256, 384, 512)},
         "SHA2": SqlFunction(2, 2, "sha2({0}, {1})", "string", texts=(0,), numbers=(1,)),
         "TO_BASE64": textual("base64({0})", 1, 1),
-        "FROM_BASE64": textual("cast(to_binary({0}, 'base64') AS string)", 1, 1),
+        "FROM_BASE64": textual(text_of_bytes("to_binary({0}, 'base64')"), 1, 1),
         "ENCODE": textual("encode({0}, {1})", 2, 2, "binary", (0, 1)),
-        "DECODE": SqlFunction(2, 2, "decode({0}, {1})", "string", texts=(1,)),
+        "DECODE": SqlFunction(2, 2, _decoded, "string", texts=(1,)),
         "URL_ENCODE": textual("url_encode({0})", 1, 1),
         "URL_DECODE": textual("try_url_decode({0})", 1, 1),
         "PARSE_URL": textual(_addressed, 2, 3, texts=(0, 1, 2)),
