@@ -11,6 +11,8 @@ import pytest
 
 from rs_assets import Dimension, RunOptions, StreamBuilder, Time, TumblingWindow
 from rs_assets.common.home import Home
+from rs_assets.connectors.connector import nowhere
+from rs_assets.connectors.registry import SOURCES
 from rs_assets.errors import ConfigurationError
 from rs_assets.runtime.options import default_openlineage
 from rs_assets.runtime.record.datasets import dataset_at, datasets_read, datasets_written
@@ -150,6 +152,12 @@ def test_topics_and_tables_of_both_ends_are_datasets(tmp_path):
     read, written = datasets_read(made, Home(tmp_path)), datasets_written(made, Home(tmp_path))
     assert [(each.namespace, each.name) for each in read["in"]] == [("kafka://a:9092", "x"), ("kafka://a:9092", "y")]
     assert (written["out"].namespace, written["out"].name) == ("kafka://a:9092", "z")
+
+
+def test_sources_of_other_systems_have_a_place():
+    """Only rows of the program, and those that others push to a port of this machine, are read from none."""
+    without = {node.__name__ for node, known in SOURCES.items() if known.places is nowhere}
+    assert without == {"ArraySource", "MemorySource", "WebhookSource", "SyslogSource"}
 
 
 def test_the_switch_is_read_from_the_environment(monkeypatch):

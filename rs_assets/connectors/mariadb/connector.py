@@ -66,6 +66,7 @@ CONNECTOR = Connector(
             node=MariadbSource,
             reader=_reader,
             describe=lambda node: f"Reads the table {code(node.where)}, then each of its changes",
+            places=lambda node, _home: (node.where,),
         ),
     ),
     sql_source=SqlSource(read=_read, metadata=CHANGE_TYPES),

@@ -67,6 +67,7 @@ CONNECTOR = Connector(
             reader=_reader,
             collector=_collector,
             describe=lambda node: f"Reads the messages ({node.format}) of the MQTT topics {listed(node.topics)}",
+            places=lambda node, _home: tuple(f"{node.broker.url}/{topic}" for topic in node.topics),
         ),
     ),
     sinks=(SinkConnector(node=MqttSink, writer=_writer, describe=_publishes, check=_check, check_rows=_check_rows),),

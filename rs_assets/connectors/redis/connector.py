@@ -75,6 +75,7 @@ CONNECTOR = Connector(
             node=RedisSource,
             reader=_reader,
             describe=lambda node: f"Reads the entries ({node.format}) of {listed(node.streams)} of {code(node.where)}",
+            places=lambda node, _home: tuple(f"{node.where}/{stream}" for stream in node.streams),
         ),
     ),
     sinks=(SinkConnector(node=RedisSink, writer=_writer, describe=_writes, check=_check, check_rows=_check_rows),),
