@@ -124,5 +124,8 @@ $(STAMP):
 	@printf '[6/9] processors: ' && $(BIN)/python -m rs_assets.spark.processor.library
 	@printf '[7/9] classes of Spark, by running a small pipeline (a minute, 205 MB): ' && $(BIN)/python -m rs_assets.cli.rehearsal
 	@printf '[8/9] Kafka for tests and the demo: ' && $(BIN)/python -m rs_assets.testing.kafka
-	@printf '[9/9] MariaDB for tests, if this system has packages of Debian: ' && $(BIN)/python -m rs_assets.testing.mariadb_packages || true
+	@echo "[9/9] servers for tests, if this system has packages of Debian; without them their tests are skipped"
+	@$(BIN)/python -m rs_assets.testing.mariadb_packages || true
+	@$(BIN)/python -m rs_assets.testing.redis fetch || true
+	@$(BIN)/python -m rs_assets.testing.mqtt || true
 	@rm -f .venv/.setup-* && touch $@

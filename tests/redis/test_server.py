@@ -42,6 +42,7 @@ def test_should_answer_nobody_without_its_password_or_while_it_is_paused(redis):
     assert redis.client().ping()
 
 
+@pytest.mark.usefixtures("redis_server")
 def test_should_be_gone_with_its_data_when_it_is_closed():
     server = RedisServer()
     with pytest.raises(ConfigurationError, match="was not started"):
