@@ -30,7 +30,7 @@ def reader_of(node: Source, home: Home | None = None) -> SourceReader:
 
 
 def stream(context: CompileContext, node: Source) -> DataFrame:
-    """The rows of `node` as a stream: its fields and, unless it is pruned, REASON."""
+    """The rows of `node` as a stream: its fields and REASON, if there is one."""
     reader = reader_of(node, context.home)
     rows = reader.stream(reading_of(context, node))
     rows = rows.withColumns(_order(reader)) if context.ordered else rows
@@ -71,7 +71,7 @@ def reading_of(context: CompileContext, node: Source) -> Reading:
         schema_of=partial(context.schema_of, node),
         written_by=context.behind,
         max_line_bytes=context.max_line_bytes,
-        pruned=node.name in context.pruned,
+        bad_records=node.bad_records,
         positioned=context.by_split,
     )
 

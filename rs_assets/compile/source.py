@@ -15,9 +15,9 @@ POISON = "/poison"
 
 
 def compile_source(context: CompileContext, node: Source, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001  the table's form
-    """Read `node` and filter bad records; of a pruned stream every row passes."""
+    """Read `node` and filter bad records, unless its stream does that by itself."""
     good = context.read(context, node)
-    if not (context.streaming and node.name in context.pruned):
+    if REASON in good.columns:
         good = context.record_filter.filter_bad_records(good, step=node.name, policy=node.bad_records, counted=True)
     return Flow(_without_poison(context, node, good))
 

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from rs_assets.checkpoint.source_log import SourceBatch, SourceLog
 from rs_assets.errors import DataLossError, RsError
+from rs_assets.records.policy import BadRecords
 
 # Splits with their offsets, as JSON text.
 Positions = Mapping[str, str]
@@ -32,9 +33,8 @@ class Reading:
 
     `name` is the source's key in Spark's checkpoint, and `folder` belongs to the query that reads it.
     `schema_of(infer)` is the declared schema of the source, or the result of `infer` at the first start, which is
-    pinned with the checkpoint. `written_by(step)` is the schema of a step's rows in a durable shuffle. `pruned`: the
-    stream may skip unused parts of a record (see `Pruning`). `positioned`: its rows have their ADDRESS, if the reader
-    is `Positioned`.
+    pinned with the checkpoint. `written_by(step)` is the schema of a step's rows in a durable shuffle. `bad_records`
+    is the policy of the source. `positioned`: its rows have their ADDRESS, if the reader is `Positioned`.
     """
 
     spark: SparkSession
@@ -43,7 +43,7 @@ class Reading:
     schema_of: Callable[[Callable[[], StructType]], StructType]
     written_by: Callable[[str], StructType]
     max_line_bytes: int
-    pruned: bool = False
+    bad_records: BadRecords = BadRecords.FAIL
     positioned: bool = False
 
 
@@ -75,7 +75,10 @@ class SourceReader(Protocol):
         ...
 
     def stream(self, reading: Reading) -> DataFrame:
-        """The rows as a stream: the fields and REASON, which is null for a record that can be used."""
+        """The rows as a stream: the fields and REASON, which is null for a record that can be used.
+
+        A stream that refuses or leaves out bad records by itself has no REASON: see `BatchExecution.judged`.
+        """
         ...
 
     def batch(self, reading: Reading, batch: SourceBatch) -> DataFrame:
@@ -119,10 +122,6 @@ class Watch:
     def computed(self) -> None:
         """The batch was read; BadRecordError or SourceReadError if Spark misread the input."""
 
-    def plain(self) -> int | None:
-        """The number of records of the batch, if a pruned stream cannot have missed a bad one; None otherwise."""
-        return None
-
     def check(self, batch_id: int) -> None:
         """The last check before the sinks commit; DataLossError if the batch may lack records."""
 
@@ -150,7 +149,7 @@ class Watching:
     """The context of a watch.
 
     `known()` returns the manifest's facts about the source's input, `keep(facts)` adds to them at once. `note` is that
-    of `Start`, `pruned` that of the query's `Reading`.
+    of `Start`.
     """
 
     log: SourceLog
@@ -158,7 +157,6 @@ class Watching:
     keep: Callable[[Known], None]
     note: Callable[[Sequence[object]], None]
     max_line_bytes: int
-    pruned: bool = False
 
 
 @runtime_checkable
@@ -167,19 +165,6 @@ class Watched(Protocol):
 
     def watch(self, watching: Watching) -> Watch:
         """The guard for one query of a run."""
-        ...
-
-
-@runtime_checkable
-class Pruning(Protocol):
-    """A reader whose watch can confirm that no record is bad, so that the stream need not check.
-
-    Such a stream skips unused fields, and the rest of a record that a filter drops; its rows are counted by
-    `Watch.plain`. A batch that `plain` cannot confirm is read again without pruning.
-    """
-
-    def prunes(self, max_line_bytes: int) -> bool:
-        """Whether pruning is worth trying with the existing input."""
         ...
 
 

@@ -132,8 +132,7 @@ class CompileContext:
     are made: the operator of each input's watermark, by its id. `late` are steps whose late rows a sink gets.
     `dimension` returns the dimension of a step, `noted` the versions recorded for a batch, by step, and `versions`
     those to look into; None: those in the local properties of a batch's tasks. `trace`: Python functions are compiled
-    as far as possible. `pruned` are sources of which only the fields that the query uses are parsed; their watches
-    count the records and report losses.
+    as far as possible.
     """
 
     spark: SparkSession
@@ -162,7 +161,6 @@ class CompileContext:
     now: Callable[[], Column] = F.current_timestamp
     max_line_bytes: int = MAX_LINE_BYTES
     trace: bool = True
-    pruned: frozenset[str] = frozenset()
 
     def schema_of(self, source: Source, infer: Callable[[], StructType]) -> StructType:
         """The declared schema of `source`, or the pinned one; SchemaError if the text does not parse."""

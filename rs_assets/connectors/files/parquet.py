@@ -16,7 +16,6 @@ from rs_assets.connectors.files.parquet_columns import check_columns, schema_of
 from rs_assets.connectors.files.parse import LineFormat
 from rs_assets.connectors.files.whole import spark_files as native
 from rs_assets.connectors.files.whole.counting import FileWatch
-from rs_assets.connectors.files.whole.fast_check import PlainLines
 from rs_assets.connectors.files.whole.line_format import file_sizes
 from rs_assets.connectors.files.whole.modified_files import check_all_read, check_whole
 from rs_assets.connectors.files.whole.watch import FilesWatch
@@ -109,7 +108,7 @@ class ParquetWatch(FilesWatch):
         for file in self._log.batch(batch_id).files:
             check_columns(file.local, self._fields)
 
-    def _files(self, batch_id: int, plain: PlainLines | None) -> FileWatch:  # noqa: ARG002  it has no lines
+    def _files(self, batch_id: int) -> FileWatch:
         files = self._log.batch(batch_id).files
         return FileWatch(files, batch_id=batch_id, counted=False, form=FORM, cap=NO_LINES)
 

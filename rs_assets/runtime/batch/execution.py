@@ -13,8 +13,10 @@ import orjson
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.operators.window.splits import CAME_LATE, LATEST, splits_metric
 from rs_assets.records.admit import DEAD, ROWS, SHARED
+from rs_assets.spark.processor.session import package_in
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 DROPPED, STATE_ROWS, STATE_BYTES = "numRowsDroppedByWatermark", "numTotalStateRows", "stateMemory"
@@ -65,6 +67,19 @@ class BatchExecution:
         # Only a gate that lets a batch continue rejects rows, and only some of those have the third counter.
         shared = int(values.getAs(SHARED)) if dead and values.size() > len((ROWS, DEAD)) else 0
         return Observed(int(values.getAs(ROWS)), dead, shared)
+
+    def judged(self, spark: SparkSession, source: str, *, shared: bool) -> Observed | None:
+        """The counters of a source whose stream judges its records; None if there is none of that name.
+
+        Reads what the plan has left unread, and so may raise what a bad record raises. `shared`: another query counts
+        the bad ones as well.
+        """
+        package = package_in(spark)
+        found = package.JsonLines.judged(self.execution, source) if package is not None else None
+        if found is None:
+            return None
+        rows, dead = map(int, found)
+        return Observed(rows, dead, dead if shared else 0)
 
     def latest(self, gate: str) -> Mapping[str, int]:
         """The greatest event time of each split at `gate`, in microseconds."""

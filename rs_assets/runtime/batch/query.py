@@ -61,7 +61,6 @@ class QueryRun:
     failed_batch: int = -1  # a batch that failed on its data, -1 for none
     given_up: bool = False  # quarantine was tried for that batch
     restarts_left: int = RESTARTS
-    misread: bool = False  # the batch must be read again, with every field of its records
     planned_anew: bool = False  # the batch must be read again, by its current plan
     _query: StreamingQuery | None = None
     _calls: Calls = field(init=False)
@@ -99,7 +98,7 @@ class QueryRun:
         self._wait_until_gone()
         self._started.clear()
         self.failure, self.failed_batch, self.given_up, self._cut_off = None, -1, False, False
-        self.misread = self.planned_anew = False
+        self.planned_anew = False
         self.work.context.spark.conf.set(PARTITIONS, self.partitions)
         self.work.context.spark.conf.set(CHAINS, len(self.plan.states) > 1)
         self.log.clear_cut_writes()
@@ -177,9 +176,9 @@ class QueryRun:
     def goes_on(self) -> bool:
         """Whether it has ended and may be started again.
 
-        Unchanged, with another plan, with whole records, or without the records that fail.
+        Unchanged, with another plan, or without the records that fail.
         """
-        return self.examinable or self.starved or ((self.misread or self.planned_anew) and not self._cut_off)
+        return self.examinable or self.starved or (self.planned_anew and not self._cut_off)
 
     def raise_failure(self) -> None:
         """Raise the failure that ended the query, if there was one."""
@@ -272,9 +271,6 @@ class QueryRun:
             if isinstance(error, PlannedAnew):
                 self.planned_anew = True
                 raise BatchNotDone("the batch is planned again") from None
-            if self.work.is_misread():
-                self.misread = True
-                raise BatchNotDone("the batch is read again") from None
             self.failed_batch = batch_id if self.work.context.quarantines and blames_a_record(error) else -1
             failure = self.work.explained(error, batch_id)
             failure.__cause__ = error if failure is not error else error.__cause__

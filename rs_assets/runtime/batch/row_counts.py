@@ -13,10 +13,6 @@ from rs_assets.runtime.batch.execution import BatchExecution
 from rs_assets.topology.topology import Topology
 
 
-class NotPlainError(Exception):
-    """A batch of pruned sources cannot be committed: it may contain a bad record that was not parsed."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
     """Rows that one batch of one query read and rejected.
@@ -45,11 +41,15 @@ def counts_of(
 ) -> Counts:
     """The counts of the batch that `execution` has computed; waits for the counts of `watches`."""
     found = {gate: execution.observed(gate) for gate in _gates(topology, plan, context)}
-    plain = plain_rows(context, watches)
+    shared = plan.shared(topology)
+    for source in plan.sources:
+        found[source] = found[source] or execution.judged(
+            context.spark, context.stored_name(source), shared=source in shared
+        )
     rows_in = in_again = shuffled = 0
     for source in plan.sources:
         watch, observed = watches.get(source), found[source]
-        rows = plain.get(source, observed.rows if observed else 0)
+        rows = observed.rows if observed else 0
         if topology[source].family == "shuffle":
             shuffled += rows
         else:
@@ -64,32 +64,15 @@ def counts_of(
         shuffled=shuffled,
         dead=sum(gate.dead for gate in gates.values()),
         dead_again=sum(gate.shared for gate in gates.values()),
-        sources=frozenset(
-            name for name in plan.sources if plain.get(name) or ((gate := found[name]) is not None and gate.rows)
-        ),
+        sources=frozenset(name for name in plan.sources if (gate := found[name]) is not None and gate.rows),
         clean=frozenset(name for name, gate in gates.items() if gate.dead == gate.shared),
-        gates={
-            **{name: (rows, 0) for name, rows in plain.items()},
-            **{name: (gate.rows, gate.dead) for name, gate in gates.items() if name not in plain},
-        },
+        gates={name: (gate.rows, gate.dead) for name, gate in gates.items()},
     )
 
 
 def acts_at_once(topology: Topology, plan: QueryPlan) -> bool:
     """Whether rows of a batch are visible before it is committed: a batch that may be discarded must not be."""
     return any(topology[name].at_once for name in plan.nodes)
-
-
-def plain_rows(context: CompileContext, watches: Mapping[str, Watch]) -> Mapping[str, int]:
-    """The number of records of each pruned source; waits for its watch.
-
-    NotPlainError if a watch cannot vouch for all records.
-    """
-    found = {source: watches[source].plain() for source in context.pruned}
-    known = {source: rows for source, rows in found.items() if rows is not None}
-    if len(known) < len(found):
-        raise NotPlainError(sorted(found.keys() - known.keys()))
-    return known
 
 
 def _gates(topology: Topology, plan: QueryPlan, context: CompileContext) -> list[str]:

@@ -29,7 +29,7 @@ from rs_assets.recovery.uploads import QueryUploads
 from rs_assets.runtime.batch.dimensions import BatchVersions
 from rs_assets.runtime.batch.execution import BatchExecution, StateMetrics
 from rs_assets.runtime.batch.per_batch import PerBatchSteps
-from rs_assets.runtime.batch.row_counts import Counts, NotPlainError, acts_at_once, counts_of, plain_rows
+from rs_assets.runtime.batch.row_counts import Counts, acts_at_once, counts_of
 from rs_assets.runtime.batch.sink_progress import SinkProgress
 from rs_assets.runtime.batch.split_watermarks import SplitWatermarks
 from rs_assets.runtime.record.bookkeeping import Bookkeeper
@@ -151,14 +151,6 @@ class BatchWork:
         has_letters = self.letters.committed(self._mark("dead_letters", batch_id))
         return not has_letters and len(self._waiting(self.plan.sinks, batch_id)) == len(self.plan.sinks)
 
-    def is_misread(self) -> bool:
-        """Whether a failed batch was read without parsing all fields, so that its failure is not conclusive."""
-        try:
-            plain_rows(self.context, self.watches)
-        except NotPlainError:
-            return True
-        return False
-
     def _prepare(self, batch_id: int) -> None:
         """Record the inputs of the batch before any row is computed; PlannedAnew if its plan must change."""
         if self.uploads is not None:
@@ -168,13 +160,10 @@ class BatchWork:
             raise PlannedAnew(f"batch {batch_id} reads the same input as before")
         for watch in self.watches.values():
             watch.planned(batch_id)
-        at_once = acts_at_once(self.topology, self.plan)
-        if at_once:
-            plain_rows(self.context, self.watches)
         self._pin_versions(batch_id)
         self._pass_watermarks(batch_id)
         self.book.before(batch_id)
-        self._upload(wait=at_once)
+        self._upload(wait=acts_at_once(self.topology, self.plan))
 
     def _upload(self, *, wait: bool) -> None:
         """Begin to upload the checkpoint with this plan; it is stored before rows of the batch can be seen."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from rs_assets.checkpoint.log import CheckpointLog
@@ -71,7 +71,6 @@ def watches_of(
     keep: Callable[[str, Known], None],
     note: NoteLoss,
     max_line_bytes: int,
-    pruned: Collection[str] = (),
 ) -> dict[str, Watch]:
     """The watches of the sources of one query; `log` is its log, `known` and `keep` access the manifest."""
     return {
@@ -82,7 +81,6 @@ def watches_of(
                 keep=partial(keep, name),
                 note=partial(note, name),
                 max_line_bytes=max_line_bytes,
-                pruned=name in pruned,
             )
         )
         for name, reader in readers.items()

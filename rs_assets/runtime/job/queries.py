@@ -20,7 +20,7 @@ from rs_assets.compile.readers import stream
 from rs_assets.connectors.dead_letters import DeadLetters
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.nodes import Source
-from rs_assets.connectors.source import Pruning, Watch
+from rs_assets.connectors.source import Watch
 from rs_assets.connectors.store.nodes import StoreSink
 from rs_assets.records.policy import BadRecords
 from rs_assets.runtime.batch.per_batch import before_python
@@ -59,7 +59,7 @@ def query_of(session: JobSession, spark: SparkSession, plan: QueryPlan) -> Query
         book=book_of(session, plan),
         writers={name: session.writer(name) for name in plan.sinks},
         letters=DeadLetters(session.options.home.dead_letters),
-        watches=_watches(session, plan, context),
+        watches=_watches(session, plan),
         dimensions=dimensions,
         marks=split_watermarks_of(session.topology, plan, session.log(plan), folder, session.options.home),
         uploads=session.uploader.of(session.folders[plan.name]) if session.uploader is not None else None,
@@ -117,7 +117,7 @@ def _noting(session: JobSession, plan: QueryPlan) -> Callable[[Mapping[str, int]
     return save
 
 
-def _watches(session: JobSession, plan: QueryPlan, context: CompileContext) -> dict[str, Watch]:
+def _watches(session: JobSession, plan: QueryPlan) -> dict[str, Watch]:
     """The watches of the sources of a query."""
     made = watches_of(
         {name: session.reader(name) for name in plan.sources},
@@ -126,7 +126,6 @@ def _watches(session: JobSession, plan: QueryPlan, context: CompileContext) -> d
         keep=session.keep_input,
         note=session.note_loss,
         max_line_bytes=session.options.max_line_bytes,
-        pruned=context.pruned,
     )
     for watch in made.values():
         session.at_end(watch.close)
@@ -166,14 +165,7 @@ def _context(session: JobSession, spark: SparkSession, plan: QueryPlan, folder: 
         controls=plan.controls,
         dimension=lambda node: session.dimensions.by_step[node.name].held,
         trace=session.options.trace,
-        pruned=_pruned(session, plan),
     )
-
-
-def _pruned(session: JobSession, plan: QueryPlan) -> frozenset[str]:
-    """The sources of a query whose records need not be parsed completely."""
-    readers = ((name, session.reader(name)) for name in plan.sources)
-    return frozenset(n for n, r in readers if isinstance(r, Pruning) and r.prunes(session.options.max_line_bytes))
 
 
 def _behind(session: JobSession, step: str) -> StructType:

@@ -31,14 +31,13 @@ def go_on(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> b
     """Whether `query`, which a batch has ended, runs again without the records on which it failed.
 
     Called on the Spark driver's thread. A query for which no Python worker could be started, or whose batch has a new
-    plan, runs again unchanged, and a misread one with whole records from then on. The records are in the manifest
-    before the batch is tried again; after a crash before that the next start finds them again. False leaves the query
-    ended: no record was found to be at fault, or more than `RunOptions.max_poisons` records of the batch, which
-    indicates a fault of the pipeline; the failure then gets the position of the first record.
+    plan, runs again unchanged. The records are in the manifest before the batch is tried again; after a crash before
+    that the next start finds them again. False leaves the query ended: no record was found to be at fault, or more than
+    `RunOptions.max_poisons` records of the batch, which indicates a fault of the pipeline; the failure then gets the
+    position of the first record.
     """
-    if query.misread or query.planned_anew or query.starved:
+    if query.planned_anew or query.starved:
         query.restarts_left -= query.starved
-        _read_whole(query)
         query.stop()
         restart(session, query, trigger)
         return True
@@ -66,12 +65,6 @@ def go_on(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> b
     _keep(session, query, found, batch_id)
     restart(session, query, trigger)
     return True
-
-
-def _read_whole(query: QueryRun) -> None:
-    """Read whole records where the last batch was misread; other sources are unchanged."""
-    plain = (name for name in query.work.context.pruned if query.work.watches[name].plain() is not None)
-    query.work.context = replace(query.work.context, pruned=frozenset(plain))
 
 
 def process_all(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> None:

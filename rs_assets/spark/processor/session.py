@@ -19,7 +19,12 @@ def package_in(spark: SparkSession) -> Any | None:
 
 def processors_of(frame: DataFrame) -> Any:
     """The package of the processors in the session of `frame`; ConfigurationError if it was made without their jar."""
-    package = package_in(frame.sparkSession)
+    return processors_in(frame.sparkSession)
+
+
+def processors_in(spark: SparkSession) -> Any:
+    """The package of the processors in a session; ConfigurationError if it was made without their jar."""
+    package = package_in(spark)
     if package is None:
         raise ConfigurationError(
             "this Spark session lacks the processors of rs_assets",

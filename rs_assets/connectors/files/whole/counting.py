@@ -1,9 +1,8 @@
-"""Counts the records of whole files in parallel with Spark, and guards that the files do not change after planning."""
+"""Finds lines that Spark's readers skip or misread, and guards that files do not change after planning."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,65 +17,45 @@ from rs_assets.connectors.files.header import check_header, columns_in_order
 from rs_assets.connectors.files.lines.files import opened
 from rs_assets.connectors.files.lines.reading import MAX_LINE_BYTES
 from rs_assets.connectors.files.parse import UNBALANCED, LineFormat
-from rs_assets.connectors.files.whole.fast_check import PlainLines, parts_of
 from rs_assets.connectors.files.whole.known_files import FileFacts
 from rs_assets.connectors.files.whole.spark_files import check_name
 from rs_assets.errors import BadRecordError, DataLossError, SourceReadError
 
 # Large enough for few system calls, small enough for the processor's second-level cache.
 BLOCK_BYTES = 1 << 18
-NEWLINE, SPACE, QUOTE, BRACKET = 10, 32, 34, 91
-# A line that begins with a bracket, ignoring white space.
-ARRAY_LINE = re.compile(rb"\n\s*(?:\xef\xbb\xbf)?\[")
+NEWLINE, QUOTE = 10, 34
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """The number of `records`, and the number of other lines `beyond` the length limit.
+class Checked:
+    """How many lines are `beyond` the length limit, and whether one has an odd number of quotes."""
 
-    `arrays`: a line begins like an array; `unbalanced`: a line has an odd number of quotes.
-    """
-
-    records: int
     beyond: int = 0
-    arrays: bool = False
     unbalanced: bool = False
 
 
-def count_records(path: Path, *, cap: int = MAX_LINE_BYTES, quotes: bool = True) -> Counted:
-    """The number of non-blank lines of a file: the records for Spark's line readers.
+def check_lines(path: Path, *, cap: int = MAX_LINE_BYTES, quotes: bool = True) -> Checked:
+    """Look at the lines of a file; without `quotes` they are not counted.
 
-    Works on blocks, not lines: about 2 GB/s, cheap compared with the parsing that runs at the same time. Without
-    `quotes` quotes are not checked, which takes several times as long in JSON.
+    Works on blocks, not lines: about 2 GB/s, cheap compared with the parsing that runs at the same time.
     """
-    lines = blank_lines = 0
     lengths, balance = _Lengths(cap), _Quotes()
-    last = NEWLINE
-    open_line_blank = True
-    arrays = False
     with opened(path) as file:
         while block := file.read(BLOCK_BYTES):
-            data = np.frombuffer(block, np.uint8)
-            ends = np.flatnonzero(data == NEWLINE)
-            lines += len(ends)
-            begins = ends[: len(ends) - (block[-1] == NEWLINE)] + 1
-            firsts = data[np.concatenate(([0], begins)) if last == NEWLINE else begins]
-            # A blank line begins with white space or is a newline: only then look closer.
-            if open_line_blank or bool(np.any(firsts <= SPACE)):
-                counted, open_line_blank = _blank(block, open_line_blank=open_line_blank if last != NEWLINE else True)
-                blank_lines += counted
-                arrays = arrays or bool(ARRAY_LINE.search(block if last != NEWLINE else b"\n" + block))
-            else:
-                open_line_blank = False
-                arrays = arrays or bool(np.any(firsts == BRACKET))
-            last = block[-1]
             lengths.feed(block)
             if quotes:
-                balance.feed(data, ends)
-    if last != NEWLINE and not open_line_blank:
-        lines += 1
-    beyond = lengths.end()
-    return Counted(lines - blank_lines - beyond, beyond, arrays, balance.end())
+                data = np.frombuffer(block, np.uint8)
+                balance.feed(data, np.flatnonzero(data == NEWLINE))
+    return Checked(lengths.end(), balance.end())
+
+
+def too_long(cap: int, **facts: object) -> SourceReadError:
+    """The error for a line of more than `cap` bytes, with `facts` such as its file."""
+    return SourceReadError(
+        f"a line has more than {cap} bytes, too long for whole files",
+        remedy="read the files with tail=True, which cuts such lines, or raise the cap",
+        **facts,
+    )
 
 
 class _Quotes:
@@ -130,17 +109,6 @@ class _Lengths:
         return self.beyond + (self.open_bytes > self.cap + 1)
 
 
-def _blank(block: bytes, *, open_line_blank: bool) -> tuple[int, bool]:
-    """How many lines that end in `block` are blank, and whether the unfinished last line is blank so far."""
-    pieces = block.split(b"\n")
-    count = 0
-    blank_so_far = open_line_blank
-    for piece in pieces[:-1]:
-        count += blank_so_far and not piece.strip()
-        blank_so_far = True
-    return count, blank_so_far and not pieces[-1].strip()
-
-
 def _check_columns(file: Path, schema: str | None, form: LineFormat, *, in_parser: bool) -> None:
     """Raise SourceReadError for a header that the reader of the batch does not follow."""
     check_header(file, schema, header=form.header, delimiter=form.delimiter)
@@ -156,7 +124,7 @@ def _check_columns(file: Path, schema: str | None, form: LineFormat, *, in_parse
 class FileWatch:
     """The files that one batch planned: counted while Spark reads them, and checked for changes since planning."""
 
-    _pool = ThreadPoolExecutor(max_workers=os.cpu_count(), thread_name_prefix="rs-count")
+    _pool = ThreadPoolExecutor(max_workers=os.cpu_count(), thread_name_prefix="rs-lines")
 
     def __init__(
         self,
@@ -167,7 +135,6 @@ class FileWatch:
         form: LineFormat,
         cap: int,
         schema: str | None = None,
-        plain: PlainLines | None = None,
     ) -> None:
         self.files = files
         self.batch_id = batch_id
@@ -177,11 +144,9 @@ class FileWatch:
         self.check()
         for file in files if form.format == "csv" else ():
             _check_columns(file.local, schema, form, in_parser=counted)
-        # Each plain line is a record within the length limit.
-        self._plain = [self._pool.submit(plain.count, p) for f in files for p in parts_of(f.local)] if plain else None
-        self._count: Future[Counted] | None = (
-            self._pool.submit(self._count_all) if plain is None and (counted or self._may_exceed()) else None
-        )
+        # The reader of JSON finds such lines by itself.
+        lines = form.format != "json" and (counted or self._may_exceed())
+        self._checked: Future[Checked] | None = self._pool.submit(self._check_all) if lines else None
 
     def check(self) -> None:
         """Raise DataLossError if a file is gone or was modified since Spark planned it."""
@@ -194,60 +159,38 @@ class FileWatch:
             if modified_ms(facts) != file.modified_ms:
                 raise self._loss("has changed", file)
 
-    def plain_rows(self) -> int | None:
-        """The records in all files, if every line was checked and is plain; waits for that."""
-        counts = [part.result() for part in self._plain] if self._plain is not None else [None]
-        known = [count for count in counts if count is not None]
-        return sum(known) if len(known) == len(counts) else None
-
-    def rows(self) -> int:
-        """The records in all files; waits for the count.
-
-        BadRecordError for a JSON array, which Spark would turn into no row or several, for a line of CSV with an
-        unclosed quote, and for a line beyond the length limit.
-        """
-        count = self._count.result() if self._count else Counted(0)
-        if count.beyond:
-            raise BadRecordError(f"a record cannot be used: its line has more than {self.cap} bytes")
-        if count.arrays and self.form.format == "json":
-            raise BadRecordError("a record cannot be used: a JSON array is not a record")
-        if count.unbalanced and self.form.format == "csv":
-            raise BadRecordError(f"a record cannot be used: {UNBALANCED}")
-        return count.records
-
     def check_records(self) -> None:
-        """Raise for a record that Spark's reader misread or skipped; waits for the count."""
+        """Raise for a record that Spark's reader misread or skipped; waits for the check.
+
+        BadRecordError for a line with an unclosed quote of CSV, and for one beyond the length limit.
+        """
         if self.counted:
-            self.rows()
+            found = self._checked.result() if self._checked else Checked()
+            if found.beyond:
+                raise BadRecordError(f"a record cannot be used: its line has more than {self.cap} bytes")
+            if found.unbalanced and self.form.format == "csv":
+                raise BadRecordError(f"a record cannot be used: {UNBALANCED}")
         self.check_lengths()
 
     def check_lengths(self) -> None:
-        """Raise SourceReadError for a line beyond the length limit; waits for the count.
+        """Raise SourceReadError for a line beyond the length limit; waits for the check.
 
         Spark's reader skips it, but reads the text after a split boundary within it as a line: the batch is wrong.
         """
-        if self._count and self._count.result().beyond:
-            raise SourceReadError(
-                f"a line has more than {self.cap} bytes, too long for whole files",
-                remedy="read the files with tail=True, which cuts such lines, or raise the cap",
-                file=next((f.local for f in self.files if count_records(f.local, cap=self.cap).beyond), None),
-                batch=self.batch_id,
-            )
+        if self._checked and self._checked.result().beyond:
+            file = next((f.local for f in self.files if self._look(f).beyond), None)
+            raise too_long(self.cap, file=file, batch=self.batch_id)
 
     def noted(self) -> dict[str, int]:
         """The value to store of each file, by path: the number of `FileFacts`."""
         return {str(f.local): FileFacts.read(f.local).number for f in self.files}
 
-    def _count_all(self) -> Counted:
-        csv = self.form.format == "csv"
-        counts = [count_records(file.local, cap=self.cap, quotes=csv) for file in self.files]
-        header = int(self.form.header and csv)
-        return Counted(
-            sum(max(c.records - header, 0) for c in counts),
-            sum(c.beyond for c in counts),
-            any(c.arrays for c in counts),
-            any(c.unbalanced for c in counts),
-        )
+    def _check_all(self) -> Checked:
+        found = [self._look(file) for file in self.files]
+        return Checked(sum(each.beyond for each in found), any(each.unbalanced for each in found))
+
+    def _look(self, file: PlannedFile) -> Checked:
+        return check_lines(file.local, cap=self.cap, quotes=self.form.format == "csv")
 
     def _may_exceed(self) -> bool:
         """Whether a file is large enough for a line beyond the length limit; always possible for archives."""

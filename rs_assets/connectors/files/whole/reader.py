@@ -10,14 +10,13 @@ from pyspark.sql import Column, DataFrame
 
 from rs_assets.checkpoint.source_log import SourceBatch, SourceLog
 from rs_assets.connectors.files.header import columns_in_order
-from rs_assets.connectors.files.listing import existing_files, files_below
+from rs_assets.connectors.files.listing import existing_files
 from rs_assets.connectors.files.parse import LineFormat
 from rs_assets.connectors.files.whole import spark_files as native
 from rs_assets.connectors.files.whole.counting import FileWatch
-from rs_assets.connectors.files.whole.fast_check import BLOCK_BYTES, PlainLines
+from rs_assets.connectors.files.whole.json_lines import json_lines
 from rs_assets.connectors.files.whole.line_format import file_sizes, form_with_schema, read_ranges
 from rs_assets.connectors.files.whole.modified_files import check_all_read, check_whole
-from rs_assets.connectors.files.whole.plain_regex import Shape
 from rs_assets.connectors.files.whole.watch import FilesWatch
 from rs_assets.connectors.source import Ends, Known, Positions, Reading, Start, Watch, Watching
 
@@ -26,7 +25,7 @@ from rs_assets.connectors.source import Ends, Known, Positions, Reading, Start, 
 class FilesReader:
     """Exactly once: Spark plans whole files, which must not change afterwards.
 
-    `in_parser`: Spark's own parser reads them; else each line is parsed separately.
+    `in_parser`: Spark's own parser reads CSV; else each line is parsed separately.
     """
 
     name: str
@@ -38,14 +37,17 @@ class FilesReader:
 
     def stream(self, reading: Reading) -> DataFrame:
         """The records of each file, once; ConfigurationError if there is nothing at the path."""
+        form, most = self._form(reading), self.max_files_per_batch
+        if form.format == "json":
+            files = native.file_stream(reading.spark, name=reading.name, path=self.path, max_files_per_batch=most)
+            return json_lines(files, native.as_glob(self.path), form, reading)
         return native.read_stream(
             reading.spark,
             name=reading.name,
             path=self.path,
-            form=self._form(reading),
+            form=form,
             in_parser=self._in_parser(),
-            pruned=reading.pruned,
-            max_files_per_batch=self.max_files_per_batch,
+            max_files_per_batch=most,
         )
 
     def batch(self, reading: Reading, batch: SourceBatch) -> DataFrame:
@@ -70,7 +72,7 @@ class FilesReader:
         """Check that the files of a batch stay as they were planned."""
         in_parser = self._in_parser()
 
-        def over(batch_id: int, plain: PlainLines | None) -> FileWatch:
+        def over(batch_id: int) -> FileWatch:
             return FileWatch(
                 watching.log.batch(batch_id).files,
                 batch_id=batch_id,
@@ -78,22 +80,9 @@ class FilesReader:
                 form=self.form,
                 cap=watching.max_line_bytes,
                 schema=self.schema,
-                plain=plain,
             )
 
-        return FilesWatch(over, watching, self._plain(watching.max_line_bytes) if watching.pruned else None)
-
-    def prunes(self, max_line_bytes: int) -> bool:
-        """Whether the first lines are plain JSON of a declared schema, so that all lines may be."""
-        plain = self._plain(max_line_bytes)
-        if plain is None:
-            return False
-        try:
-            first = next((f for f in files_below(self.path) if f.stat().st_size), None)
-        except OSError:
-            # It disappeared during the check; the batch that reads it reports that.
-            return False
-        return first is None or plain.samples(first)
+        return FilesWatch(over, watching)
 
     def _in_parser(self) -> bool:
         """Whether Spark's parser reads the existing files: it maps the columns of CSV by position."""
@@ -102,13 +91,6 @@ class FilesReader:
         return all(
             columns_in_order(file, self.schema, delimiter=self.form.delimiter) for file in existing_files(self.path)
         )
-
-    def _plain(self, max_line_bytes: int) -> PlainLines | None:
-        """The checker for plain lines; None if there is none. It rejects lines that are longer than a block."""
-        if not self.in_parser or self.form.format != "json" or self.form.time_format or max_line_bytes < BLOCK_BYTES:
-            return None
-        shape = Shape.of(self.schema)
-        return PlainLines(shape) if shape is not None else None
 
     def ends(self, patience: timedelta) -> Ends:  # noqa: ARG002  needs no remote call
         """The sizes of the files."""

@@ -51,24 +51,16 @@ def read_stream(
     path: str,
     form: LineFormat,
     in_parser: bool = True,
-    pruned: bool = False,
     max_files_per_batch: int | None = None,
 ) -> DataFrame:
     """Fields and REASON of the records below `path`, as a stream. `name` is the source's key in the checkpoint.
 
-    Without `in_parser` JSON and CSV are parsed line by line: Spark's own reader turns a line with a JSON array into any
-    number of rows, does not report an unclosed quote in CSV, and maps columns by position. A `pruned` stream of JSON
-    has no REASON: a separate check confirms that its lines are plain.
+    Without `in_parser` CSV is parsed line by line: Spark's own reader does not report an unclosed quote, and maps
+    columns by position. JSON is read by `json_lines`.
     """
     reader = file_stream(spark, name=name, path=path, max_files_per_batch=max_files_per_batch)
     if form.format == "csv" and not in_parser:
         return parse_lines(_lines(reader, as_glob(path), form), form)
-    if form.format == "json" and not in_parser:
-        return parsed_text(_load(reader, as_glob(path), LineFormat("text")), form)
-    if pruned:
-        assert form.schema is not None  # noqa: S101  a pruned stream has a declared schema
-        # All readers agree where plain lines end, and Hadoop's own way of finding the ends is faster.
-        return reader.schema(form.schema).json(as_glob(path))
     return _with_reason(_load(reader, as_glob(path), form), form)
 
 
@@ -201,18 +193,14 @@ def has_input(path: str) -> bool:
 def _load(reader: DataStreamReader | DataFrameReader, path: str, form: LineFormat) -> DataFrame:
     # Spark would hold a whole line in memory, however long; the runtime counts skipped lines.
     reader = reader.option(LINE_LIMIT, form.max_line_bytes + LINE_SLACK_BYTES)
-    if form.format != "csv":
-        # A lone carriage return does not end a line; only CSV's parser has to find the ends by itself.
-        reader = reader.option("lineSep", "\n")
     if form.format == "text":
-        lines = reader.text(path)
+        # A lone carriage return does not end a line; only CSV's parser has to find the ends by itself.
+        lines = reader.option("lineSep", "\n").text(path)
         value = F.col("value")
         return lines.select(
             F.when(value.endswith("\r"), F.left(value, F.length(value) - 1)).otherwise(value).alias("value")
         )
     made = reader.options(**form.reader_options).schema(form.reader_schema)
-    if form.format == "json":
-        return made.json(path)
     # Spark itself refuses a file with another header, whenever it arrives.
     return made.option("header", form.header).option("enforceSchema", "false").csv(path)
 
@@ -225,10 +213,9 @@ def _with_reason(frame: DataFrame, form: LineFormat) -> DataFrame:
             return frame.filter(~is_blank(text)).withColumn(REASON, text_reason(text))
         return parsed_text(frame, form)
     assert form.schema is not None  # noqa: S101  given or inferred before
-    reason = F.when(F.col(CORRUPT).isNotNull(), F.lit(f"malformed {form.format.upper()}"))
-    if form.format == "csv":
-        reason = F.coalesce(reason, _replaced(form.schema))
-    reason = F.coalesce(reason, calendar_reason(form.schema.fields, lambda name: F.col(quoted(name))))
+    malformed = F.when(F.col(CORRUPT).isNotNull(), F.lit("malformed CSV"))
+    calendar = calendar_reason(form.schema.fields, lambda name: F.col(quoted(name)))
+    reason = F.coalesce(malformed, _replaced(form.schema), calendar)
     return frame.withColumn(REASON, reason).drop(CORRUPT)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from rs_assets.checkpoint.log import PlannedFile
 from rs_assets.connectors.files.whole.counting import FileWatch
-from rs_assets.connectors.files.whole.fast_check import PlainLines
 from rs_assets.connectors.files.whole.known_files import Former
 from rs_assets.connectors.files.whole.modified_files import read_twice
 from rs_assets.connectors.source import Known, Watch, Watching
@@ -14,26 +13,20 @@ from rs_assets.errors import BadRecordError, RsError
 
 
 class FilesWatch(Watch):
-    """Guards the files of each batch; `over` makes the guard of a batch.
+    """Guards the files of each batch; `over` makes the guard of a batch."""
 
-    With `plain` it also checks whether all lines are plain, until some are not.
-    """
+    __slots__ = ("_batch", "_former", "_over", "_watching")
 
-    __slots__ = ("_batch", "_former", "_over", "_plain", "_watching")
-
-    def __init__(
-        self, over: Callable[[int, PlainLines | None], FileWatch], watching: Watching, plain: PlainLines | None = None
-    ) -> None:
+    def __init__(self, over: Callable[[int], FileWatch], watching: Watching) -> None:
         self._over = over
         self._watching = watching
         self._former: Former | None = None
-        self._plain = plain
         self._batch: FileWatch | None = None
 
     def planned(self, batch_id: int) -> None:
         """Check the files, and start counting what Spark does not report."""
         self._batch = None
-        self._batch = self._over(batch_id, self._plain)
+        self._batch = self._over(batch_id)
         self._refuse_renamed(self._batch.files)
 
     def _refuse_renamed(self, files: Sequence[PlannedFile]) -> None:
@@ -48,13 +41,6 @@ class FilesWatch(Watch):
             if again is not None:
                 raise read_twice(log.source, file.local, again, touch=False)
         self._former.add({file.place: file for file in files}, {})
-
-    def plain(self) -> int | None:
-        """The records of the batch if all lines are plain; if some are not, later batches are only counted."""
-        rows = self._batch.plain_rows() if self._batch is not None else 0
-        if rows is None:
-            self._plain = None
-        return rows
 
     def computed(self) -> None:
         """Raise for a record that Spark's reader misread; waits for the count."""
