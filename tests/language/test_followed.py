@@ -99,7 +99,12 @@ def scripted(text, **how):
 CASES = [(filtered, *case) for case in CONDITIONS] + [(scripted, *case) for case in SCRIPTS]
 
 
-@pytest.mark.parametrize(("build", "wrong", "words", "right"), CASES, ids=lambda value: str(value)[:40])
+def _shown(value):
+    """A part of the name of a test, the same in each process."""
+    return getattr(value, "__name__", str(value)[:40])
+
+
+@pytest.mark.parametrize(("build", "wrong", "words", "right"), CASES, ids=_shown)
 def test_a_remedy_of_a_text_that_is_followed_to_the_letter_is_taken(build, wrong, words, right):
     with pytest.raises(TopologyError) as refused:
         build(wrong)
