@@ -125,6 +125,7 @@ def test_mutated_lines_are_rows_just_where_spark_makes_a_row_of_them(spark, tmp_
 
 @pytest.mark.long
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_ten_million_mutated_lines_are_rows_just_where_spark_makes_a_row_of_them(spark, tmp_path: Path) -> None:
     for seed in range(2, 52):
         check(spark, tmp_path / "a.jsonl", 200_000, seed, share=0.5)
