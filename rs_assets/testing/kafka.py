@@ -7,8 +7,6 @@ quick starts. The jars are separate from Spark's: they are other versions of the
 from __future__ import annotations
 
 import contextlib
-import shutil
-import signal
 import socket
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +21,7 @@ from rs_assets.errors import ConfigurationError
 from rs_assets.spark.jars import main
 from rs_assets.testing.kafka_node import KAFKA, START_TIMEOUT_S, KafkaNode, class_archive
 from rs_assets.testing.kafka_security import BrokerSecurity
-from rs_assets.testing.process import ServerContext, ServerProcess, free_ports, settle
+from rs_assets.testing.process import LocalServer, ServerProcess, free_ports, settle
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
@@ -44,7 +42,7 @@ class KafkaRecord:
     timestamp_ms: int | None = None
 
 
-class KafkaBroker(ServerContext):
+class KafkaBroker(LocalServer):
     """A Kafka broker of one node, which is also its own controller; a context manager that starts and removes it.
 
     `settings` are broker settings in addition to those that make one node quick, `heap_mb` its Java heap,
@@ -63,6 +61,9 @@ class KafkaBroker(ServerContext):
             broker.read("clicks")
     """
 
+    called = "the Kafka broker"
+    start_timeout_s = START_TIMEOUT_S
+
     def __init__(
         self,
         *,
@@ -73,14 +74,12 @@ class KafkaBroker(ServerContext):
         folder: Path | None = None,
         security: BrokerSecurity | None = None,
     ) -> None:
+        super().__init__(folder)
         self._settings = {"num.partitions": str(partitions_default), **(settings or {})}
         self._heap_mb = heap_mb
         self._java_options = tuple(java_options)
-        self._kept = folder
         self._security = security
-        self._folder = folder
         self._ports: tuple[int, int, int] | None = None
-        self._server: ServerProcess | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -95,11 +94,6 @@ class KafkaBroker(ServerContext):
         if self._security is None:
             return KafkaCluster(bootstrap_servers=self.bootstrap_servers)
         return self._security.cluster(self.bootstrap_servers, self._home())
-
-    @property
-    def pid(self) -> int | None:
-        """The process id while the broker runs."""
-        return self._server.pid if self._server is not None else None
 
     @property
     def log_file(self) -> Path:
@@ -122,40 +116,6 @@ class KafkaBroker(ServerContext):
         elif not self._server.running:
             self._run(self._server)
         return self
-
-    def stop(self) -> None:
-        """Stop the broker (SIGTERM) and wait; its data stays for `restart()`."""
-        if self._server is not None:
-            self._server.stop()
-
-    def kill(self) -> None:
-        """Kill the broker by SIGKILL, as a crash would; its data stays for `restart()`."""
-        if self._server is not None:
-            self._server.kill()
-
-    def restart(self) -> None:
-        """Start the broker again at the same address over the same data, and wait until it answers."""
-        self.stop()
-        self.start()
-
-    def pause(self) -> None:
-        """Freeze the broker (SIGSTOP): connections stay open and nothing answers."""
-        if self._server is not None:
-            self._server.send(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Resume a paused broker (SIGCONT)."""
-        if self._server is not None:
-            self._server.send(signal.SIGCONT)
-
-    def close(self) -> None:
-        """Stop the broker and remove its data, unless `folder` was given; may be called twice."""
-        server, self._server = self._server, None
-        if server is not None:
-            server.close()
-        if self._kept is None and self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
 
     def create_topic(self, name: str, partitions: int | None = None, settings: Mapping[str, str] | None = None) -> None:
         """Create the topic `name` and wait until it can be used; without `partitions` it gets `partitions_default`."""
@@ -262,11 +222,6 @@ class KafkaBroker(ServerContext):
         with contextlib.closing(KafkaAdminClient(**self.cluster.for_python())) as admin:
             yield admin
 
-    def _home(self) -> Path:
-        if self._folder is None:
-            raise ConfigurationError("the Kafka broker was not started", remedy="use it in a with statement")
-        return self._folder
-
     def _prepare(self) -> ServerProcess:
         KAFKA.fetch()
         if self._folder is None:
@@ -281,9 +236,6 @@ class KafkaBroker(ServerContext):
             security=self._security,
         )
         return node.prepare(scratch=self._kept is None)
-
-    def _run(self, server: ServerProcess) -> None:
-        server.answering(self._answers, name="the Kafka broker", within_s=START_TIMEOUT_S)
 
     def _answers(self) -> bool:
         from kafka.errors import KafkaError

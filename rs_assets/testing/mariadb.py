@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -19,12 +18,11 @@ from typing import TYPE_CHECKING, Any, Self
 from rs_assets.common.extras import check_extra
 from rs_assets.errors import ConfigurationError
 from rs_assets.testing.mariadb_packages import Binaries, fetch
-from rs_assets.testing.process import ServerContext, ServerProcess, free_ports
+from rs_assets.testing.process import LocalServer, ServerProcess, free_ports
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection
 
-START_TIMEOUT_S = 60
 BOOTSTRAP_TIMEOUT_S = 120
 USER = "root"
 # Quick, and crash-safe against kills of the process, though not of the machine. Changes can be read from its log.
@@ -47,7 +45,7 @@ SETTINGS: Mapping[str, str] = {
 BOOTSTRAP = ("--bootstrap", "--innodb-flush-method=nosync", "--innodb-log-file-size=16M")
 
 
-class MariaDbServer(ServerContext):
+class MariaDbServer(LocalServer):
     """A MariaDB server with a user `root` without a password; a context manager that starts and removes it.
 
     `settings` are server settings in addition to those that make it quick. The data is in a temporary folder, which is
@@ -59,17 +57,14 @@ class MariaDbServer(ServerContext):
             server.execute(url, "CREATE TABLE orders (id bigint)")
     """
 
-    def __init__(self, *, settings: Mapping[str, str] | None = None) -> None:
-        self._settings = {**SETTINGS, **(settings or {})}
-        self._folder: Path | None = None
-        self._port = 0
-        self._server: ServerProcess | None = None
-        self._names = itertools.count(1)
+    called = "the MariaDB server"
+    start_timeout_s = 60
 
-    @property
-    def pid(self) -> int | None:
-        """The process id while the server runs."""
-        return self._server.pid if self._server is not None else None
+    def __init__(self, *, settings: Mapping[str, str] | None = None) -> None:
+        super().__init__()
+        self._settings = {**SETTINGS, **(settings or {})}
+        self._port = 0
+        self._names = itertools.count(1)
 
     @property
     def log_file(self) -> Path:
@@ -87,49 +82,7 @@ class MariaDbServer(ServerContext):
         ConfigurationError as well without the extra `mariadb`, or without binaries. Does nothing if the server runs.
         """
         check_extra("mariadb", "a MariaDB server for tests")
-        try:
-            if self._server is None:
-                self._server = self._prepare()
-            if not self._server.running:
-                self._server.answering(self._answers, name="the MariaDB server", within_s=START_TIMEOUT_S)
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def stop(self) -> None:
-        """Stop the server in order and wait; its data stays for `restart()`."""
-        if self._server is not None:
-            self._server.stop()
-
-    def kill(self) -> None:
-        """Kill the server by SIGKILL, as a crash would; its data stays for `restart()`."""
-        if self._server is not None:
-            self._server.kill()
-
-    def pause(self) -> None:
-        """Stop the server's process where it is, by SIGSTOP."""
-        if self._server is not None:
-            self._server.send(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Let a paused server go on."""
-        if self._server is not None:
-            self._server.send(signal.SIGCONT)
-
-    def restart(self) -> None:
-        """Start the server again at the same address over the same data, and wait until it answers."""
-        self.stop()
-        self.start()
-
-    def close(self) -> None:
-        """Stop the server and remove its data; may be called twice."""
-        server, self._server = self._server, None
-        if server is not None:
-            server.close()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+        return super().start()
 
     def create_database(self) -> str:
         """Create an empty database of a name of its own, and return its URL."""
@@ -154,11 +107,6 @@ class MariaDbServer(ServerContext):
             for statement in statements:
                 cursor.execute(statement)
             return [*cursor.fetchall()] if cursor.description is not None else []
-
-    def _home(self) -> Path:
-        if self._folder is None:
-            raise ConfigurationError("the MariaDB server was not started", remedy="use it in a with statement")
-        return self._folder
 
     def _prepare(self) -> ServerProcess:
         binaries = fetch()

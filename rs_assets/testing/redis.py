@@ -11,7 +11,6 @@ import contextlib
 import secrets
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -20,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rs_assets.common.extras import check_extra
 from rs_assets.errors import ConfigurationError
-from rs_assets.testing.process import ServerContext, ServerProcess, free_ports
+from rs_assets.testing.debian import unpack
+from rs_assets.testing.process import LocalServer, ServerProcess, free_ports
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -30,7 +30,6 @@ PACKAGES = ("redis-tools", "libjemalloc2", "liblzf1")
 # The check of dumps and the server are one binary, which acts by the name that it is called by.
 TOOL = "redis-check-rdb"
 FETCH = "python -m rs_assets.testing.redis fetch"
-START_TIMEOUT_S = 30
 # What is acknowledged is on disk.
 SETTINGS: Mapping[str, str] = {
     "bind": "127.0.0.1",
@@ -56,29 +55,16 @@ def find_binary() -> Path | None:
 
 def fetch() -> Path:
     """Fetch Debian's packages by apt and unpack them; ConfigurationError where that is impossible."""
-    with tempfile.TemporaryDirectory(prefix="rs-redis-") as folder:
-        try:
-            _run(["apt-get", "download", *PACKAGES], folder)
-            unpacked = Path(folder) / "unpacked"
-            for package in sorted(Path(folder).glob("*.deb")):
-                _run(["dpkg", "-x", str(package), str(unpacked)], folder)
-        except (OSError, subprocess.CalledProcessError) as error:
-            said = (getattr(error, "stderr", "") or str(error)).strip()[-300:]
-            raise ConfigurationError(
-                f"Debian's packages of Redis cannot be fetched: {said}",
-                remedy="install redis-server 7.0 or later, so that it is in PATH",
-            ) from error
-        shutil.rmtree(fetched(), ignore_errors=True)
-        fetched().parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(unpacked, fetched())
+    why = unpack(PACKAGES, fetched())
+    if why:
+        raise ConfigurationError(
+            f"Debian's packages of Redis cannot be fetched: {why}",
+            remedy="install redis-server 7.0 or later, so that it is in PATH",
+        )
     return fetched()
 
 
-def _run(command: list[str], folder: str) -> None:
-    subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
-
-
-class RedisServer(ServerContext):
+class RedisServer(LocalServer):
     """A Redis server with a password, whose data is on disk before it answers; a context manager.
 
     `settings` are settings of redis.conf in addition. The data is in a temporary folder, which is removed with the
@@ -89,26 +75,22 @@ class RedisServer(ServerContext):
             print(server.url)
     """
 
+    called = "the Redis server"
+    start_timeout_s = 30
+
     def __init__(self, *, settings: Mapping[str, str] | None = None, binary: Path | None = None) -> None:
+        super().__init__()
         self._settings = {**SETTINGS, **(settings or {})}
         self._binary = binary
         self._password = secrets.token_hex(8)
-        self._folder: Path | None = None
         self._port = 0
-        self._server: ServerProcess | None = None
         self._clients: list[Any] = []
 
     @property
     def url(self) -> str:
         """The URL of database 0, with the password; the same after restarts."""
-        if self._folder is None:
-            raise ConfigurationError("the Redis server was not started", remedy="use it in a with statement")
+        self._home()
         return f"redis://:{self._password}@127.0.0.1:{self._port}/0"
-
-    @property
-    def pid(self) -> int | None:
-        """The process id while the server runs."""
-        return self._server.pid if self._server is not None else None
 
     def start(self) -> Self:
         """Start the server and wait until it answers; ConfigurationError with the end of its log if it does not.
@@ -116,51 +98,14 @@ class RedisServer(ServerContext):
         ConfigurationError as well without the extra `redis`, or without a binary. Does nothing if the server runs.
         """
         check_extra("redis", "a Redis server for tests")
-        try:
-            if self._server is None:
-                self._server = self._prepare()
-            self._server.answering(self._answers, name="the Redis server", within_s=START_TIMEOUT_S)
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def stop(self) -> None:
-        """Stop the server in order and wait; its data stays for `restart()`."""
-        if self._server is not None:
-            self._server.stop()
-
-    def kill(self) -> None:
-        """Kill the server by SIGKILL; its data stays for `restart()`."""
-        if self._server is not None:
-            self._server.kill()
-
-    def pause(self) -> None:
-        """Stop the process without ending it: it answers nothing until `resume()`."""
-        if self._server is not None:
-            self._server.send(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Let a paused server go on."""
-        if self._server is not None:
-            self._server.send(signal.SIGCONT)
-
-    def restart(self) -> None:
-        """Start the server again at the same address over the same data, and wait until it answers."""
-        self.stop()
-        self.start()
+        return super().start()
 
     def close(self) -> None:
         """Stop the server and remove its data; may be called twice."""
         for client in self._clients:
             client.close()
         self._clients.clear()
-        server, self._server = self._server, None
-        if server is not None:
-            server.close()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
+        super().close()
 
     def client(self, *, text: bool = True) -> Redis:
         """A client whose answers are text, else bytes; it is closed with the server."""

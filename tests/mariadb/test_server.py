@@ -9,7 +9,7 @@ import pytest
 
 from rs_assets.common import extras
 from rs_assets.errors import ConfigurationError
-from rs_assets.testing import MariaDbServer, mariadb_packages
+from rs_assets.testing import MariaDbServer, debian, mariadb_packages
 from rs_assets.testing.mariadb_packages import Binaries
 
 
@@ -38,7 +38,7 @@ def test_databases_should_be_apart(mariadb, shop):
 def test_should_name_what_installs_what_is_missing(monkeypatch, tmp_path):
     monkeypatch.setattr(mariadb_packages, "find_binaries", lambda: None)
     monkeypatch.setenv("RS_MARIADB", str(tmp_path / "none"))
-    monkeypatch.setattr(mariadb_packages.shutil, "which", lambda _: None)
+    monkeypatch.setattr(debian.shutil, "which", lambda _: None)
     with pytest.raises(ConfigurationError, match="no packages of Debian") as refused, MariaDbServer():
         pass
     assert "mariadb-server-core" in refused.value.remedy

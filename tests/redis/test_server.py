@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 from redis import exceptions
 
 from rs_assets.errors import ConfigurationError
-from rs_assets.testing import RedisServer
+from rs_assets.testing import RedisServer, debian
 from rs_assets.testing import redis as module
 
 
@@ -69,8 +70,10 @@ def test_a_missing_binary_should_be_fetched(tmp_path, monkeypatch):
             tool = Path(command[-1]) / "usr" / "bin" / module.TOOL
             tool.parent.mkdir(parents=True)
             tool.touch()
+        return CompletedProcess(command, 0, "", "")
 
-    monkeypatch.setattr(module, "_run", run)
+    monkeypatch.setattr(debian, "_run", run)
+    monkeypatch.setattr(debian.shutil, "which", {"apt-get": "apt-get", "dpkg-deb": "dpkg-deb"}.get)
     monkeypatch.setattr(sys, "argv", [module.__name__, "fetch"])
     module.main()
     assert module.find_binary() == module.fetched() / "usr" / "bin" / module.TOOL
