@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rs_assets.errors import ConfigurationError, TopologyError
 
@@ -52,6 +52,15 @@ def checked_path(path: str, *, what: str) -> str:
     )
 
 
+def one_or_more(given: str | Iterable[str]) -> tuple[str, ...]:
+    """Names that may be given as one text.
+
+    >>> one_or_more("page"), one_or_more(["page", "user"])
+    (('page',), ('page', 'user'))
+    """
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
 def checked_owners(owners: Sequence[str]) -> tuple[str, ...]:
     """Return the owners of a pipeline; TopologyError for the first that is neither a team nor an e-mail address.
 
@@ -62,7 +71,7 @@ def checked_owners(owners: Sequence[str]) -> tuple[str, ...]:
     rs_assets.errors.TopologyError: 'orders' is not an owner
       remedy: use an e-mail address, or a team such as 'team:orders'
     """
-    named = (owners,) if isinstance(owners, str) else tuple(owners)
+    named = one_or_more(owners)
     for owner in named:
         if not isinstance(owner, str) or not OWNER.fullmatch(owner):
             team = owner if isinstance(owner, str) and owner.isidentifier() else "orders"

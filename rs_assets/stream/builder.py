@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Literal
 
-from rs_assets.common.names import checked_name
+from rs_assets.common.names import checked_name, one_or_more
 from rs_assets.common.storage import is_remote
 from rs_assets.connectors.delta.nodes import DeltaSource
 from rs_assets.connectors.files.nodes import FileSource, Format, format_by_name
@@ -264,7 +264,7 @@ class DataStreamSource(CollectedSources, DatabaseSources, HttpSources, Fluent):
             format=format,
             schema=schema_text(schema, step=name),
             starting=starting_offsets,
-            metadata=(metadata,) if isinstance(metadata, str) else tuple(metadata),
+            metadata=one_or_more(metadata),
             policy=BadRecords.of(bad_records),
             dead_letter_topic=dead_letter_topic,
             on_data_loss=on_data_loss,
@@ -345,7 +345,7 @@ class DataStreamSource(CollectedSources, DatabaseSources, HttpSources, Fluent):
                 format=format,
                 schema=schema_text(schema, step=name),
                 starting=starting_offsets,
-                metadata=(metadata,) if isinstance(metadata, str) else tuple(metadata),
+                metadata=one_or_more(metadata),
                 policy=BadRecords.of(bad_records),
                 max_rows_per_batch=max_rows_per_batch,
             )

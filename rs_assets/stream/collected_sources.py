@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from rs_assets.common.names import one_or_more
 from rs_assets.common.secrets import Secret
 from rs_assets.connectors.collector.nodes import CollectedFormat, log_folder
 from rs_assets.connectors.mqtt.broker import MqttBroker
@@ -115,7 +116,7 @@ class CollectedSources:
             MqttSource(
                 name=name,
                 broker=broker,
-                topics=(topics,) if isinstance(topics, str) else tuple(topics),
+                topics=one_or_more(topics),
                 qos=qos,
                 client_id=client_id or "-".join(("rs", *place)),
                 clean_session=clean_session,
@@ -126,7 +127,7 @@ class CollectedSources:
                 pattern=pattern,
                 time_format=time_format,
                 delimiter=delimiter,
-                metadata=(metadata,) if isinstance(metadata, str) else tuple(metadata),
+                metadata=one_or_more(metadata),
                 keep=keep,
                 collect=collect,
                 policy=BadRecords.of(bad_records),
@@ -196,7 +197,7 @@ class CollectedSources:
                 pattern=pattern,
                 time_format=time_format,
                 delimiter=delimiter,
-                metadata=(metadata,) if isinstance(metadata, str) else tuple(metadata),
+                metadata=one_or_more(metadata),
                 keep=keep,
                 collect=collect,
                 policy=BadRecords.of(bad_records),
@@ -258,7 +259,7 @@ class CollectedSources:
                 max_bytes=max_bytes,
                 log=log_folder(self.draft.namespace, self.draft.job, name, log),
                 schema=SYSLOG_SCHEMA,
-                metadata=(metadata,) if isinstance(metadata, str) else tuple(metadata),
+                metadata=one_or_more(metadata),
                 keep=keep,
                 collect=collect,
                 policy=BadRecords.of(bad_records),

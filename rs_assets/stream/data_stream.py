@@ -8,7 +8,7 @@ from datetime import timedelta
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from rs_assets.common.names import checked_owners
+from rs_assets.common.names import checked_owners, one_or_more
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.client.names import SHUFFLES
@@ -361,7 +361,7 @@ class DataStream(JoinSteps, DimJoinSteps, ProcessSteps, RuleSteps, SinkSteps, Fl
           print         print_sink <- stored
         """
         step = self.draft.auto_name("shuffle", name, after=self.step)
-        by = (keys,) if isinstance(keys, str) else tuple(keys)
+        by = one_or_more(keys)
         if strategy == "memory" and bootstrap_servers is None:
             return self._then(Shuffle(name=step, inputs=(self.step,), partitions=partitions, keys=by))
         if strategy not in get_args(DurableStrategy):
@@ -489,7 +489,7 @@ class DataStream(JoinSteps, DimJoinSteps, ProcessSteps, RuleSteps, SinkSteps, Fl
             name=name,
             inputs=(self.step,),
             keys=keys,
-            order_by=(order_by,) if isinstance(order_by, str) else tuple(order_by),
+            order_by=one_or_more(order_by),
             deletes=native(deletes, step=name) if deletes is not None else None,
         )
         return Table(self.draft, self.draft.add(node), keys)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from rs_assets.common.names import one_or_more
 from rs_assets.common.secrets import Secret
 from rs_assets.connectors.changes.nodes import OnAdded, OnTruncate
 from rs_assets.connectors.database.nodes import DatabaseSource
@@ -292,12 +293,12 @@ class DatabaseSources:
                 name=name,
                 url=hidden(url),
                 where=place_of(url, step=name),
-                streams=(streams,) if isinstance(streams, str) else tuple(streams),
+                streams=one_or_more(streams),
                 format=format,
                 schema=schema_text(schema, step=name),
                 value=value,
                 starting=starting_ids,
-                metadata=(metadata,) if isinstance(metadata, str) else tuple(metadata),
+                metadata=one_or_more(metadata),
                 policy=BadRecords.of(bad_records),
                 max_rows_per_batch=max_rows_per_batch,
             )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self
 
+from rs_assets.common.names import one_or_more
 from rs_assets.errors import SchemaError
 from rs_assets.records.schema import Schema, schema_text
 from rs_assets.topology.nodes.process import BUCKETS, TIMEOUT, Process
@@ -75,9 +76,9 @@ class ProcessSteps:
             inputs=(self.step,),
             function=_function(function, schema, step=name),
             form="key",
-            keys=_names(keys),
+            keys=one_or_more(keys),
             state=needed_schema(state, "state", step=name),
-            order_by=_names(order_by),
+            order_by=one_or_more(order_by),
             buckets=buckets,
             timeout=timeout,
         )
@@ -123,9 +124,9 @@ class ProcessSteps:
             inputs=(self.step,),
             function=_function(function, schema, step=name),
             form="batch",
-            keys=_names(keys),
+            keys=one_or_more(keys),
             state=needed_schema(state, "state", step=name),
-            order_by=_names(order_by),
+            order_by=one_or_more(order_by),
             buckets=buckets,
             timeout=timeout,
         )
@@ -195,9 +196,9 @@ class ProcessSteps:
             inputs=(self.step,),
             function=_function(processor, schema, step=name),
             form="processor",
-            keys=_names(keys),
+            keys=one_or_more(keys),
             state=state_of(processor, step=name, timed=time_field is not None or tick is not None),
-            order_by=_names(order_by),
+            order_by=one_or_more(order_by),
             buckets=buckets,
             timeout=timeout,
             time_field=time_field,
@@ -209,10 +210,6 @@ class ProcessSteps:
 
     def _then(self, node: Node) -> Self:
         raise NotImplementedError
-
-
-def _names(fields: Names) -> tuple[str, ...]:
-    return (fields,) if isinstance(fields, str) else tuple(fields)
 
 
 def _function(call: Any, schema: Schema, *, step: str) -> PythonFunction:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from os import PathLike
 from typing import TYPE_CHECKING, Self
 
+from rs_assets.common.names import one_or_more
 from rs_assets.errors import TopologyError
 from rs_assets.expressions.rules.spec import Rules
 from rs_assets.stream.draft import late_sink
@@ -73,7 +74,7 @@ class RuleSteps:
             dimension=rules.dimension,
             into=into,
             form=form,
-            carry=(carry,) if isinstance(carry, str) else tuple(carry),
+            carry=one_or_more(carry),
             reads=rules.reads,
         )
         return self._then(node)
@@ -120,7 +121,7 @@ class RuleSteps:
             name=name,
             inputs=(self.step,),
             time_field=time_field,
-            carry=(carry,) if isinstance(carry, str) else tuple(carry),
+            carry=one_or_more(carry),
             water_mark=water_mark,
         )
         stream = self._then(node)

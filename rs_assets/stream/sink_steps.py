@@ -7,6 +7,7 @@ from datetime import timedelta
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Self
 
+from rs_assets.common.names import one_or_more
 from rs_assets.common.secrets import Deferred, Secret
 from rs_assets.connectors.console.nodes import PrintSink
 from rs_assets.connectors.database.nodes import DatabaseMode, DatabaseSink
@@ -101,7 +102,7 @@ class SinkSteps:
         form = FileForm(
             format=format,
             compression=compression,
-            partition_by=(partition_by,) if isinstance(partition_by, str) else tuple(partition_by),
+            partition_by=one_or_more(partition_by),
             header=header,
             delimiter=delimiter,
         )
@@ -157,12 +158,12 @@ class SinkSteps:
             inputs=(self.step,),
             table=where,
             mode=mode,
-            keys=(keys,) if isinstance(keys, str) else tuple(keys),
+            keys=one_or_more(keys),
             connector=connector,
-            order_by=(order_by,) if isinstance(order_by, str) else tuple(order_by),
+            order_by=one_or_more(order_by),
             deletes=deletes,
             time_field=time_field,
-            partition_by=(partition_by,) if isinstance(partition_by, str) else tuple(partition_by),
+            partition_by=one_or_more(partition_by),
         )
         return self._sink(node)
 
@@ -236,7 +237,7 @@ class SinkSteps:
             topic=topic,
             topic_field=topic_field,
             key=key,
-            keys=(keys,) if isinstance(keys, str) else tuple(keys),
+            keys=one_or_more(keys),
             value=value if isinstance(value, str) else None,
             values=() if value is None or isinstance(value, str) else tuple(value),
             partition=partition,
@@ -410,7 +411,7 @@ class SinkSteps:
             endpoint=HttpEndpoint.of(url),
             index=made,
             mode=mode,
-            keys=(keys,) if isinstance(keys, str) else tuple(keys),
+            keys=one_or_more(keys),
             deletes=deletes,
             version=version,
             flavour=flavour,
@@ -558,7 +559,7 @@ class SinkSteps:
             where=place_of(url, table, step=step),
             table=table,
             mode=mode,
-            keys=(keys,) if isinstance(keys, str) else tuple(keys),
+            keys=one_or_more(keys),
             deletes=deletes,
         )
         return self._sink(node)
@@ -616,7 +617,7 @@ class SinkSteps:
             structure=structure,
             mode=mode or ("append" if structure == "stream" else "upsert"),
             prefix=prefix,
-            keys=(key,) if isinstance(key, str) else tuple(key),
+            keys=one_or_more(key),
             value=value,
             deletes=deletes,
             ttl=ttl,
@@ -653,7 +654,7 @@ class SinkSteps:
             name=name or name_from(store, suffix="store"),
             inputs=(self.step,),
             store=store,
-            keys=(keys,) if isinstance(keys, str) else tuple(keys),
+            keys=one_or_more(keys),
             deletes=deletes,
         )
         return self._sink(node)

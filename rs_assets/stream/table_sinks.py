@@ -8,6 +8,7 @@ from datetime import timedelta
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Literal, Self
 
+from rs_assets.common.names import one_or_more
 from rs_assets.common.secrets import Deferred, Secret
 from rs_assets.connectors.delta.nodes import DeltaSink, KeyedMode
 from rs_assets.connectors.http.endpoint import HttpEndpoint
@@ -69,7 +70,7 @@ class TableSinks:
             mode=mode,
             keys=self.keys,
             changes=True,
-            partition_by=(partition_by,) if isinstance(partition_by, str) else tuple(partition_by),
+            partition_by=one_or_more(partition_by),
         )
         return self._sink(node)
 

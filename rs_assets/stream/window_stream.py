@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from os import PathLike
 from typing import Any, Generic, Literal, TypeVar, get_args
 
+from rs_assets.common.names import one_or_more
 from rs_assets.common.node import Node
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.errors import TopologyError
@@ -278,7 +279,7 @@ class WindowStream(Generic[S]):
         >>> sorted(slowest.map("rank", "page", "ms").preview(), key=lambda row: row["rank"])
         [{'rank': 1, 'page': '/b', 'ms': 120}, {'rank': 2, 'page': '/a', 'ms': 12}]
         """
-        order, shown = ((of,) if isinstance(of, str) else tuple(of) for of in (by, fields))
+        order, shown = (one_or_more(of) for of in (by, fields))
         return replace(self, ranking=Ranking(n=n, by=order, fields=shown, descending=descending, rank=rank))
 
     def reduce(
@@ -315,7 +316,7 @@ class WindowStream(Generic[S]):
         >>> paths.map("path").preview()
         [{'path': '/c /b /a'}]
         """
-        names = (fields,) if isinstance(fields, str) else tuple(fields)
+        names = one_or_more(fields)
         step = name or f"{self.name}_reduce"
         return replace(self, reductions=(*self.reductions, reduction(step, function, schema, names)))
 

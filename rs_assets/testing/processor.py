@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from rs_assets.common.names import one_or_more
 from rs_assets.compile.process.runner import ProcessorRunner, ProcessorSpec
 from rs_assets.errors import ConfigurationError, StepError
 from rs_assets.operators.window.durations import EPOCH
@@ -95,7 +96,7 @@ class ProcessorTest:
         tick: timedelta | None = None,
         rows: Schema | None = None,
     ) -> None:
-        self.keys = (keys,) if isinstance(keys, str) else tuple(keys)
+        self.keys = one_or_more(keys)
         self.time_field, self.water_mark = time_field, water_mark
         self.clock = BEGIN if tick is not None else None
         # As Spark's, it begins in 1970.
