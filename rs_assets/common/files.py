@@ -27,7 +27,16 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
         hidden.unlink(missing_ok=True)
         raise
     if durable:
-        _sync_folder(path.parent)
+        sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Make a file durable, or what was created, renamed and removed in a folder."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def lines_from_end(path: Path, *, block_bytes: int = 1 << 16) -> Iterator[bytes]:
@@ -55,12 +64,3 @@ def lines_from_end(path: Path, *, block_bytes: int = 1 << 16) -> Iterator[bytes]
 def modified_ms(facts: os.stat_result) -> int:
     """The modification time of a file in whole milliseconds, rounded as Java does; a float would round some up."""
     return facts.st_mtime_ns // 1_000_000
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename in `folder` durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rs_assets.common.files import write_atomically
+from rs_assets.common.files import sync, write_atomically
 from rs_assets.connectors.own.lines import SCHEMA
 from rs_assets.errors import DataLossError
 
@@ -179,10 +179,10 @@ class LandingPart:
             return
         self._writer.add_key_value_metadata({META: json.dumps({"lsn": lsn, "snapshot": snapshot}).encode()})
         self._writer.close()
-        _synced(self._hidden)
+        sync(self._hidden)
         with contextlib.suppress(FileExistsError):
             os.link(self._hidden, self._folder / f"rows-{self.first:015d}.parquet")
-        _synced(self._folder)
+        sync(self._folder)
 
     def discard(self) -> None:
         """Remove what was written under a hidden name."""
@@ -236,11 +236,3 @@ def _rows(part: Part, start: int, end: int) -> Iterator[pa.RecordBatch]:
                 table = file.read_row_group(group).cast(SCHEMA)
                 yield from table.slice(max(0, start - number), min(after, end) - max(start, number)).to_batches()
             number = after
-
-
-def _synced(path: Path) -> None:
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

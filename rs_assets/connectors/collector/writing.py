@@ -17,7 +17,7 @@ from typing import Final, Self
 
 import orjson
 
-from rs_assets.common.files import write_atomically
+from rs_assets.common.files import sync, write_atomically
 from rs_assets.connectors.collector.log import IDENTITY, CollectedLog
 from rs_assets.connectors.collector.messages import Message, line_of
 from rs_assets.errors import SourceReadError
@@ -134,7 +134,7 @@ class LogWriter:
         path = self.folder / f"records-{self._next:015d}.jsonl"
         self._file = path.open("ab", buffering=0)
         self._size, self._began = 0, time.monotonic()
-        _sync(self.folder)
+        sync(self.folder)
         return self._file
 
     def _recovered(self) -> int:
@@ -167,11 +167,3 @@ def _complete(handle: int, block: int = 1 << 16) -> int:
             return start + found + 1
         end = start
     return 0
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

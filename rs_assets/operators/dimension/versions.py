@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import shutil
 import uuid
@@ -15,6 +14,7 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 
+from rs_assets.common.files import sync
 from rs_assets.errors import CheckpointError
 from rs_assets.operators.dimension.keys import Key
 from rs_assets.operators.dimension.ranges import build
@@ -116,9 +116,9 @@ class VersionStore:
         )
         (folder / FACTS).write_bytes(orjson.dumps(asdict(version)))
         for path in (*folder.rglob("*"), folder):
-            _sync(path)
+            sync(path)
         folder.rename(self.folder(version.name))
-        _sync(self.root)
+        sync(self.root)
         return version
 
     def prune(self, needed: Collection[str]) -> tuple[str, ...]:
@@ -162,11 +162,3 @@ def _size(folder: Path) -> int:
 
 def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
