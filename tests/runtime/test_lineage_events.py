@@ -91,6 +91,20 @@ def test_a_run_sends_what_it_reads_and_writes_column_by_column(tmp_path, driver,
     assert made_from["tier"] == {("users.jsonl", "tier"), ("hits.jsonl", "user")}
 
 
+def test_rows_that_two_queries_read_count_once(tmp_path, driver, server):
+    (tmp_path / "hits.jsonl").write_text("".join(json.dumps(row) + "\n" for row in HITS))
+    hits = StreamBuilder.data_stream("shop", "twice").from_file(
+        tmp_path / "hits.jsonl", schema="page string, user int, at timestamp", name="hits"
+    )
+    hours = TumblingWindow.of(Time.hours(1), "at")
+    hits.window(hours, name="by_page").group_by("page").count("n").to_delta("pages")
+    made = hits.window(hours, name="by_user").group_by("user").count("n").to_delta("users").build()
+    report = run(made, tmp_path, driver)
+    assert (len(report.queries), report.rows_in, report.rows_out) == (2, 2, 3)
+    [read] = server.events[-1]["inputs"]
+    assert read["inputFacets"]["inputStatistics"]["rowCount"] == 2
+
+
 def test_a_run_that_fails_sends_its_error(tmp_path, driver, server):
     broken = pipeline(tmp_path, condition="raise_error(concat('no page ', page)) IS NULL")
     with pytest.raises(Exception, match="no page"):

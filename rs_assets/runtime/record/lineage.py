@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import reduce
 from importlib.metadata import version
+from operator import or_
 from typing import Literal
 
 import pyspark
@@ -80,7 +82,8 @@ class LineageEvents:
         self._run_id = _as_uuid(run_id)
         self._datasets = DatasetFacets(topology, home)
         self._failures = failures
-        self._read: Counter[str] = Counter()
+        # By query: each one that reads a source counts all of its rows.
+        self._read: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._written: Counter[str] = Counter()
         self._last = time.monotonic()
         self._sender = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rs-lineage")
@@ -93,7 +96,7 @@ class LineageEvents:
     def count(self, progress: BatchProgress) -> None:
         """Add a finished batch."""
         self._written.update(progress.rows_out)
-        self._read.update({step: rows for step, (rows, _) in progress.gates.items()})
+        self._read[progress.query].update({step: rows for step, (rows, _) in progress.gates.items()})
         if time.monotonic() - self._last >= RUNNING_EVERY_S:
             self._send(RunState.RUNNING)
 
@@ -115,7 +118,7 @@ class LineageEvents:
             run=Run(self._run_id, dict(facets or {})),
             job=self._job,
             producer=PRODUCER,
-            inputs=self._datasets.inputs(self._read),
+            inputs=self._datasets.inputs(reduce(or_, self._read.values(), Counter())),
             outputs=self._datasets.outputs(self._written),
         )
         return self._sender.submit(self._emit, event)
