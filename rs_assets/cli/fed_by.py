@@ -9,13 +9,9 @@ from datetime import datetime, timedelta
 from rs_assets.catalog.offsets.base import CheckpointRow
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.operators.window.event_time import has_ended
-from rs_assets.operators.window.spec import CalendarWindow, CumulateWindow, HoppingWindow, TumblingWindow
 from rs_assets.topology.nodes.distinct import Distinct
 from rs_assets.topology.nodes.window import WindowAggregate
 from rs_assets.topology.topology import Topology
-
-# Windows whose rows are at most as old as the window is long.
-BOUNDED = (TumblingWindow, HoppingWindow, CumulateWindow, CalendarWindow)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +113,7 @@ def _reach(node: object) -> timedelta | None:
     """How long before the watermark the windows that it fires may have begun, plus the watermark's delay."""
     if not isinstance(node, WindowAggregate) or node.fired or node.splits is not None or node.event_time is None:
         return None
-    return node.window.longest + node.delay if isinstance(node.window, BOUNDED) else None
+    return node.window.longest + node.delay if node.window.by_time else None
 
 
 def _range(row: CheckpointRow, before: Mapping[tuple[str, str], str]) -> SplitRange:

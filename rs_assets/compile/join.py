@@ -14,7 +14,7 @@ from rs_assets.compile.timed import timed
 from rs_assets.operators.join.processed import both_sides, processed_join
 from rs_assets.operators.join.spec import AsOf, Interval
 from rs_assets.operators.join.stream_join import stream_join
-from rs_assets.operators.window.aggregate import last_end
+from rs_assets.operators.window.assign import last_end
 from rs_assets.records.columns import ADDRESS, EVENT_TIME, PREFIX, hidden, visible
 from rs_assets.topology.nodes.join import StreamJoin
 

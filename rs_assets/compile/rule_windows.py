@@ -22,7 +22,8 @@ from rs_assets.compile.timed import timed
 from rs_assets.errors import RsError
 from rs_assets.expressions.rules.having import having_of
 from rs_assets.expressions.rules.rule_set import readable
-from rs_assets.operators.window.aggregate import WINDOW, at_clock
+from rs_assets.operators.window.aggregate import at_clock
+from rs_assets.operators.window.assign import WINDOW
 from rs_assets.operators.window.event_time import WATERMARK_DELAY
 from rs_assets.operators.window.trigger_operator import once
 from rs_assets.records.columns import EVENT_TIME, PREFIX, check_fields, visible

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from rs_assets.compile.late_rows import check_late
 from rs_assets.compile.planner.context import CompileContext
-from rs_assets.operators.window.aggregate import duration_text, earlier, later
+from rs_assets.operators.window.assign import duration_text, earlier, later
 from rs_assets.operators.window.by_record import with_marks
 from rs_assets.operators.window.event_time import (
     control_folder,

@@ -21,12 +21,11 @@ from rs_assets.operators.window.aggregate import (
     check_numbers,
     check_ordered,
     collected_rows,
-    last_end,
     needed_fields,
     rows_of,
 )
+from rs_assets.operators.window.assign import last_end
 from rs_assets.operators.window.output import ROWS
-from rs_assets.operators.window.spec import SessionWindow
 from rs_assets.operators.window.trigger_operator import FiredWindows
 from rs_assets.records.columns import EVENT_TIME, visible
 from rs_assets.topology.chain import link_of
@@ -115,7 +114,7 @@ def late_by_record(node: WindowAggregate, watermark: Column) -> Column:
 
     Sessions must be the same whether they were emitted before a row came or not: it may not merge with a closed one.
     """
-    if isinstance(node.window, SessionWindow):
+    if node.window.merges:
         return F.col(EVENT_TIME) <= watermark
     return late_for_window(node, watermark)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from rs_assets.errors import TopologyError
 from rs_assets.operators.join.spec import AsOf, Bound, JoinType, Within, bound_of, pairs_of
-from rs_assets.operators.window.spec import HoppingWindow, TumblingWindow
+from rs_assets.operators.window.spec import AlignedWindow
 from rs_assets.stream.draft import meet
 from rs_assets.stream.window_stream import WindowStream
 from rs_assets.topology.nodes.join import StreamJoin
@@ -213,4 +213,4 @@ def _both(value: Any) -> Any:
 
 
 def _named(bound: Bound) -> str | None:
-    return bound.time_field if isinstance(bound, TumblingWindow | HoppingWindow) else None
+    return bound.time_field if isinstance(bound, AlignedWindow) else None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from os import PathLike
-from typing import Any, Generic, Literal, TypeVar, get_args
+from typing import Any, Generic, Literal, TypeVar
 
 from rs_assets.common.names import one_or_more
 from rs_assets.common.node import Node
@@ -14,6 +14,7 @@ from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.errors import TopologyError
 from rs_assets.operators.window.bounds import DEFAULT_MAX_AHEAD, EventTimeBounds
 from rs_assets.operators.window.durations import EPOCH
+from rs_assets.operators.window.kind import WindowKind
 from rs_assets.operators.window.output import Aggregate, AggregateFunction, EmitStrategy, Ranking
 from rs_assets.operators.window.spec import Window
 from rs_assets.operators.window.splits import BySplit
@@ -66,7 +67,7 @@ class WindowStream(Generic[S]):
 
     def __post_init__(self) -> None:
         """Refuse an assigner that is not a window."""
-        if not isinstance(self.assigner, get_args(Window)):
+        if not isinstance(self.assigner, WindowKind):
             raise TopologyError(
                 f"window() takes a window, not {self.assigner!r}", remedy="TumblingWindow.of(Time.seconds(10), 'ts')"
             )

@@ -13,13 +13,12 @@ from rs_assets.connectors.search.nodes import SearchSink
 from rs_assets.connectors.store.nodes import StoreSink
 from rs_assets.errors import TopologyError
 from rs_assets.operators.join.spec import OF_BOTH
-from rs_assets.operators.window.spec import HoppingWindow
 from rs_assets.topology.nodes.fold import Fold
 from rs_assets.topology.nodes.join import StreamJoin
 from rs_assets.topology.nodes.shuffle import Shuffle, ShuffleWrite
 from rs_assets.topology.nodes.step import Filter, ForEach, Select, SelectFields, Split
 from rs_assets.topology.nodes.table import TableChanges, ToTable
-from rs_assets.topology.nodes.window import PLACES, WindowAggregate
+from rs_assets.topology.nodes.window import WindowAggregate
 
 # Steps that pass a column on unchanged.
 PASSING = (Filter, Fold, ForEach, Select, SelectFields, Shuffle, Split)
@@ -112,7 +111,7 @@ def _check_early_upsert(join: StreamJoin, sink: Upserting) -> None:
     A row of a hopping window is retracted in one window and stays unmatched in the next. Without a prefix a pair has
     the times of the right side, so in an order by them it may sort before the row that it replaces.
     """
-    if isinstance(join.place, HoppingWindow) and not PLACES & {*sink.keys}:
+    if join.place is not None and join.place.overlap and not join.place.places & {*sink.keys}:
         raise TopologyError(
             f"step {sink.name!r}: the keys {', '.join(sink.keys)} do not distinguish"
             f" the windows of the join {join.name!r}",

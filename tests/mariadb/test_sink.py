@@ -252,6 +252,7 @@ def changes_of(seed, number):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", range(20))
 def test_tables_should_equal_a_model_over_kills_and_pauses(mariadb, shop, seed):
     """The driver is killed or paused, or the server is killed or paused, at moments that the seed chooses."""

@@ -11,7 +11,6 @@ from rs_assets.connectors.delta.nodes import DeltaSink, DeltaSource
 from rs_assets.connectors.files.nodes import FileSource
 from rs_assets.connectors.nodes import Sink
 from rs_assets.errors import TopologyError
-from rs_assets.operators.window.spec import InOrder, SessionWindow
 from rs_assets.topology.branches import dominators, rejoined
 from rs_assets.topology.chain import DURABLE, entries
 from rs_assets.topology.nodes.process import Process
@@ -87,8 +86,8 @@ def _check_complete(topology: Topology, sink: Sink, states: tuple[str, ...]) -> 
         raise TopologyError(
             f"sink {sink.name!r} is complete, but {node.name!r} before it is not a window", step=sink.name
         )
-    if isinstance(node.window, SessionWindow | InOrder):
-        kind = "sessions merge" if isinstance(node.window, SessionWindow) else "Spark has no operator for such windows"
+    if node.window.merges or node.window.in_order:
+        kind = "sessions merge" if node.window.merges else "Spark has no operator for such windows"
         raise TopologyError(f"sink {sink.name!r}: {kind}, so they have no complete mode", remedy="use append")
     if len(states) > 1:
         raise TopologyError(

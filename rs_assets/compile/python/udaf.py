@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 
 from rs_assets.compile.step import as_column
 from rs_assets.errors import TopologyError, UnknownFieldError
-from rs_assets.operators.window.over import OverWindow
 from rs_assets.records.columns import EVENT_TIME, PREFIX, visible
 from rs_assets.topology.nodes.window import WindowAggregate
 from rs_assets.topology.user_code.expression import ColumnBuilder, SqlText
@@ -100,7 +99,7 @@ class _Own:
 
     def _ordered(self, kind: str) -> bool:
         """Whether the order of rows matters: a set has none in any case."""
-        return isinstance(self._node.window, OverWindow) and kind != "CollectSet"
+        return bool(self._node.window.keep) and kind != "CollectSet"
 
     def _of_spark(self, error: AnalysisException) -> TopologyError:
         parameters = error.getMessageParameters() or {}

@@ -14,7 +14,7 @@ from pyspark.sql.types import StringType, StructType
 from rs_assets.operators.join.spec import AsOf, Interval
 from rs_assets.operators.join.stream_join import GUARD, LEFT, RIGHT, JoinSpec, joined_fields, placed, side_of
 from rs_assets.operators.state.reader import PART
-from rs_assets.operators.window.aggregate import WINDOW, assigned
+from rs_assets.operators.window.assign import WINDOW, assigned
 from rs_assets.operators.window.event_time import END_OF_TIME
 from rs_assets.records.columns import EVENT_TIME, RETRACTED, visible
 from rs_assets.records.schema import quoted

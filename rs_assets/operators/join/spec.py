@@ -9,7 +9,7 @@ from typing import Literal
 
 from rs_assets.errors import TopologyError
 from rs_assets.operators.window.durations import checked_duration
-from rs_assets.operators.window.spec import HoppingWindow, TumblingWindow
+from rs_assets.operators.window.spec import AlignedWindow
 
 JoinType = Literal["inner", "left", "right", "full", "semi", "anti"]
 # Kinds whose rows have the fields of both sides; the others keep rows of the left side as they are.
@@ -76,9 +76,9 @@ class AsOf:
             checked_duration(self.tolerance, what="the tolerance of an as-of join", least=timedelta(0))
 
 
-Within = timedelta | Interval | TumblingWindow | HoppingWindow | None
+Within = timedelta | Interval | AlignedWindow | None
 # The same with a plain duration converted to an interval.
-Bound = Interval | TumblingWindow | HoppingWindow | None
+Bound = Interval | AlignedWindow | None
 AnyBound = Bound | AsOf
 
 
@@ -90,7 +90,7 @@ def bound_of(within: Within, *, step: str) -> Bound:
     """
     if isinstance(within, timedelta):
         return Interval(within, within)
-    if within is None or isinstance(within, Interval | TumblingWindow | HoppingWindow):
+    if within is None or isinstance(within, Interval | AlignedWindow):
         return within
     raise TopologyError(
         f"step {step!r} cannot join within {within!r}",

@@ -15,7 +15,7 @@ from pyspark.sql.types import NumericType, StringType
 
 from rs_assets.operators.join.spec import OF_BOTH, AnyBound, AsOf, Interval, JoinType, two_fields, unlike_keys
 from rs_assets.operators.state.barrier import fully_computed
-from rs_assets.operators.window.aggregate import WINDOW, assigned, earlier
+from rs_assets.operators.window.assign import WINDOW, assigned, earlier
 from rs_assets.records.columns import EVENT_TIME, PREFIX, visible
 from rs_assets.records.schema import quoted
 

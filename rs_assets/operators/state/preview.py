@@ -12,10 +12,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType, StructType
 
 from rs_assets.operators.state.reader import VALUE, StateOf, state_frame, store_frame
-from rs_assets.operators.window.aggregate import WINDOW, at_close, earlier
+from rs_assets.operators.window.aggregate import at_close
+from rs_assets.operators.window.assign import WINDOW, earlier
 from rs_assets.operators.window.output import Aggregate
-from rs_assets.operators.window.spec import CalendarWindow, CountWindow, CumulateWindow, InOrder, SessionWindow, Window
-from rs_assets.operators.window.trigger import SESSIONS
+from rs_assets.operators.window.spec import Window
 from rs_assets.records.columns import visible
 from rs_assets.spark.processor.session import package_in
 
@@ -45,10 +45,10 @@ def open_windows(
     `lag` is how long after its end a window closes. Collected and distinct values are null, and so are the columns
     `opaque`, whose buffers follow those of `aggregates`: Spark stores them in a form without a reader.
     """
-    session, fired = isinstance(window, SessionWindow), state.variable is not None
-    counted = isinstance(window, CountWindow)
+    session, fired = window.merges, state.variable is not None
+    counted = window.in_order
     frame = state_frame(spark, state)
-    frame = frame.select("key", F.explode(f"{VALUE}.{SESSIONS}").alias(VALUE)) if session and fired else frame
+    frame = frame.select("key", F.explode(f"{VALUE}.{window.state_name}").alias(VALUE)) if session and fired else frame
     frame = frame.filter(F.col(f"{VALUE}.rows") > 0) if counted else frame
     kind = frame.schema[VALUE].dataType
     assert isinstance(kind, StructType)  # noqa: S101  an aggregation keeps a struct
@@ -76,7 +76,7 @@ def _stored_keys(frame: DataFrame, window: Window) -> list[str]:
     """The names of groups in the state of a processor, after the window if any; they may differ from the fields'."""
     kind = frame.schema["key"].dataType
     assert isinstance(kind, StructType)  # noqa: S101  a processor's key is a struct
-    return kind.fieldNames()[0 if isinstance(window, SessionWindow | InOrder) else 1 :]
+    return kind.fieldNames()[1 if window.by_time else 0 :]
 
 
 def waiting_rows(spark: SparkSession, state: StateOf) -> DataFrame:
@@ -110,9 +110,9 @@ def _side(frame: DataFrame, side: str) -> DataFrame:
 
 def _place(window: Window, *, fired: bool) -> str:
     """The struct of the state that holds the window."""
-    if isinstance(window, SessionWindow | InOrder):
+    if not window.by_time:
         return VALUE if fired else f"{VALUE}.session_window"
-    return f"key.{WINDOW if isinstance(window, CalendarWindow | CumulateWindow) else 'window'}"
+    return f"key.{'window' if window.native else WINDOW}"
 
 
 def _buffers(

@@ -12,28 +12,13 @@ from pyspark.sql.types import DataType, DayTimeIntervalType, NumericType, YearMo
 
 from rs_assets.errors import TopologyError
 from rs_assets.operators.state.barrier import fully_computed
-from rs_assets.operators.window.calendar_columns import calendar_window
-from rs_assets.operators.window.cumulate_columns import cumulate_windows
-from rs_assets.operators.window.event_time import WATERMARK_DELAY
-from rs_assets.operators.window.global_window import FOREVER, GlobalWindow
+from rs_assets.operators.window.assign import WINDOW, assigned, copied, earlier, interval
 from rs_assets.operators.window.messages import no_number
 from rs_assets.operators.window.output import Aggregate, AggregateFunction, Ranking
-from rs_assets.operators.window.over import OverWindow
-from rs_assets.operators.window.spec import (
-    CalendarWindow,
-    CountWindow,
-    CumulateWindow,
-    HoppingWindow,
-    InOrder,
-    SessionWindow,
-    SlidingWindow,
-    TumblingWindow,
-    Window,
-)
+from rs_assets.operators.window.spec import Window
 from rs_assets.operators.window.trigger_operator import FiredWindows
 from rs_assets.records.columns import EVENT_TIME, PASSED
 
-WINDOW = "_rs_window"
 # The ranked rows of a window, before they become rows; and one of them.
 RANKED, RANKED_ROW = "_rs_ranked", "_rs_ranked_row"
 # The row itself, of an OVER window.
@@ -105,43 +90,38 @@ def aggregate(
     that had closed by then do not get it.
     """
     keys = [F.col(f"`{name}`") for name in group_by]
-    if isinstance(window, SessionWindow | InOrder | GlobalWindow) and not keys:
+    if not (window.by_time or keys):
         # A session needs a group: one key for all rows makes one. It must not be a literal, which the optimizer would
         # remove.
         keys = [(F.unix_micros(EVENT_TIME) * F.lit(0)).alias("_rs_all")]
-    if isinstance(window, CumulateWindow):
-        frame = frame.withColumn(WINDOW, F.explode(cumulate_windows(earlier(F.col(EVENT_TIME), lag), window)))
+    frame = copied(frame, window, lag)
     place = assigned(window, lag)
-    several = PASSED in frame.columns and isinstance(window, HoppingWindow | CumulateWindow)
-    if several or isinstance(window, CalendarWindow | CumulateWindow | InOrder | GlobalWindow):
+    several = PASSED in frame.columns and window.overlap
+    if several or not window.native:
         # With a window that is not its own, Spark needs an existing column.
         frame, place = frame.withColumn(WINDOW, place), F.col(WINDOW)
     frame = frame.filter(_open(lag)) if several else frame
     rows = frame.groupBy(place.alias(WINDOW), *keys).agg(*_computed(window, columns, ranking))
     start, end = (earlier(F.col(f"{WINDOW}.{edge}"), lag) for edge in ("start", "end"))
     told = {"fire_time": fire_time(end)} if fired is None else fired.columns(fire_time(end))
-    times = told if isinstance(window, GlobalWindow) else {"start_time": start, "end_time": end, **told}
+    times = told if window.endless else {"start_time": start, "end_time": end, **told}
     shown = [F.col(f"`{name}`") for name in (*group_by, *columns)]
-    shown += [F.col(f"{ROW}.`{name}`").alias(name) for name in _kept(window)]
+    shown += [F.col(f"{ROW}.`{name}`").alias(name) for name in window.keep]
     shown += [column.alias(name) for name, column in times.items()]
     rows = fully_computed(rows) if fired is None else fired.rows(rows)
     if ranking is None:
         return rows.select(*shown)
     exploded = rows.select(*shown, F.posexplode(RANKED).alias(RANKED, RANKED_ROW))
-    if isinstance(window, GlobalWindow):
+    if window.endless:
         exploded = exploded.filter(F.col(RANKED_ROW).isNotNull())
     return exploded.select(*_ranked_row(ranking, group_by, (*columns, *times)))
 
 
 def _computed(window: Window, columns: Mapping[str, Column], ranking: Ranking | None) -> list[Column]:
     """The results of a group: the row itself where it is kept, `columns`, and the ranked rows."""
-    own = [own_row(_kept(window)).alias(ROW)] if _kept(window) else []
+    own = [own_row(window.keep).alias(ROW)] if window.keep else []
     ranked = [] if ranking is None else [top_rows(ranking).alias(RANKED)]
     return [*own, *(column.alias(name) for name, column in columns.items()), *ranked]
-
-
-def _kept(window: Window) -> Sequence[str]:
-    return window.keep if isinstance(window, OverWindow) else ()
 
 
 def _open(lag: timedelta) -> Column:
@@ -170,19 +150,9 @@ def top_rows(ranking: Ranking) -> Column:
     return F.call_function("max_by" if ranking.descending else "min_by", row, row, F.lit(ranking.n))
 
 
-def earlier(at: Column, lag: timedelta) -> Column:
-    """A time `lag` before `at`."""
-    return at - _interval(lag) if lag else at
-
-
-def later(at: Column, lag: timedelta) -> Column:
-    """A time `lag` after `at`."""
-    return at + _interval(lag) if lag else at
-
-
 def at_close(water_mark: timedelta) -> Callable[[Column], Column]:
     """The event time at which a window may fire."""
-    return lambda end: end + _interval(water_mark)
+    return lambda end: end + interval(water_mark)
 
 
 def at_clock(now: Column) -> Callable[[Column], Column]:
@@ -220,79 +190,7 @@ def check_ordered(frame: DataFrame, fields: Iterable[str], *, step: str) -> None
             )
 
 
-def last_end(window: Window) -> Column:
-    """The end of the last window of a row: the row is late when the watermark has passed it."""
-    at = F.col(EVENT_TIME)
-    match window:
-        case SessionWindow():
-            return at + _interval(window.gap)
-        case CountWindow() | SlidingWindow() | OverWindow():
-            return at
-        case GlobalWindow():
-            return _end_of_life(at, window)
-        case CalendarWindow():
-            return calendar_window(at, window)["end"]
-        case TumblingWindow() | HoppingWindow() | CumulateWindow():
-            since = F.unix_micros(at) - F.lit(_micros(window.offset))
-            return F.timestamp_micros(
-                F.unix_micros(at) - F.pmod(since, F.lit(_micros(window.slide))) + F.lit(_micros(window.size))
-            )
-
-
-def duration_text(duration: timedelta) -> str:
-    """A duration as Spark's window functions take it.
-
-    >>> duration_text(timedelta(seconds=10))
-    '10000 milliseconds'
-    """
-    return f"{duration // timedelta(milliseconds=1)} milliseconds"
-
-
-def assigned(window: Window, lag: timedelta) -> Column:
-    """The window, or windows, of a row by EVENT_TIME, which lags the time that windows are over by `lag`.
-
-    Spark uses the column to expire its state.
-    """
-    match window:
-        case SessionWindow():
-            return F.session_window(EVENT_TIME, duration_text(window.gap))
-        case CountWindow() | SlidingWindow() | OverWindow():
-            # The row's own time, which is late when its event time is.
-            at = F.col(EVENT_TIME)
-            return F.struct(at.alias("start"), at.alias("end")).alias(WINDOW, metadata={WATERMARK_DELAY: 0})
-        case GlobalWindow():
-            end = _end_of_life(F.col(EVENT_TIME), window)
-            place = F.struct(F.col(EVENT_TIME).alias("start"), end.alias("end"))
-            return place.alias(WINDOW, metadata={WATERMARK_DELAY: 0})
-        case CalendarWindow() | CumulateWindow():
-            # For cumulating windows a row is copied for each, which is in WINDOW.
-            place = F.col(WINDOW)
-            if isinstance(window, CalendarWindow):
-                place = calendar_window(earlier(F.col(EVENT_TIME), lag), window)
-            waiting = F.struct(*(later(place[edge], lag).alias(edge) for edge in ("start", "end")))
-            # Spark closes a group when the watermark has passed the second field of the column with event-time
-            # metadata. The delay in the metadata is not used here.
-            return waiting.alias(WINDOW, metadata={WATERMARK_DELAY: 0})
-        case TumblingWindow() | HoppingWindow():
-            begin = (lag + window.offset) % window.slide
-            offset = (duration_text(begin),) if begin else ()
-            return F.window(EVENT_TIME, duration_text(window.size), duration_text(window.slide), *offset)
-
-
-def _end_of_life(at: Column, window: GlobalWindow) -> Column:
-    """The end of a row's time to live in a global window."""
-    return F.lit(FOREVER) if window.time_to_live is None else at + _interval(window.time_to_live)
-
-
 def aggregate_column(spec: Aggregate) -> Column:
     """One of the library's own aggregates."""
     argument = F.lit(1) if spec.field is None else F.col(f"`{spec.field}`")
     return FUNCTIONS[spec.function](argument)
-
-
-def _interval(duration: timedelta) -> Column:
-    return F.make_dt_interval(secs=F.lit(duration.total_seconds()))
-
-
-def _micros(duration: timedelta) -> int:
-    return duration // timedelta(microseconds=1)

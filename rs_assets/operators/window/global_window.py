@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import ClassVar
 
 from rs_assets.operators.window.durations import checked_duration
+from rs_assets.operators.window.kind import WindowKind
 
 # Its end: after the time that represents the end of input, so that nothing is late for it.
 FOREVER = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class GlobalWindow:
+class GlobalWindow(WindowKind):
     """One window for all rows of a group, which never ends: its row is emitted whenever it changes.
 
     With a `time_to_live` a group is removed, and its rows are retracted, when the watermark has passed its last row by
@@ -22,6 +24,12 @@ class GlobalWindow:
     >>> GlobalWindow.of("ts", time_to_live=Time.hours(24)).time_to_live
     datetime.timedelta(days=1)
     """
+
+    state_name: ClassVar[str] = "global"
+    by_time: ClassVar[bool] = False
+    endless: ClassVar[bool] = True
+    shows_open: ClassVar[bool] = False
+    places: ClassVar[frozenset[str]] = frozenset()
 
     time_field: str | None = None
     time_to_live: timedelta | None = None
@@ -40,3 +48,12 @@ class GlobalWindow:
     def longest(self) -> timedelta:
         """The length of the window of one row."""
         return self.time_to_live or timedelta.max
+
+    @property
+    def goes_by_time(self) -> bool:
+        """Only groups with a time to live end."""
+        return self.time_to_live is not None
+
+    def __str__(self) -> str:
+        """In a few words."""
+        return f"global, for {self.time_to_live}" if self.time_to_live else "global"

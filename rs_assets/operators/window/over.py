@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import ClassVar
 
 from rs_assets.errors import TopologyError
 from rs_assets.operators.window.durations import checked_duration
+from rs_assets.operators.window.kind import WindowKind
 
 # The most rows before a row.
 MOST_BEFORE = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OverWindow:
+class OverWindow(WindowKind):
     """For each row itself and the rows of its group before it in event time, as `OVER (... ORDER BY ts)` of SQL.
 
     Each row is emitted once, when the watermark has passed it, with its fields `keep`. By `range` rows of one time are
@@ -26,6 +28,11 @@ class OverWindow:
     >>> OverWindow.range(Time.minutes(10), "ts", keep=["ms"]).within
     datetime.timedelta(seconds=600)
     """
+
+    state_name: ClassVar[str] = "over"
+    by_time: ClassVar[bool] = False
+    in_order: ClassVar[bool] = True
+    shows_open: ClassVar[bool] = False
 
     time_field: str | None = None
     keep: tuple[str, ...] = ()

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Literal
+from math import gcd
+from typing import ClassVar, Literal
 from zoneinfo import ZoneInfo
 
 from rs_assets.errors import TopologyError
 from rs_assets.operators.window.durations import checked_duration
 from rs_assets.operators.window.global_window import GlobalWindow
+from rs_assets.operators.window.kind import WindowKind
 from rs_assets.operators.window.over import OverWindow
 
 
@@ -26,8 +28,18 @@ def _check_offset(offset: object, slide: timedelta) -> None:
         )
 
 
+def _grid(slide: timedelta, offset: timedelta) -> timedelta:
+    """The greatest duration that all starts are multiples of."""
+    microsecond = timedelta(microseconds=1)
+    return gcd(slide // microsecond, offset // microsecond) * microsecond
+
+
+def _offset_text(offset: timedelta) -> str:
+    return f" from {offset}" if offset else ""
+
+
 @dataclass(frozen=True, slots=True)
-class TumblingWindow:
+class TumblingWindow(WindowKind):
     """Windows of one size, without gaps or overlap.
 
     `time_field` names the event time (timestamp, epoch milliseconds or `yyyy-MM-dd HH:mm:ss`); without one the time of
@@ -39,6 +51,8 @@ class TumblingWindow:
     >>> TumblingWindow.of(Time.hours(24), "ts", offset=Time.hours(6)).offset
     datetime.timedelta(seconds=21600)
     """
+
+    native: ClassVar[bool] = True
 
     size: timedelta
     time_field: str | None = None
@@ -65,15 +79,32 @@ class TumblingWindow:
         """The greatest length of a window."""
         return self.size
 
+    @property
+    def grid(self) -> timedelta:
+        """The greatest duration that all starts are multiples of."""
+        return _grid(self.slide, self.offset)
+
+    @property
+    def late_interval(self) -> timedelta:
+        """The distance between two ends."""
+        return self.slide
+
+    def __str__(self) -> str:
+        """In a few words."""
+        return f"tumbling {self.size}{_offset_text(self.offset)}"
+
 
 @dataclass(frozen=True, slots=True)
-class HoppingWindow:
+class HoppingWindow(WindowKind):
     """Windows of one size that start every `slide` and so overlap; a row belongs to about size / slide of them.
 
     >>> from rs_assets import Time
     >>> HoppingWindow.of(Time.minutes(10), Time.minutes(5), "ts").slide
     datetime.timedelta(seconds=300)
     """
+
+    native: ClassVar[bool] = True
+    overlap: ClassVar[bool] = True
 
     size: timedelta
     slide: timedelta
@@ -104,13 +135,27 @@ class HoppingWindow:
         """The length of a window."""
         return self.size
 
+    @property
+    def grid(self) -> timedelta:
+        """The greatest duration that all starts are multiples of."""
+        return _grid(self.slide, self.offset)
+
+    @property
+    def late_interval(self) -> timedelta:
+        """The distance between two ends."""
+        return self.slide
+
+    def __str__(self) -> str:
+        """In a few words."""
+        return f"hopping {self.size} every {self.slide}{_offset_text(self.offset)}"
+
 
 # The most windows that a row belongs to at once.
 MOST_STEPS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class CumulateWindow:
+class CumulateWindow(WindowKind):
     """Windows that start together every `size` and end one `step` after the other, the last one with the next start.
 
     So each covers the time since the start: of a day by hours, the first hour, the first two, up to all of it.
@@ -120,6 +165,10 @@ class CumulateWindow:
     >>> CumulateWindow.of(Time.hours(24), Time.hours(1), "ts").step
     datetime.timedelta(seconds=3600)
     """
+
+    overlap: ClassVar[bool] = True
+    # They share a start.
+    places: ClassVar[frozenset[str]] = frozenset({"end_time"})
 
     size: timedelta
     step: timedelta
@@ -155,15 +204,34 @@ class CumulateWindow:
         """The greatest length of a window."""
         return self.size
 
+    @property
+    def grid(self) -> timedelta:
+        """The greatest duration that all starts are multiples of."""
+        return _grid(self.slide, self.offset)
+
+    @property
+    def late_interval(self) -> timedelta:
+        """The distance between two ends."""
+        return self.step
+
+    def __str__(self) -> str:
+        """In a few words."""
+        return f"cumulating {self.size} by {self.step}{_offset_text(self.offset)}"
+
 
 @dataclass(frozen=True, slots=True)
-class SessionWindow:
+class SessionWindow(WindowKind):
     """Windows that continue while rows of a group follow each other within `gap`, and end `gap` after the last one.
 
     >>> from rs_assets import Time
     >>> SessionWindow.of(Time.minutes(30), "ts").gap
     datetime.timedelta(seconds=1800)
     """
+
+    state_name: ClassVar[str] = "sessions"
+    by_time: ClassVar[bool] = False
+    native: ClassVar[bool] = True
+    merges: ClassVar[bool] = True
 
     gap: timedelta
     time_field: str | None = None
@@ -182,6 +250,15 @@ class SessionWindow:
         """A session window that closes after `gap` without rows."""
         return cls(gap, time_field)
 
+    @property
+    def late_interval(self) -> timedelta:
+        """The gap."""
+        return self.gap
+
+    def __str__(self) -> str:
+        """In a few words."""
+        return f"session gap {self.gap}"
+
 
 CalendarUnit = Literal["day", "week", "month"]
 # Since 1970 no clock was set back by more than seven hours (Antarctica/Vostok), which made a day that much longer.
@@ -190,7 +267,7 @@ UNIT_DAYS: Mapping[CalendarUnit, int] = {"day": 1, "week": 7, "month": 31}
 
 
 @dataclass(frozen=True, slots=True)
-class CalendarWindow:
+class CalendarWindow(WindowKind):
     """Days, weeks (from Monday) or months of the calendar in a time zone, without gaps or overlap.
 
     They begin at the first instant of a date there: when clocks are set back or forward a day has 25 or 23 hours.
@@ -237,13 +314,17 @@ class CalendarWindow:
         """The greatest length of a window."""
         return timedelta(days=UNIT_DAYS[self.unit]) + SET_BACK
 
+    def __str__(self) -> str:
+        """In a few words."""
+        return f"calendar {self.unit} in {self.zone}"
+
 
 # The most rows in a window.
 MOST_COUNTED = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class CountWindow:
+class CountWindow(WindowKind):
     """Windows of `size` rows of a group each, without overlap, in the order of event time.
 
     A row is counted when the watermark has passed it. `time_field` is as for a tumbling window; rows counted by
@@ -252,6 +333,10 @@ class CountWindow:
     >>> CountWindow.of(100, "ts").size
     100
     """
+
+    state_name: ClassVar[str] = "counted"
+    by_time: ClassVar[bool] = False
+    in_order: ClassVar[bool] = True
 
     size: int
     time_field: str | None = None
@@ -271,9 +356,13 @@ class CountWindow:
         """A window of `size` rows."""
         return cls(size, time_field)
 
+    def __str__(self) -> str:
+        """In a few words."""
+        return f"each {self.size} rows"
+
 
 @dataclass(frozen=True, slots=True)
-class SlidingWindow:
+class SlidingWindow(WindowKind):
     """Windows over rows of a group that are at most `difference` apart, as `SlidingWindows` of Kafka Streams.
 
     Both ends are inclusive. One window ends with each row, and one begins a microsecond after each row, if it has
@@ -283,6 +372,11 @@ class SlidingWindow:
     >>> SlidingWindow.of(Time.seconds(10), "ts").difference
     datetime.timedelta(seconds=10)
     """
+
+    state_name: ClassVar[str] = "sliding"
+    by_time: ClassVar[bool] = False
+    in_order: ClassVar[bool] = True
+    shows_open: ClassVar[bool] = False
 
     difference: timedelta
     time_field: str | None = None
@@ -301,7 +395,20 @@ class SlidingWindow:
         """Windows as long as `difference`."""
         return cls(difference, time_field)
 
+    def __str__(self) -> str:
+        """In a few words."""
+        return f"sliding {self.difference}"
 
-# Windows whose rows are processed in the order of event time, when the watermark has passed them.
-InOrder = CountWindow | SlidingWindow | OverWindow
-Window = TumblingWindow | HoppingWindow | CumulateWindow | SessionWindow | CalendarWindow | InOrder | GlobalWindow
+
+# Windows of one size that start at equal distances.
+AlignedWindow = TumblingWindow | HoppingWindow
+Window = (
+    AlignedWindow
+    | CumulateWindow
+    | SessionWindow
+    | CalendarWindow
+    | CountWindow
+    | SlidingWindow
+    | OverWindow
+    | GlobalWindow
+)

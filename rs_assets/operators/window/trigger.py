@@ -13,8 +13,6 @@ NEVER = timedelta(0)
 HOLD = timedelta(hours=1)
 # What a late firing emits: the late rows themselves, or the window including them.
 LateFirings = Literal["deltas", "totals"]
-# The names of the processors' states: a row per window, or a row per group with sessions, ordered rows or one window.
-STATE, SESSIONS, COUNTED, SLIDING, OVER, GLOBAL = "window", "sessions", "counted", "sliding", "over", "global"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,15 +14,7 @@ from pyspark.sql import functions as F
 from rs_assets.operators.window.global_window import GlobalWindow
 from rs_assets.operators.window.output import EmitStrategy
 from rs_assets.operators.window.over import OverWindow
-from rs_assets.operators.window.spec import (
-    CalendarWindow,
-    CountWindow,
-    CumulateWindow,
-    InOrder,
-    SessionWindow,
-    SlidingWindow,
-    Window,
-)
+from rs_assets.operators.window.spec import CountWindow, Window
 from rs_assets.operators.window.trigger import NEVER, Firing, tells_end, tells_final
 from rs_assets.records.columns import RETRACTED
 from rs_assets.spark.processor.session import check_types, processors_of
@@ -54,17 +46,17 @@ class FiredWindows:
         """
         processors = processors_of(windows)
         check_types(windows.schema)
-        if isinstance(self.window, InOrder):
+        if self.window.in_order:
             return DataFrame(self._in_order(processors, windows._jdf), windows.sparkSession)  # noqa: SLF001
         if isinstance(self.window, GlobalWindow):
             lives = _millis(self.window.time_to_live or NEVER)
             rows = processors.GlobalWindows.apply(windows._jdf, self.ranked, lives, _millis(self.water_mark))  # noqa: SLF001
             return DataFrame(rows, windows.sparkSession)
         firing, open_for = self.firing, self.water_mark + self.firing.hold
-        times = (_slide(self.window), self.water_mark, open_for, firing.before, firing.after, firing.limit)
+        times = (self.window.late_interval, self.water_mark, open_for, firing.before, firing.after, firing.limit)
         updates, finals = _UPDATES.get(self.emit, 0), tells_end(self.emit)
         policy = processors.Firing(*map(_millis, times), firing.late is not None, firing.deltas, updates, finals)
-        processor = processors.FiringSessions if self.retracts else processors.FiringWindows
+        processor = processors.FiringSessions if self.window.merges else processors.FiringWindows
         return DataFrame(processor.apply(windows._jdf, policy), windows.sparkSession)  # noqa: SLF001
 
     def _in_order(self, processors: Any, windows: Any) -> Any:
@@ -77,17 +69,12 @@ class FiredWindows:
             return processors.OverRows.apply(windows, count, within, window.peers, waits)
         return processors.SlidingWindows.apply(windows, window.longest // MICROSECOND, waits)
 
-    @property
-    def retracts(self) -> bool:
-        """Whether a row may retract an earlier one: sessions grow and merge, and a global window has many rows."""
-        return isinstance(self.window, SessionWindow | GlobalWindow)
-
     def columns(self, at: Column) -> dict[str, Column]:
         """The columns that identify the rows of one window; `at` is the time of an update."""
         columns = {"fire_time": F.coalesce(F.col(FIRE_TIME), at)}
-        final = tells_final(self.firing, self.emit) and not isinstance(self.window, InOrder | GlobalWindow)
+        final = tells_final(self.firing, self.emit) and not (self.window.in_order or self.window.endless)
         columns |= {"final": F.col(FINAL)} if final else {}
-        return columns | ({"retracted": F.col(RETRACTED)} if self.retracts else {})
+        return columns | ({"retracted": F.col(RETRACTED)} if self.window.retracts else {})
 
 
 def once(windows: DataFrame, water_mark: timedelta) -> DataFrame:
@@ -100,18 +87,6 @@ def once(windows: DataFrame, water_mark: timedelta) -> DataFrame:
     times = (NEVER, water_mark, water_mark, NEVER, NEVER, NEVER)
     policy = processors.Firing(*map(_millis, times), False, False, 3, False)  # noqa: FBT003
     return DataFrame(processors.FiringWindows.apply(windows._jdf, policy), windows.sparkSession)  # noqa: SLF001
-
-
-def _slide(window: Window) -> timedelta:
-    """The interval of a window's late firings: that of the windows' ends, or the gap of a session."""
-    match window:
-        case CalendarWindow() | CountWindow() | SlidingWindow() | OverWindow() | GlobalWindow():
-            return NEVER
-        case SessionWindow():
-            return window.gap
-        case CumulateWindow():
-            return window.step
-    return window.slide
 
 
 def _millis(duration: timedelta) -> int:

@@ -25,9 +25,6 @@ from rs_assets.operators.state.preview import open_windows, waiting_rows
 from rs_assets.operators.state.reader import StateOf
 from rs_assets.operators.state.served import refresh
 from rs_assets.operators.state.snapshot import StateSnapshot, state_at, write_state
-from rs_assets.operators.window.global_window import GlobalWindow
-from rs_assets.operators.window.over import OverWindow
-from rs_assets.operators.window.spec import SlidingWindow
 from rs_assets.runtime.identity import folder_of, log_of
 from rs_assets.runtime.options import RunOptions
 from rs_assets.topology.chain import Link, link_of
@@ -151,7 +148,7 @@ def _windows(spark: SparkSession, node: WindowAggregate, state: StateOf, link: L
 
 def _has_windows(node: Node) -> bool:
     """Whether its state has windows that close, and not rows of windows or one window that has emitted already."""
-    return isinstance(node, WindowAggregate) and not isinstance(node.window, SlidingWindow | OverWindow | GlobalWindow)
+    return isinstance(node, WindowAggregate) and node.window.shows_open
 
 
 def _waiting(spark: SparkSession, node: StreamJoin, state: StateOf, link: Link, rows: int | None) -> DataFrame:  # noqa: ARG001

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from rs_assets.operators.join.spec import JoinType
-from rs_assets.operators.window.spec import HoppingWindow, TumblingWindow
+from rs_assets.operators.window.spec import AlignedWindow
 from rs_assets.sql.expressions.predicates import check_alike
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.outputs import filtered
@@ -192,7 +192,7 @@ def same_window(join: Join) -> bool:
 
 def _kind(relation: Relation) -> tuple[timedelta, timedelta, timedelta] | None:
     window = relation.pending.window if relation.pending is not None else relation.window
-    if not isinstance(window, TumblingWindow | HoppingWindow):
+    if not isinstance(window, AlignedWindow):
         return None
     return window.size, window.slide, window.offset
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rs_assets.errors import TopologyError
 from rs_assets.operators.join.spec import OF_BOTH, Bound, Interval, JoinType
-from rs_assets.operators.window.spec import HoppingWindow, TumblingWindow
+from rs_assets.operators.window.spec import AlignedWindow
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.join_conditions import Join, later, same_window, take
 from rs_assets.sql.plan.join_fields import prefix_of, prefixed
@@ -159,7 +159,7 @@ def _by_window(join: Join) -> Relation:
             join.at,
             remedy="ON a.window_start = b.window_start AND a.window_end = b.window_end AND a.id = b.id",
         )
-    assert isinstance(left.window, TumblingWindow | HoppingWindow)  # noqa: S101  same_window allows only these
+    assert isinstance(left.window, AlignedWindow)  # noqa: S101  same_window allows only these
     made = _written(join, replace(left.window, time_field=None), (str(left.field), str(right.field)))
     bounds = bound_values("`start_time`", "`end_time`")
     columns = tuple(replace(c, value=bounds.get(c.value.role, c.value)) for c in made.columns)

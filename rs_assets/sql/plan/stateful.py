@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from rs_assets.operators.window.global_window import GlobalWindow
-from rs_assets.operators.window.spec import CumulateWindow, TumblingWindow, Window
+from rs_assets.operators.window.spec import TumblingWindow, Window
 from rs_assets.operators.window.trigger import ONCE
 from rs_assets.sql.plan.planner import Planner, QueryContext
 from rs_assets.sql.plan.relation import Relation
@@ -41,7 +41,7 @@ def fires_often(context: QueryContext) -> bool:
 
 def place_field(window: Window | None) -> str:
     """The field that identifies a window of a group: the end if windows begin together, else the start."""
-    return "end_time" if isinstance(window, CumulateWindow) else "start_time"
+    return "start_time" if window is None or "start_time" in window.places else "end_time"
 
 
 def before_table(planner: Planner, relation: Relation, context: QueryContext, at: Any) -> Relation:

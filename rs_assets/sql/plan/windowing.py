@@ -9,7 +9,14 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from rs_assets.errors import TopologyError
-from rs_assets.operators.window.spec import CumulateWindow, HoppingWindow, SessionWindow, TumblingWindow, Window
+from rs_assets.operators.window.spec import (
+    AlignedWindow,
+    CumulateWindow,
+    HoppingWindow,
+    SessionWindow,
+    TumblingWindow,
+    Window,
+)
 from rs_assets.sql.expressions.values import Role, Value
 from rs_assets.sql.plan.planner import Planner, QueryContext
 from rs_assets.sql.plan.relation import Column, Pending, Relation, Scope
@@ -222,7 +229,7 @@ def bound_values(start: str, end: str) -> Mapping[Role, Value]:
 def regrouped(planner: Planner, relation: Relation, start: Value, at: Any) -> TumblingWindow:
     """The window with exactly the rows of one window of `relation`: as long as the distance between two starts."""
     window = relation.window
-    if not isinstance(window, TumblingWindow | HoppingWindow) or start.field is None:
+    if not isinstance(window, AlignedWindow) or start.field is None:
         raise planner.error(
             "the rows of these windows cannot be grouped by their windows again", at, remedy="use TUMBLE or HOP"
         )
@@ -231,7 +238,7 @@ def regrouped(planner: Planner, relation: Relation, start: Value, at: Any) -> Tu
 
 def check_once(planner: Planner, relation: Relation, at: Any) -> None:
     """SqlError for rows that are in several windows each, if they are not grouped."""
-    if relation.pending is not None and isinstance(relation.pending.window, HoppingWindow | CumulateWindow):
+    if relation.pending is not None and relation.pending.window.overlap:
         kind = "HOP" if isinstance(relation.pending.window, HoppingWindow) else "CUMULATE"
         raise planner.error(
             f"a row is in several {kind} windows, so it would be emitted more than once", at,
@@ -241,7 +248,7 @@ def check_once(planner: Planner, relation: Relation, at: Any) -> None:
 
 def check_end(planner: Planner, window: Window | None, roles: Iterable[Role], at: Any) -> None:
     """SqlError for windows that begin together, if `roles` does not have their end."""
-    if isinstance(window, CumulateWindow) and not {"end", "last"} & set(roles):
+    if window is not None and "start_time" not in window.places and not {"end", "last"} & set(roles):
         raise planner.error(
             "CUMULATE windows begin together, so window_start does not identify one", at, remedy="add window_end"
         )

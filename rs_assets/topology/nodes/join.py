@@ -12,7 +12,7 @@ from rs_assets.operators.join.spec import OF_BOTH, AnyBound, AsOf, Interval, Joi
 from rs_assets.operators.window.durations import checked_duration
 from rs_assets.operators.window.spec import HoppingWindow, TumblingWindow
 from rs_assets.topology.nodes.timed import NONE, Arrival, Side, TimedState
-from rs_assets.topology.nodes.window import window_grid, window_lag, window_text
+from rs_assets.topology.nodes.window import window_lag
 from rs_assets.topology.user_code.expression import ColumnBuilder, SqlText
 
 SIDES = ("left", "right")
@@ -177,7 +177,7 @@ class StreamJoin(TimedState):
         if self.place is None:
             return None
         if field == "start_time":
-            return Arrival(self.place.size + lag, window_grid(self.place))
+            return Arrival(self.place.size + lag, self.place.grid)
         return Arrival(lag) if field == "end_time" else None
 
     def _behind(self, field: str) -> timedelta | None:
@@ -245,4 +245,4 @@ def bound_text(bound: AnyBound) -> str:
         case Interval(before, after):
             return f"within {before} before and {after} after"
         case _:
-            return f"in {window_text(bound)}"
+            return f"in {bound}"

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from rs_assets.common.node import Family
 from rs_assets.errors import TopologyError
-from rs_assets.operators.window.trigger import STATE
+from rs_assets.operators.window.kind import WindowKind
 from rs_assets.topology.nodes.match import RULE
 from rs_assets.topology.nodes.timed import TimedState
 
@@ -50,7 +50,7 @@ class RuleWindows(TimedState):
     @property
     def variable(self) -> str:
         """The name of its state."""
-        return STATE
+        return WindowKind.state_name
 
     @property
     def solitary(self) -> bool:

@@ -11,45 +11,16 @@ from rs_assets.common.node import Family
 from rs_assets.errors import TopologyError
 from rs_assets.operators.window.bounds import EventTimeBounds
 from rs_assets.operators.window.durations import EPOCH, checked_duration
-from rs_assets.operators.window.global_window import GlobalWindow
+from rs_assets.operators.window.kind import WINDOW_FIELDS
 from rs_assets.operators.window.output import Aggregate, EmitStrategy, Ranking, Rows
-from rs_assets.operators.window.over import OverWindow
-from rs_assets.operators.window.spec import (
-    CalendarWindow,
-    CountWindow,
-    CumulateWindow,
-    HoppingWindow,
-    InOrder,
-    SessionWindow,
-    SlidingWindow,
-    TumblingWindow,
-    Window,
-)
+from rs_assets.operators.window.spec import AlignedWindow, Window
 from rs_assets.operators.window.splits import BySplit
-from rs_assets.operators.window.trigger import (
-    COUNTED,
-    GLOBAL,
-    NEVER,
-    ONCE,
-    OVER,
-    SESSIONS,
-    SLIDING,
-    STATE,
-    Firing,
-    LateFirings,
-    tells_final,
-)
+from rs_assets.operators.window.trigger import NEVER, ONCE, Firing, LateFirings, tells_final
 from rs_assets.topology.nodes.timed import NONE, Arrival, TimedState
 from rs_assets.topology.user_code.expression import ColumnBuilder, SqlText, calls_by_name
 
-# The names of the processors' states, by kind of window, where there is more than a row per window.
-STATES = {SessionWindow: SESSIONS, CountWindow: COUNTED, SlidingWindow: SLIDING, OverWindow: OVER, GlobalWindow: GLOBAL}
-# Every window row has these besides its group fields and aggregates, except rows of a global window.
-WINDOW_FIELDS = ("start_time", "end_time", "fire_time")
 # How often the time of a window by arrival advances without rows, in parts of its length.
 ARRIVAL_PARTS = 10
-# Either identifies a window of one size.
-PLACES = frozenset({"start_time", "end_time"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,14 +96,15 @@ class WindowAggregate(TimedState):
                 remedy=f"use one of: {', '.join(get_args(EmitStrategy))}",
                 step=self.name,
             )
-        if (self.in_order or self.endless) and (self.firing != ONCE or self.emit != "on_window_close"):
-            when = "when its row changes" if self.endless else "when it has all its rows, and not more than once"
+        window = self.window
+        if (window.in_order or window.endless) and (self.firing != ONCE or self.emit != "on_window_close"):
+            when = "when its row changes" if window.endless else "when it has all its rows, and not more than once"
             raise TopologyError(
                 f"window {self.name!r} fires {when}",
                 remedy="leave emit= and the times of firings out",
                 step=self.name,
             )
-        if self.firing.deltas and isinstance(self.window, SessionWindow):
+        if self.firing.deltas and window.merges:
             raise TopologyError(
                 f"window {self.name!r}: sessions merge, so later rows cannot be added to an emitted part",
                 remedy="use .late_firings('totals'), or a tumbling or hopping window",
@@ -151,7 +123,7 @@ class WindowAggregate(TimedState):
                 remedy=f"use one of: {', '.join(map(repr, get_args(LateFirings)))}",
                 step=self.name,
             )
-        if firing.late and isinstance(self.window, CalendarWindow):
+        if firing.late and not self.window.late_interval:
             raise TopologyError(
                 f"window {self.name!r} goes by a calendar, so it has no late firings",
                 remedy="use .emit_after(Time.hours(1)), or a tumbling window of a day",
@@ -175,7 +147,7 @@ class WindowAggregate(TimedState):
     @property
     def kept(self) -> tuple[str, ...]:
         """The fields of the row itself, of an OVER window."""
-        return self.window.keep if isinstance(self.window, OverWindow) else ()
+        return self.window.keep
 
     @property
     def reduced(self) -> tuple[str, ...]:
@@ -190,9 +162,7 @@ class WindowAggregate(TimedState):
     @property
     def places(self) -> frozenset[str]:
         """The columns each of which identifies a window; of windows that share a start only the end."""
-        if self.endless:
-            return frozenset()
-        return PLACES - {"start_time"} if isinstance(self.window, CumulateWindow) else PLACES
+        return self.window.places
 
     @property
     def unseen(self) -> tuple[str, ...]:
@@ -213,9 +183,9 @@ class WindowAggregate(TimedState):
         """A window's row leaves at its end; its start lies a window's length earlier, unknown for sessions."""
         if field in {"end_time", "fire_time"}:
             return Arrival(lag)
-        if field != "start_time" or isinstance(self.window, SessionWindow | InOrder | GlobalWindow):
+        if field != "start_time" or not self.window.by_time:
             return None
-        return Arrival(self.window.longest + lag, window_grid(self.window))
+        return Arrival(self.window.longest + lag, self.window.grid)
 
     @property
     def updates(self) -> bool:
@@ -223,7 +193,7 @@ class WindowAggregate(TimedState):
 
         Spark's operator does not for sessions, which merge.
         """
-        return self.emit == "on_window_update" and not isinstance(self.window, SessionWindow)
+        return self.emit == "on_window_update" and not self.window.merges
 
     @property
     def fired(self) -> bool:
@@ -234,17 +204,17 @@ class WindowAggregate(TimedState):
     @property
     def in_order(self) -> bool:
         """Whether its windows take rows in order, once the watermark has passed them."""
-        return isinstance(self.window, InOrder)
+        return self.window.in_order
 
     @property
     def endless(self) -> bool:
         """Whether its windows never close, so that they are emitted when they change."""
-        return isinstance(self.window, GlobalWindow)
+        return self.window.endless
 
     @property
     def goes_by_time(self) -> bool:
-        """Windows close; only global windows without a time to live do not depend on time."""
-        return not isinstance(self.window, GlobalWindow) or self.window.time_to_live is not None
+        """Whether the kind of window does."""
+        return self.window.goes_by_time
 
     @property
     def arrival_tick(self) -> timedelta | None:
@@ -255,7 +225,7 @@ class WindowAggregate(TimedState):
     @property
     def retracts(self) -> bool:
         """Whether its rows say, in the column `retracted`, that they retract an earlier one."""
-        return self.fired and isinstance(self.window, SessionWindow | GlobalWindow)
+        return self.fired and self.window.retracts
 
     @property
     def often(self) -> bool:
@@ -280,9 +250,7 @@ class WindowAggregate(TimedState):
     @property
     def variable(self) -> str | None:
         """The state of its windows, if a processor keeps it."""
-        if not self.fired:
-            return None
-        return STATES.get(type(self.window), STATE)
+        return self.window.state_name if self.fired else None
 
     @property
     def own_fields(self) -> tuple[str, ...]:
@@ -307,7 +275,7 @@ class WindowAggregate(TimedState):
         made = [*(a.alias for a in self.aggregates), *(name for name, _ in self.own), *rows, *ranked]
         by_record = self.splits is not None and self.splits.by_record
         splits = ", by split" * (self.splits is not None) + ", late by record" * by_record
-        return f"{window_text(self.window)}{by}: {', '.join(made)}{when}{splits}"
+        return f"{self.window}{by}: {', '.join(made)}{when}{splits}"
 
     def identity(self) -> tuple[str, ...]:
         """The settings that the meaning of the state depends on, and which windows were emitted."""
@@ -328,20 +296,13 @@ class WindowAggregate(TimedState):
 
 def window_lag(window: Window, arrival: Arrival) -> timedelta:
     """How long after its end a window must stay open for rows that come by `arrival`."""
-    if arrival.grid is None or not isinstance(window, TumblingWindow | HoppingWindow):
+    if arrival.grid is None or not isinstance(window, AlignedWindow):
         return arrival.bound
     # How near to the end of a window its last row may lie.
     step = _micros(arrival.grid)
     common = gcd(step, _micros(window.slide))
     nearest = timedelta(microseconds=_micros(window.offset + window.size) % common or common)
     return max(NONE, arrival.bound - nearest)
-
-
-def window_grid(window: TumblingWindow | HoppingWindow | CumulateWindow | CalendarWindow) -> timedelta | None:
-    """The greatest duration that all starts of its windows are multiples of; None if there is none."""
-    if isinstance(window, CalendarWindow):
-        return None
-    return timedelta(microseconds=gcd(_micros(window.slide), _micros(window.offset)))
 
 
 def _ranking_text(ranking: Ranking) -> str:
@@ -351,41 +312,3 @@ def _ranking_text(ranking: Ranking) -> str:
 
 def _micros(duration: timedelta) -> int:
     return duration // timedelta(microseconds=1)
-
-
-def window_text(window: Window) -> str:
-    """A window in a few words.
-
-    >>> window_text(SessionWindow(timedelta(minutes=30), "ts"))
-    'session gap 0:30:00'
-    """
-    match window:
-        case SessionWindow():
-            return f"session gap {window.gap}"
-        case CountWindow() | SlidingWindow() | OverWindow():
-            return _in_order_text(window)
-        case CalendarWindow():
-            return f"calendar {window.unit} in {window.zone}"
-        case GlobalWindow():
-            kept = f", for {window.time_to_live}" if window.time_to_live else ""
-            return f"global{kept}"
-        case HoppingWindow() | CumulateWindow():
-            each = f"every {window.slide}" if isinstance(window, HoppingWindow) else f"by {window.step}"
-            kind = "hopping" if isinstance(window, HoppingWindow) else "cumulating"
-            return f"{kind} {window.size} {each}{_offset_text(window.offset)}"
-        case TumblingWindow():
-            return f"tumbling {window.size}{_offset_text(window.offset)}"
-
-
-def _in_order_text(window: InOrder) -> str:
-    match window:
-        case CountWindow():
-            return f"each {window.size} rows"
-        case SlidingWindow():
-            return f"sliding {window.difference}"
-        case OverWindow():
-            return str(window)
-
-
-def _offset_text(offset: timedelta) -> str:
-    return f" from {offset}" if offset else ""
