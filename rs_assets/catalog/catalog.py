@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -32,6 +31,9 @@ from rs_assets.catalog.layout import (
     partitioned,
     rows_of_batches,
 )
+from rs_assets.common.folder import Folder, make_folder
+from rs_assets.common.storage import storage_options
+from rs_assets.connectors.delta.store import delta_table, is_table
 from rs_assets.errors import CheckpointError
 
 # Incremented when the columns of a table change; tables of a newer release are not written to.
@@ -126,6 +128,8 @@ TABLES: Mapping[str, pa.Schema] = MappingProxyType(
     }
 )
 
+# The tables of other modules.
+OTHERS = ("checkpoints", "dead_letters", "deployments", "leases")
 # Tables that grow with every batch.
 PARTITIONS: Mapping[str, Sequence[str]] = MappingProxyType({"system_messages": ("pipeline", DAY)})
 # Tables with more files than this are compacted at the end of a run, or once an hour.
@@ -136,11 +140,11 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """The catalog in the folder `root`."""
+    """The catalog in the folder `root`, on a disk or in an object store."""
 
-    root: Path
+    root: Folder
 
-    def path(self, table: str) -> Path:
+    def path(self, table: str) -> Folder:
         """The folder of a table."""
         return self.root / table
 
@@ -165,7 +169,7 @@ class Catalog:
         data = pa.Table.from_pylist(plain, schema=schema)
         opened = self._open(table)
         if opened is None:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+            make_folder(self.root)
             grows = table in PARTITIONS
             # If another process creates it at this moment, this appends.
             write_deltalake(
@@ -175,6 +179,7 @@ class Catalog:
                 partition_by=list(PARTITIONS[table]) if grows else None,
                 configuration=dict(CONFIGURATION) if grows else None,
                 description=f"{VERSION_KEY}={SCHEMA_VERSION}",
+                storage_options=storage_options(str(path)),
             )
             return
         _check_version(opened, path)
@@ -278,14 +283,14 @@ class Catalog:
     def compact(self, *, retention: timedelta) -> dict[str, dict[str, int]]:
         """Compact every table of the catalog, and vacuum files that no version within the retention references."""
         done = {}
-        for folder in sorted(self.root.iterdir()) if self.root.is_dir() else ():
-            if DeltaTable.is_deltatable(str(folder)):
-                done[folder.name] = compact_table(DeltaTable(str(folder)), retention=retention)
+        for name in sorted({*TABLES, *OTHERS}):
+            if is_table(path := str(self.path(name))):
+                done[name] = compact_table(delta_table(path), retention=retention)
         return done
 
     def _open(self, table: str) -> DeltaTable | None:
         try:
-            return DeltaTable(str(self.path(table)))
+            return delta_table(str(self.path(table)))
         except TableNotFoundError:
             return None
         except DeltaError as error:
@@ -330,7 +335,7 @@ def _day(row: Row, schema: pa.Schema) -> Row:
 
 
 @contextmanager
-def _errors(path: Path, what: str) -> Iterator[None]:
+def _errors(path: Folder, what: str) -> Iterator[None]:
     try:
         yield
     except (DeltaError, pa.ArrowException, OSError) as error:
@@ -342,7 +347,7 @@ def _errors(path: Path, what: str) -> Iterator[None]:
         ) from error
 
 
-def _check_version(table: DeltaTable, path: Path) -> None:
+def _check_version(table: DeltaTable, path: Folder) -> None:
     text = table.metadata().description or ""
     _, _, version = text.partition(f"{VERSION_KEY}=")
     if version.isdigit() and int(version) > SCHEMA_VERSION:

@@ -23,7 +23,10 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from rs_assets.common.folder import Folder, make_folder
 from rs_assets.common.names import NAME
+from rs_assets.common.storage import storage_options
+from rs_assets.connectors.delta.store import delta_table
 from rs_assets.errors import CheckpointError, ConfigurationError
 
 Wanted = Literal["running", "stopped", "dropped"]
@@ -104,7 +107,7 @@ class Version:
 class DeploymentTable:
     """The Delta table of deployments at `path`."""
 
-    path: Path
+    path: Folder
 
     def versions(self) -> Mapping[str, tuple[Version, ...]]:
         """All versions by pipeline, oldest first; {} without a table. CheckpointError if it cannot be read."""
@@ -146,20 +149,23 @@ class DeploymentTable:
 
     def _made(self) -> DeltaTable:
         with _errors(self.path, "written"):
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
-            return DeltaTable.create(str(self.path), SCHEMA, mode="ignore")
+            make_folder(self.path)
+            path = str(self.path)
+            return DeltaTable.create(path, SCHEMA, mode="ignore", storage_options=storage_options(path))
 
 
-def stamp_of(path: Path) -> str:
+def stamp_of(path: Folder) -> str:
     """A value that changes with every write to the Delta table at `path`; empty without one. Reads no rows."""
     with _errors(path, "read"):
         table = _opened(path)
         return "" if table is None else _stamp(path, table)
 
 
-def _stamp(path: Path, table: DeltaTable) -> str:
+def _stamp(path: Folder, table: DeltaTable) -> str:
     """Identifies a version of a table; one restored from a copy has other rows under the same numbers."""
     stamp = f"{table.metadata().id}:{table.version()}"
+    if not isinstance(path, Path):
+        return stamp
     try:
         entry = (path / "_delta_log" / f"{table.version():020}.json").stat()
     except OSError:
@@ -177,16 +183,16 @@ def is_name(pipeline: object) -> bool:
     return len(parts) == 2 and all(NAME.fullmatch(part) for part in parts)
 
 
-def _opened(path: Path) -> DeltaTable | None:
+def _opened(path: Folder) -> DeltaTable | None:
     try:
-        return DeltaTable(str(path))
+        return delta_table(str(path))
     except TableNotFoundError:
         return None
 
 
 @lru_cache(maxsize=8)
 def _read(path: str, stamp: str, version: int) -> Mapping[str, tuple[Version, ...]]:  # noqa: ARG001  a table may be recreated
-    table = DeltaTable(path, version=version).to_pyarrow_table()
+    table = delta_table(path, version).to_pyarrow_table()
     columns = [[_value(each) for each in column] for column in table.columns]
     rows = [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
     named = sorted(rows, key=lambda row: (str(row.get("pipeline")), _number(row)))
@@ -273,7 +279,7 @@ def _author() -> str:
 
 
 @contextmanager
-def _errors(path: Path, what: str) -> Iterator[None]:
+def _errors(path: Folder, what: str) -> Iterator[None]:
     try:
         yield
     except CommitFailedError:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
@@ -17,6 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, WriterProperties
+from pyarrow import fs
+
+from rs_assets.common.storage import is_remote
+from rs_assets.connectors.delta.store import files_of
 
 DAY = "day"
 # The partition of rows that are older than the retention, but the newest of their key.
@@ -39,13 +42,20 @@ UNKNOWN: Place = (1 << 62, 0)
 class DataFile:
     """A file of a table: none of its rows is after `last`, or of a batch outside `batches`.
 
-    `day` is None without partitions.
+    `path` is a name among the `files` of its table in an object store, and a path of the disk if that is None. `day` is
+    None without partitions.
     """
 
-    path: Path
+    path: str
+    files: fs.FileSystem | None
     day: date | None
     last: Place
     batches: range
+
+    def read(self, *, columns: Sequence[str] | None = None, filters: pc.Expression | None = None) -> pa.Table:
+        """Its rows that pass `filters`, with these columns or all; without those of partitions."""
+        names = None if columns is None else [*columns]
+        return pq.read_table(self.path, columns=names, filters=filters, filesystem=self.files, partitioning=None)
 
 
 def day_of(at: datetime) -> date:
@@ -64,10 +74,17 @@ def data_files(table: DeltaTable, owner: Mapping[str, str]) -> list[DataFile]:
     if partitioned(table):
         for column, value in owner.items():
             actions = actions.filter(pc.field(f"partition.{column}") == value)
+    uri = table.table_uri
     # Decoded: the URI of a table has %20 for a space.
-    root = Path(unquote(urlsplit(table.table_uri).path))
+    files, root = (files_of(uri), "") if is_remote(uri) else (None, f"{unquote(urlsplit(uri).path).rstrip('/')}/")
     found = [
-        DataFile(path=root / row["path"], day=row.get(f"partition.{DAY}"), last=_last(row), batches=_batches(row))
+        DataFile(
+            path=root + row["path"],
+            files=files,
+            day=row.get(f"partition.{DAY}"),
+            last=_last(row),
+            batches=_batches(row),
+        )
         for row in actions.to_pylist()
     ]
     return sorted(found, key=lambda file: file.last, reverse=True)
@@ -87,7 +104,7 @@ def newest_rows(
     for file in files:
         if least is not None and file.last < least:
             break
-        with pq.ParquetFile(file.path) as opened:
+        with pq.ParquetFile(file.path, filesystem=file.files) as opened:
             for last, number in _row_groups(opened):
                 if least is not None and last < least:
                     break
@@ -103,7 +120,7 @@ def rows_of_batches(files: Sequence[DataFile], *, only: pc.Expression | None, ba
     asked = (batch >= batches.start) & (batch < batches.stop)
     only = asked if only is None else only & asked
     found = [
-        pq.read_table(file.path, filters=only, partitioning=None)
+        file.read(filters=only)
         for file in files
         if file.batches.start < batches.stop and batches.start < file.batches.stop
     ]
@@ -128,9 +145,9 @@ def newest_of_each(files: Sequence[DataFile], key: str, *, before: date) -> pa.T
     seen: set[str] = set()
     kept: list[pa.Table] = []
     for file in sorted(files, key=lambda f: (f.day or FOR_GOOD, f.last), reverse=True):
-        here = set(pq.read_table(file.path, columns=[key], partitioning=None)[key].unique().to_pylist())
+        here = set(file.read(columns=[key])[key].unique().to_pylist())
         if file.day is not None and file.day < before and here - seen:
-            rows = pq.read_table(file.path, filters=pc.field(key).isin(sorted(here - seen)), partitioning=None)
+            rows = file.read(filters=pc.field(key).isin(sorted(here - seen)))
             order = rows.sort_by([("generation", "ascending"), ("batch_id", "ascending")])
             last = {value: at for at, value in enumerate(order[key].to_pylist())}
             kept.append(order.take(sorted(last.values())))

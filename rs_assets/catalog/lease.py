@@ -1,4 +1,4 @@
-"""The right to run a pipeline: a lease with a fencing token, kept in a Delta table of the catalog.
+"""The right to run a pipeline: a lease with a fencing token, kept in a Delta table of the catalog or in a database.
 
 A token is issued once, and tokens only grow. They are part of the transactions of the sinks, so the commits of a driver
 that was paused while another one took over are refused, whatever it believes. Whether a holder is alive is decided by
@@ -15,29 +15,20 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self, TypeAlias
 
 import psutil
-from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import DeltaError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from rs_assets.catalog.lease_table import (
-    SCHEMA,
-    check_writable,
-    read_beat,
-    rows_of,
-    tidy,
-    usable,
-    write_beat,
-    write_row,
-)
-from rs_assets.catalog.lease_table import open_leases as _open
+from rs_assets.catalog.lease_table import SCHEMA, DeltaLeases, LeaseChanged, LeaseTable, Row, check_writable, usable
 from rs_assets.common.background import BackgroundFailures
+from rs_assets.common.folder import Folder
+from rs_assets.common.home import Database
 from rs_assets.common.interrupts import held_back
 from rs_assets.common.processes import lives, started_s, this_host
+from rs_assets.connectors.delta.store import is_table
 from rs_assets.errors import CheckpointError, LeaseLostError, PipelineBusyError
 
 # Long enough for a batch to outlast a slow disk, short enough that a dead machine is noticed soon.
@@ -47,6 +38,8 @@ BEATS = 3
 NOT_RENEWED = "the lease is not renewed"
 # How often a silent holder is checked, in seconds.
 LOOK_S = 0.1
+# Where leases are: the folder of a Delta table, or a database.
+LeasePlace: TypeAlias = Folder | Database
 # The leases that this process holds: others of this process that could not be released are known to be free.
 _HELD: set[tuple[str, int, str]] = set()
 
@@ -104,7 +97,9 @@ class LeaseRow:
 class Lease:
     """A held lease; a context manager that renews it from a thread of its own and releases it at the end."""
 
-    def __init__(self, path: Path, row: LeaseRow, *, taken_over: bool = False, before: LeaseRow | None = None) -> None:
+    def __init__(
+        self, path: LeasePlace, row: LeaseRow, *, taken_over: bool = False, before: LeaseRow | None = None
+    ) -> None:
         self.path = path
         self.row = row
         # The previous lease, which shows how long its holder has lived.
@@ -126,7 +121,7 @@ class Lease:
     @classmethod
     def acquire(
         cls,
-        path: Path,
+        path: LeasePlace,
         *,
         pipeline: str,
         run_id: str,
@@ -134,7 +129,7 @@ class Lease:
         above: int = 0,
         within: ExitStack | None = None,
     ) -> Self:
-        """Take the lease of `pipeline` in the Delta table at `path`, with a token greater than `above`.
+        """Take the lease of `pipeline` in the table at `path`, with a token greater than `above`.
 
         PipelineBusyError names the holder if there is one. A holder without a sign of life is watched for up to its
         time to live before its lease is taken. CheckpointError if the table cannot be read or written. The end of
@@ -143,8 +138,7 @@ class Lease:
         mine, taken_over = _claim(pipeline, run_id, ttl), False
         while True:
             with usable(path):
-                check_writable(path)
-                table = _open(path)
+                table = _writable(path)
                 held = _rows(table, path).get(pipeline)
                 if held is not None and not held.free:
                     taken_over |= _watch(path, held)
@@ -174,12 +168,12 @@ class Lease:
         if self._thread.is_alive():
             self._thread.join()
         _HELD.discard(self.row.lease_id)
-        with self._guard, suppress(DeltaError, OSError, CheckpointError):
+        with self._guard, suppress(DeltaError, LeaseChanged, OSError, CheckpointError):
             table = _open(self.path)
             if self._lost is None and self._is_current(table):
                 released = replace(self.row, released=True, renewed_at=datetime.now(UTC))
                 _write(self.path, released, table, seen=self.row)
-                tidy(table)
+                table.tidy()
 
     def check(self) -> None:
         """Return if this process still holds the lease; LeaseLostError otherwise. Called before each commit.
@@ -223,13 +217,14 @@ class Lease:
         With `told` the error is also raised.
         """
         try:
-            if not self._is_current(_open(self.path)):
+            table = _open(self.path)
+            if not self._is_current(table):
                 self._lost = _lost(self.row, read_lease(self.path, self.row.pipeline))
                 return
             row = replace(self.row, beat=self.row.beat + 1, renewed_at=datetime.now(UTC))
-            _beat(self.path, row)
+            table.beat(_plain(row))
             self.row, self._renewed = row, time.monotonic()
-        except (DeltaError, OSError, CheckpointError) as error:
+        except (DeltaError, LeaseChanged, OSError, CheckpointError) as error:
             if time.monotonic() - self._renewed > self._ttl_s:
                 self._lost = LeaseLostError(
                     "the lease could not be renewed in time",
@@ -240,34 +235,34 @@ class Lease:
             if told:
                 raise
 
-    def _is_current(self, table: DeltaTable) -> bool:
+    def _is_current(self, table: LeaseTable) -> bool:
         current = _rows(table, self.path).get(self.row.pipeline)
         return current is not None and _same(current, self.row)
 
 
 @contextmanager
-def held_lease(path: Path, *, pipeline: str, run_id: str, ttl: timedelta = DEFAULT_TTL) -> Iterator[Lease]:
+def held_lease(path: LeasePlace, *, pipeline: str, run_id: str, ttl: timedelta = DEFAULT_TTL) -> Iterator[Lease]:
     """Hold the lease within the context, as `Lease.acquire` takes it, and renew it."""
     with ExitStack() as stack:
         yield Lease.acquire(path, pipeline=pipeline, run_id=run_id, ttl=ttl, within=stack).__enter__()
 
 
-def read_lease(path: Path, pipeline: str) -> LeaseRow | None:
+def read_lease(path: LeasePlace, pipeline: str) -> LeaseRow | None:
     """The lease of `pipeline` in the catalog, None if it never had one."""
     return read_leases(path).get(pipeline)
 
 
-def refuse_held(path: Path, pipeline: str) -> None:
+def refuse_held(path: LeasePlace, pipeline: str) -> None:
     """PipelineBusyError if another process holds the lease of `pipeline`, as `acquire` decides; nothing is taken."""
     held = read_lease(path, pipeline)
     if held is not None and not held.free:
         _watch(path, held)
 
 
-def read_leases(path: Path) -> Mapping[str, LeaseRow]:
+def read_leases(path: LeasePlace) -> Mapping[str, LeaseRow]:
     """The leases of all pipelines, by name."""
     with usable(path):
-        return _rows(_open(path), path) if DeltaTable.is_deltatable(str(path)) else {}
+        return _rows(_open(path), path) if isinstance(path, Database) or is_table(str(path)) else {}
 
 
 def _claim(pipeline: str, run_id: str, ttl: timedelta) -> LeaseRow:
@@ -287,7 +282,7 @@ def _claim(pipeline: str, run_id: str, ttl: timedelta) -> LeaseRow:
     )
 
 
-def _watch(path: Path, held: LeaseRow) -> bool:
+def _watch(path: LeasePlace, held: LeaseRow) -> bool:
     """Wait until `held` is free, or has been silent for long enough: then True. PipelineBusyError if it is alive.
 
     A fresh beat alone is trusted only from a process of this machine: other clocks may be ahead of ours.
@@ -309,20 +304,31 @@ def _watch(path: Path, held: LeaseRow) -> bool:
     return True
 
 
-def _rows(table: DeltaTable, path: Path) -> Mapping[str, LeaseRow]:
+def _open(path: LeasePlace) -> LeaseTable:
+    """The leases at `path`, created if there are none."""
+    if isinstance(path, Database):
+        from rs_assets.catalog.lease_rows import DatabaseLeases
+
+        return DatabaseLeases(path.url)
+    return DeltaLeases(path)
+
+
+def _writable(path: LeasePlace) -> LeaseTable:
+    """The leases at `path`; OSError if they certainly cannot be written."""
+    if not isinstance(path, Database):
+        check_writable(path)
+    return _open(path)
+
+
+def _rows(table: LeaseTable, path: LeasePlace) -> Mapping[str, LeaseRow]:
     """The leases by pipeline, with their newest heartbeats."""
     try:
-        return {row["pipeline"]: _beaten(LeaseRow(**row), path) for row in rows_of(table)}
+        return {row["pipeline"]: LeaseRow(**row) for row in table.rows()}
     except TypeError as error:
         raise CheckpointError("the leases in the catalog have unexpected columns", file=path) from error
 
 
-def _beaten(row: LeaseRow, path: Path) -> LeaseRow:
-    found = None if row.released else read_beat(path, pipeline=row.pipeline, token=row.token, run_id=row.run_id)
-    return row if found is None else replace(row, beat=found[0], renewed_at=found[1])
-
-
-def _taken(path: Path, row: LeaseRow, table: DeltaTable, *, seen: LeaseRow | None) -> bool:
+def _taken(path: LeasePlace, row: LeaseRow, table: LeaseTable, *, seen: LeaseRow | None) -> bool:
     """Whether `row` is now in the table, as a lease of this process."""
     taken = False
     _HELD.add(row.lease_id)
@@ -331,26 +337,22 @@ def _taken(path: Path, row: LeaseRow, table: DeltaTable, *, seen: LeaseRow | Non
     finally:
         if not taken:
             _HELD.discard(row.lease_id)
-    tidy(table)
+    table.tidy()
     return taken
 
 
-def _beat(path: Path, row: LeaseRow) -> None:
-    write_beat(path, pipeline=row.pipeline, token=row.token, run_id=row.run_id, beat=row.beat, at=row.renewed_at)
-
-
 @retry(
-    retry=retry_if_exception_type(CommitFailedError),
+    retry=retry_if_exception_type(LeaseChanged),
     stop=stop_after_attempt(10),
     wait=wait_random_exponential(multiplier=0.01, max=0.5),
     reraise=True,
 )
-def _write(path: Path, row: LeaseRow, table: DeltaTable, *, seen: LeaseRow | None) -> bool:
+def _write(path: LeasePlace, row: LeaseRow, table: LeaseTable, *, seen: LeaseRow | None) -> bool:
     """Replace `seen` by `row`, in one transaction; False if `seen` is no longer the pipeline's lease."""
     try:
-        write_row(table, _plain(row))
-    except CommitFailedError:
-        table.update_incremental()
+        table.write(_plain(row), seen=None if seen is None else _plain(seen))
+    except LeaseChanged:
+        table.refresh()
         current = _rows(table, path).get(row.pipeline)
         if not (current is None if seen is None else current is not None and _same(current, seen)):
             return False
@@ -363,7 +365,7 @@ def _same(current: LeaseRow, row: LeaseRow) -> bool:
     return mine == theirs
 
 
-def _plain(row: LeaseRow) -> dict[str, Any]:
+def _plain(row: LeaseRow) -> Row:
     return {name: getattr(row, name) for name in SCHEMA.names}
 
 

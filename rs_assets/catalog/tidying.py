@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from datetime import timedelta
-from pathlib import Path
 
 from rs_assets.catalog.catalog import Catalog
 from rs_assets.catalog.offsets import CheckpointStorage, storage_named
+from rs_assets.common.folder import Folder
 from rs_assets.errors import ConfigurationError
 
 DEFAULT_DAYS = 30
@@ -31,7 +31,7 @@ def tidy_pipeline(
     catalog.tidy(pipeline, keep=keep)
 
 
-def tidy_catalog(root: Path, *, keep: timedelta) -> None:
+def tidy_catalog(root: Folder, *, keep: timedelta) -> None:
     """Remove old rows of all pipelines in the catalog at `root`, and join small files."""
     storage_named("delta", catalog=root).tidy(None, keep=keep)
     Catalog(root).tidy(None, keep=keep)

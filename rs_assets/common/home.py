@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from rs_assets.common.folder import Folder, folder_at
 from rs_assets.common.names import checked_path
 from rs_assets.common.project import anchored, project_folder
+from rs_assets.common.storage import is_remote
+from rs_assets.common.uri import shown_uri
 from rs_assets.errors import ConfigurationError
 
 DEFAULT_HOME = ".rs"
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """A database by its SQLAlchemy URL, which is not shown: it may have a password."""
+
+    url: str = field(repr=False)
+
+    def __str__(self) -> str:
+        """Its URL without secrets."""
+        return shown_uri(self.url)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +59,30 @@ class Home:
         if "://" in folder:
             raise ConfigurationError(
                 "the home is a URI, but checkpoints need a folder of this machine or one that is mounted",
-                remedy="give a path; savepoints may go to a URI: RS_SAVEPOINTS",
+                remedy="give a path; savepoints and the catalog may go to a URI: RS_SAVEPOINTS, RS_CATALOG",
                 home=folder.partition("://")[0] + "://",
             )
         return cls(Path(folder))
 
     @property
-    def catalog(self) -> Path:
-        """The folder of Delta tables about the pipelines themselves."""
-        return self.root / "catalog"
+    def catalog(self) -> Folder:
+        """The folder of Delta tables about the pipelines themselves: that in RS_CATALOG, else one of the home."""
+        named = os.environ.get("RS_CATALOG")
+        return folder_at(named) if named else self.root / "catalog"
 
     @property
-    def leases(self) -> Path:
-        """The Delta table of leases: which process runs which pipeline."""
-        return self.catalog / "leases"
+    def leases(self) -> Folder | Database:
+        """The leases: which process runs which pipeline. A table of the catalog, or where RS_LEASES says.
+
+        That is a path, an address in an object store, or the SQLAlchemy URL of a database.
+        """
+        named = os.environ.get("RS_LEASES")
+        if not named:
+            return self.catalog / "leases"
+        return Database(named) if "://" in named and not is_remote(named) else folder_at(named)
 
     @property
-    def deployments(self) -> Path:
+    def deployments(self) -> Folder:
         """The Delta table of deployed pipeline texts, one row a version."""
         return self.catalog / "deployments"
 

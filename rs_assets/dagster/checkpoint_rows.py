@@ -9,6 +9,7 @@ from rs_assets.catalog.offsets.merge import source_key
 from rs_assets.checkpoint import manifest as manifests
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.connectors.delta.store import is_table
 from rs_assets.connectors.nodes import Source
 from rs_assets.dagster.place import Place
 from rs_assets.runtime.identity import folder_of, log_of
@@ -29,7 +30,7 @@ def checkpoints_of(
     ]
     with place.storage() as storage:
         rows = [row for plan, name in wanted for row in storage.newest(key_of(topology, plan, name), batches=batches)]
-    if not rows and (storage.name == "memory" or not (place.home.catalog / "checkpoints").exists()):
+    if not rows and (storage.name == "memory" or not is_table(str(place.home.catalog / "checkpoints"))):
         rows = [row for plan, name in wanted for row in _from_log(topology, place, plan, name)]
     return sorted(rows, key=lambda row: (row.at, row.place, row.queue))
 

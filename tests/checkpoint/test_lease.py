@@ -165,7 +165,7 @@ def elsewhere(path: Path, monkeypatch, **changes):
         lease = acquire(path, run_id="far")
     if changes:
         row = replace(lease.row, **changes)
-        lease_table.write_row(leases._open(path), leases._plain(row))
+        leases._open(path).write(leases._plain(row), seen=None)
     return lease
 
 
@@ -194,7 +194,8 @@ def test_a_living_holder_elsewhere_keeps_its_lease_whatever_its_clock_says(path,
 
     def beat():
         while not end.wait(0.05):
-            leases._beat(path, replace(far.row, beat=far.row.beat + 1, renewed_at=Theirs.now(UTC)))
+            beaten = replace(far.row, beat=far.row.beat + 1, renewed_at=Theirs.now(UTC))
+            leases._open(path).beat(leases._plain(beaten))
             far.row = replace(far.row, beat=far.row.beat + 1)
 
     with ThreadPoolExecutor(1) as pool:

@@ -10,6 +10,7 @@ import pytest
 from rs_assets import StreamBuilder
 from rs_assets.catalog import lease as leases
 from rs_assets.catalog.lease import Lease, held_lease, read_lease
+from rs_assets.catalog.lease_table import DeltaLeases
 from rs_assets.common.home import Home
 from rs_assets.runtime.job import opening, session
 from rs_assets.runtime.options import RunOptions
@@ -80,7 +81,7 @@ def test_a_lease_that_is_interrupted_at_any_line_of_being_taken_is_given_back(ta
 @pytest.mark.parametrize("behind", [False, True], ids=["before", "behind"])
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(Lease, "_give_back"), (Lease, "_is_current"), (leases, "tidy")],
+    [(Lease, "_give_back"), (Lease, "_is_current"), (DeltaLeases, "tidy")],
     ids=lambda given: getattr(given, "__name__", given),
 )
 def test_a_lease_that_is_interrupted_again_while_it_is_given_back_is_free(monkeypatch, owner, name, behind):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 import os
-from pathlib import Path
 from typing import Any
 
 from rs_assets.catalog.offsets.base import CheckPointMessage, CheckpointRow, CheckpointStorage
+from rs_assets.common.folder import Folder
 from rs_assets.errors import ConfigurationError
 
 NAMES = ("db", "delta", "memory")
@@ -36,13 +36,14 @@ def default_url() -> str | None:
     return os.environ.get(URL) or None
 
 
-def storage_named(name: str, *, catalog: Path, url: str | None = None) -> CheckpointStorage:
+def storage_named(name: str, *, catalog: Folder, url: str | None = None) -> CheckpointStorage:
     """The storage of that name; case is ignored.
 
     `delta` keeps its table in the folder `catalog`, `db` in the database at the SQLAlchemy `url`.
     `package.module:Class` is a CheckpointStorage of one's own, called with `url`. Nothing is opened before its first
     use. ConfigurationError for an unknown name, for a class that cannot be imported, and for `db` without a usable url.
 
+    >>> from pathlib import Path
     >>> storage_named("Memory", catalog=Path("unused")).name
     'memory'
     """

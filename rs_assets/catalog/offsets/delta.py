@@ -34,6 +34,9 @@ from rs_assets.catalog.layout import (
 )
 from rs_assets.catalog.offsets.base import CheckpointRow, CheckpointStorage, Identity, row_of
 from rs_assets.catalog.offsets.merge import QUEUE
+from rs_assets.common.folder import Folder, make_folder
+from rs_assets.common.storage import storage_options
+from rs_assets.connectors.delta.store import delta_table, is_table
 from rs_assets.errors import CheckpointError
 
 VERSIONED = {"rs.schema_version": "1"}
@@ -73,7 +76,7 @@ class DeltaStorage(CheckpointStorage):
 
     name = "delta"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Folder) -> None:
         super().__init__()
         self.path = path
         self._table: DeltaTable | None = None
@@ -165,24 +168,30 @@ class DeltaStorage(CheckpointStorage):
 
     def _open(self, *, create: bool) -> DeltaTable:
         """The table as it is now. It is created empty: concurrent first rows could not be detected otherwise."""
-        if self._table is not None and self.path.exists():
+        path = str(self.path)
+        if self._table is not None and self._there():
             # Another table may have been put in its place.
             with suppress(DeltaError):
                 self._table.update_incremental()
                 return self._table
-        if create and not DeltaTable.is_deltatable(str(self.path)):
-            self.path.mkdir(parents=True, exist_ok=True, mode=0o750)
+        if create and not is_table(path):
+            make_folder(self.path)
             # Another process may create it at this moment.
             with suppress(DeltaError):
                 DeltaTable.create(
-                    str(self.path),
+                    path,
                     STORED,
                     partition_by=[PART, DAY],
                     configuration=dict(CONFIGURATION),
                     commit_properties=CommitProperties(custom_metadata=VERSIONED),
+                    storage_options=storage_options(path),
                 )
-        self._table = DeltaTable(str(self.path))
+        self._table = delta_table(path)
         return self._table
+
+    def _there(self) -> bool:
+        """Whether there may be a table; in an object store only its log says so."""
+        return not isinstance(self.path, Path) or self.path.exists()
 
     def _close(self) -> None:
         self._table = None
@@ -241,7 +250,7 @@ def _plain(row: CheckpointRow) -> Mapping[str, Any]:
 
 
 @contextmanager
-def _errors(path: Path, what: str) -> Iterator[None]:
+def _errors(path: Folder, what: str) -> Iterator[None]:
     try:
         yield
     except (DeltaError, pa.ArrowException, OSError, OverflowError) as error:

@@ -31,13 +31,26 @@ def log_bytes(path: str, version: int) -> bytes:
     name = f"_delta_log/{version:020d}.json"
     if not is_remote(path):
         return (Path(path) / name).read_bytes()
-    with files_of(path).open_input_stream(name) as stream:
-        return bytes(stream.readall())
+    return read_file(path, name)
 
 
 def files_of(path: str) -> fs.FileSystem:
     """The files of the table at `path`, by their names in it."""
     return store(path, storage_options(path))
+
+
+def read_file(path: str, name: str) -> bytes:
+    """The content of a file below `path`, an address; FileNotFoundError if there is none."""
+    with files_of(path).open_input_stream(name) as stream:
+        return bytes(stream.readall())
+
+
+def write_file(path: str, name: str, content: bytes) -> None:
+    """Replace a file below `path`, an address: readers see the old content or the new one. OSError if that fails."""
+    # With a buffer for all of it: otherwise Arrow hands over an object that the store does not take.
+    with files_of(path).open_output_stream(name, buffer_size=len(content) + 1) as stream:
+        if content:
+            stream.write(content)
 
 
 def store(path: str, options: Mapping[str, str] | None) -> fs.FileSystem:
