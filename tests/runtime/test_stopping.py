@@ -2,15 +2,18 @@
 
 import errno
 import threading
+import traceback
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
 from rs_assets import MemoryChannel, StreamBuilder
 from rs_assets.catalog.lease import read_lease
-from rs_assets.runtime.batch.query import QueryRun
+from rs_assets.runtime.batch.query import BatchNotDone, QueryRun
 from rs_assets.runtime.options import SavepointPolicy
+from rs_assets.runtime.report import QueryReport
 from rs_assets.runtime.run import running as module
 from tests.forgetful import Forgetful
 
@@ -155,3 +158,31 @@ def test_a_query_starts_again_when_spark_has_let_go_of_its_name():
     query._query = Ending()
     query._wait_until_gone()
     assert waited == [None]
+
+
+class StoppedMeanwhile:
+    """The work of a query that fails, and is stopped while it reads the batch again to say on what."""
+
+    def __init__(self):
+        self.query, self.context = None, SimpleNamespace(quarantines=False)
+
+    def commit(self, *_, **__):
+        raise OSError("a record is bad")
+
+    def explained(self, error, batch_id):
+        self.query._cut_off = True
+        raise RuntimeError(f"py4j.protocol.Py4JJavaError: An error occurred while calling {'x' * 100_000}")
+
+
+def test_what_a_stopped_query_raises_is_short_enough_for_the_expression_that_spark_searches_it_by():
+    """Spark's recursion for each letter ended the thread by a StackOverflowError, a thousand lines on the terminal."""
+    work = StoppedMeanwhile()
+    query = work.query = QueryRun(
+        work=work, partitions=1, on_progress=print, report=QueryReport(query="q"), _query=object()
+    )
+    query._started.set()
+    with pytest.raises(BatchNotDone, match="the query was stopped") as raised:
+        query.process(None, 7)
+    # What py4j sends to Java.
+    assert len("".join(traceback.format_exception(raised.value))) < 2_000
+    assert query.failure is None

@@ -266,20 +266,30 @@ class QueryRun:
         try:
             progress = self.work.commit(batch, batch_id, self._query, rows_open=self.report.rows_open)
         except Exception as error:  # noqa: BLE001  kept in `failure`, and raised from there
-            if self._cut_off:
-                raise BatchNotDone("the query was stopped") from None
-            if isinstance(error, PlannedAnew):
-                self.planned_anew = True
-                raise BatchNotDone("the batch is planned again") from None
-            self.failed_batch = batch_id if self.work.context.quarantines and blames_a_record(error) else -1
-            failure = self.work.explained(error, batch_id)
-            failure.__cause__ = error if failure is not error else error.__cause__
-            self.failure = failure
-            self.work.withdraw(failure, batch_id)
-            raise BatchNotDone(failure.what) from None
+            # Spark searches the text of a query that was stopped, by a recursion for each character: it must be short.
+            raise BatchNotDone(self._failed(error, batch_id)) from None
         finally:
             self._begun_at = None
         self.restarts_left = RESTARTS
         if progress is not None:
             self.report = self.report.plus(progress)
             self.on_progress(progress)
+
+    def _failed(self, error: Exception, batch_id: int) -> str:
+        """Keep why a batch failed in `failure`; the same in words."""
+        if isinstance(error, PlannedAnew) and not self._cut_off:
+            self.planned_anew = True
+            return "the batch is planned again"
+        try:
+            if not self._cut_off:
+                self.failed_batch = batch_id if self.work.context.quarantines and blames_a_record(error) else -1
+                failure = self.work.explained(error, batch_id)
+                failure.__cause__ = error if failure is not error else error.__cause__
+                self.failure = failure
+                self.work.withdraw(failure, batch_id)
+                return failure.what
+        except Exception:
+            # The stop has ended what it was explained by.
+            if not self._cut_off:
+                raise
+        return "the query was stopped"
