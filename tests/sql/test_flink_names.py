@@ -57,6 +57,10 @@ def test_function_that_is_not_here_is_refused_at_its_place(name: str) -> None:
         ("JSON_VALUE(a, '$.a[*]')", "JSON_VALUE: its path must be a literal that selects one value"),
         ("JSON_VALUE(a, a)", "JSON_VALUE: its path must be a literal that selects one value"),
         ("DATE_FORMAT(ts, 'YYYY')", "DATE_FORMAT: the format 'YYYY' has 'Y', which is not supported"),
+        (
+            "TO_TIMESTAMP(a, 'yyyy-MM-dd''T''HH:mm:ssXXX')",
+            "TO_TIMESTAMP: the format \"yyyy-MM-dd'T'HH:mm:ssXXX\" has 'X': Flink would ignore the zone of the text",
+        ),
         ("FROM_UNIXTIME(n, 'u')", "FROM_UNIXTIME: the format 'u' has 'u', which is not supported"),
         ("CONCAT(a, n)", "CONCAT: its argument 2 is INT, not a text"),
         ("SPLIT_INDEX(a, '', 0)", "SPLIT_INDEX: invalid separator"),

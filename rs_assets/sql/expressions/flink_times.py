@@ -12,7 +12,7 @@ from rs_assets.sql.expressions.casts import TIMES
 from rs_assets.sql.expressions.flink_numbers import next_whole
 from rs_assets.sql.expressions.sql_function import Refusal, SqlFunction, whole_literal
 from rs_assets.sql.expressions.values import Value
-from rs_assets.sql.read.types import TIMESTAMP
+from rs_assets.sql.read.types import FLOATS, TIMESTAMP, is_whole
 
 UNITS: Final = ("SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
 # Units that keep a date a date.
@@ -33,6 +33,9 @@ PARTS: Final[Mapping[str, str]] = MappingProxyType(
 )  # fmt: skip
 # Format characters that Spark does not know, or reads differently.
 NOT_IN_FORMATS: Final = frozenset("YwWeucAnNBp")
+# Those of a zone, and a form of times that TO_TIMESTAMP reads without a format.
+ZONES: Final = frozenset("XxZzVOv")
+SHOWN: Final = "yyyy-MM-dd HH:mm:ss.SSS"
 _QUOTED: Final = re.compile(r"'[^']*'")
 NEVER: Final = -(2**63)
 
@@ -101,15 +104,30 @@ def _format(place: int, *, years: bool = True) -> Callable[[Sequence[Value]], Re
     """Refuses unsupported characters of a literal format at an argument; without `years`, u is a day of the week."""
 
     def refused(values: Sequence[Value]) -> Refusal:
-        form = unquote(values[place].text) if place < len(values) else None
-        read = _QUOTED.sub("", _years(form) if years else form) if form is not None else ""
-        letters = sorted(set(read) & NOT_IN_FORMATS)
+        letters = _letters(values, place, years=years) & NOT_IN_FORMATS
         if not letters:
             return None
-        what = f"the format {form!r} has {letters[0]!r}, which is not supported"
+        what = f"the format {unquote(values[place].text)!r} has {min(letters)!r}, which is not supported"
         return what, "extract the part separately: YEAR(ts), WEEK(ts), EXTRACT(DOY FROM ts), DAYOFWEEK(ts)"
 
     return refused
+
+
+def _local(values: Sequence[Value]) -> Refusal:
+    """Refuses zones as well: Flink reads an offset and drops it, so the time would be that of another place."""
+    zones = _letters(values, 1) & ZONES
+    if zones:
+        text, form = values[0].field or "s", unquote(values[1].text) or ""
+        what = f"the format {form!r} has {min(zones)!r}: Flink would ignore the zone of the text"
+        doubled = form.replace("'", "''")
+        return what, f"to go by it: TO_TIMESTAMP(DATE_FORMAT({text}, '{doubled}', '{SHOWN}'))"
+    return _format(1)(values)
+
+
+def _letters(values: Sequence[Value], place: int, *, years: bool = True) -> frozenset[str]:
+    """The characters of a literal format, without those in quotes."""
+    form = unquote(values[place].text) if place < len(values) else None
+    return frozenset(_QUOTED.sub("", _years(form) if years else form)) if form is not None else frozenset()
 
 
 def _years(form: str) -> str:
@@ -158,12 +176,25 @@ def _unix_timestamp(values: Sequence[Value]) -> str:
     return f"if({values[0].text} IS NULL, NULL, coalesce({read}, bigint('{NEVER}')))"
 
 
-# The unit of the first argument of TO_TIMESTAMP_LTZ, by its second argument.
-COUNTED: Final[Mapping[int, str]] = MappingProxyType({0: "seconds", 3: "millis", 6: "micros"})
+# The unit of the first argument of TO_TIMESTAMP_LTZ, by its second argument, and how many there are in a second.
+COUNTED: Final[Mapping[int, tuple[str, int]]] = MappingProxyType(
+    {0: ("seconds", 1), 3: ("millis", 1000), 6: ("micros", 1_000_000)}
+)
+# The seconds of the years 0 to 9999: for others TO_TIMESTAMP_LTZ is null.
+FIRST_SECOND, END_SECOND = -62_167_219_200, 253_402_300_800
 
 
 def _counted(values: Sequence[Value]) -> str:
-    return f"timestamp_{COUNTED[(whole_literal(values[1]) or 0) if len(values) > 1 else 3]}({values[0].plain})"
+    """A fraction is dropped, toward zero; of a FLOAT or DOUBLE of seconds what is left of milliseconds."""
+    value, digits = values[0], (whole_literal(values[1]) or 0) if len(values) > 1 else 3
+    unit, each = COUNTED[digits]
+    number = value.plain
+    if value.type is not None and value.type.name in FLOATS and not digits:
+        unit, number = "millis", f"{value.text} * 1000"
+    if not is_whole(value.type):
+        number = f"cast({number} AS bigint)"
+    known = f"{value.text} >= {FIRST_SECOND * each} AND {value.text} < {END_SECOND * each}"
+    return f"if({known}, timestamp_{unit}({number}), NULL)"
 
 
 def _counts(values: Sequence[Value]) -> Refusal:
@@ -188,7 +219,7 @@ TIMES_OF_FLINK: Final[Mapping[str, SqlFunction]] = MappingProxyType(
         "CEIL": _to_unit("ceil", "up"),
         "CEILING": _to_unit("ceil", "up"),
         "DATE_FORMAT": SqlFunction(2, 3, _formatted, "string", texts=(1,), refuses=_format(1)),
-        "TO_TIMESTAMP": SqlFunction(1, 2, _to_timestamp, "timestamp", texts=(0, 1), refuses=_format(1)),
+        "TO_TIMESTAMP": SqlFunction(1, 2, _to_timestamp, "timestamp", texts=(0, 1), refuses=_local),
         "TO_TIMESTAMP_LTZ": SqlFunction(1, 2, _counted, "timestamp", numbers=(0,), refuses=_counts),
         "TO_DATE": SqlFunction(1, 2, _to_date, "date", texts=(0, 1), refuses=_format(1)),
         "UNIX_TIMESTAMP": SqlFunction(0, 2, _unix_timestamp, "bigint", texts=(0, 1), refuses=_format(1, years=False)),
