@@ -1,6 +1,7 @@
 """Whether a stream is started again, by what is known of its runs: facts made by hand, no process and no Spark."""
 
 import time
+from dataclasses import replace
 
 import psutil
 import pytest
@@ -18,7 +19,7 @@ from rs_assets.dagster.runs.external_runs import job_origin
 from rs_assets.dagster.runs.orphans import end_orphans, note_process
 from rs_assets.dagster.runs.run_tags import ANSWERS
 from rs_assets.dagster.sensors import recovery_sensor
-from rs_assets.dagster.sensors.stream_runs import LAUNCHED_WITHIN
+from rs_assets.dagster.sensors.stream_runs import LAUNCHED_WITHIN, refuse_if_stopped
 from rs_assets.dagster.sensors.verdict import End, Ran, judge
 from rs_assets.errors import PipelineBusyError
 from rs_assets.runtime.job.session import JobSession
@@ -221,6 +222,38 @@ def test_recovery_of_a_stream_beside_which_a_queued_start_was_canceled_starts_it
     instance.report_run_canceled(second)
     instance.report_run_failed(stream)
     assert [request.tags["rs/recovers"] for request in tick(instance).run_requests] == [stream.run_id]
+
+
+@pytest.mark.parametrize("asked_for", [False, True], ids=["a second start", "recovery's"])
+def test_recovery_of_a_stream_that_was_killed_between_two_heartbeats_passes_over_a_second_start(
+    instance, job, folder, monkeypatch, asked_for
+):
+    """A start beside the stream is canceled behind its last heartbeat, then it is killed. One of recovery is a stop."""
+    stream = made(instance, job)
+    wish = request_run(folder, stream.run_id)
+    Lease.acquire(Home.default().leases, pipeline="shop.hits", run_id=stream.run_id)
+    second = made(instance, job, **{ANSWERS: wish.id} if asked_for else {})
+    instance.report_run_canceling(second)
+    instance.report_run_canceled(second)
+    monkeypatch.setattr("rs_assets.catalog.lease.lives", lambda *_: False)
+    instance.report_run_failed(stream)
+    if asked_for:
+        assert said(instance) == "its last run was asked to stop"
+        return
+    [request] = tick(instance).run_requests
+    assert request.tags["rs/recovers"] == stream.run_id
+    # And the run that follows holds the lease.
+    restart = made(instance, job, **request.tags)
+    lease = Lease.acquire(Home.default().leases, pipeline="shop.hits", run_id=restart.run_id)
+    refuse_if_stopped(instance, restart, read_desired_state(folder), lease.before)
+
+
+def test_judge_of_a_start_that_was_stopped_long_after_the_last_heartbeat_of_the_stream_leaves_it():
+    runs = [Ran(run_id="a", began=1.0, ended=9.0, silent_s=10.0), Ran(run_id="b", began=12.0, ended=19.5)]
+    ends = {"a": End(kind="failed", why=""), "b": End(kind="stopped", why="")}
+    wish = DesiredState(run_id="a", since=1.0, at=1.0)
+    assert judge(wish, runs, lambda run: ends[run.run_id]).act == "leave"
+    assert judge(wish, [runs[0], replace(runs[1], ended=18.5)], lambda run: ends[run.run_id]).act == "restart"
 
 
 def test_recovery_of_a_stream_that_was_stopped_and_started_at_once_heeds_the_start(instance, job, folder):

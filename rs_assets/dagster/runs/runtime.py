@@ -284,7 +284,7 @@ class RuntimeResource(ConfigurableResource[None]):
         run, instance = (self._context.run, self._context.instance) if self._context is not None else (None, None)
         answers = answers_of(run.tags) if run is not None else None
         if run is not None and instance is not None and answers is not None:
-            refuse_if_stopped(instance, run, read_desired_state(session.folder))
+            refuse_if_stopped(instance, run, read_desired_state(session.folder), session.held.before)
         session.run_on(answers=answers)
 
     def options(self, run_id: str) -> RunOptions:

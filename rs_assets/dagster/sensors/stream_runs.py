@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunRecord, RunsFilter
 
 from rs_assets.catalog.desired_state import DesiredState
-from rs_assets.catalog.lease import LeaseRow
+from rs_assets.catalog.lease import BEATS, LeaseRow
 from rs_assets.dagster.runs.orphans import LOST, is_gone
 from rs_assets.dagster.runs.run_tags import ENDED, RECOVERS, answers_of
 from rs_assets.dagster.sensors.refusals import failed_with, refusal_of, was_canceled
@@ -69,15 +69,19 @@ class StreamRuns:
         desired, lease = self.desired, self.lease
         if desired is not None and self.run(desired.run_id) is None:
             seen = _seconds(lease.renewed_at) if lease is not None and lease.run_id == desired.run_id else desired.at
-            yield Ran(run_id=desired.run_id, began=desired.since, ended=max(seen, desired.since))
+            silent_s = self._silent_s(desired.run_id)
+            yield Ran(run_id=desired.run_id, began=desired.since, ended=max(seen, desired.since), silent_s=silent_s)
 
     def _ran(self, record: RunRecord) -> Ran:
         run, began = record.dagster_run, max(record.start_time or 0.0, _seconds(record.create_timestamp))
-        asked_for = answers_of(run.tags) is not None
-        if run.is_finished:
-            ended = max(self._seen_last(record, began), began)
-            return Ran(run_id=run.run_id, began=began, ended=ended, asked_for=asked_for)
-        return Ran(run_id=run.run_id, began=began, ended=self._lost(record, began), asked_for=asked_for)
+        ended = max(self._seen_last(record, began), began) if run.is_finished else self._lost(record, began)
+        asked_for, silent_s = answers_of(run.tags) is not None, self._silent_s(run.run_id)
+        return Ran(run_id=run.run_id, began=began, ended=ended, asked_for=asked_for, silent_s=silent_s)
+
+    def _silent_s(self, run_id: str) -> float:
+        """How long a run may have lived after its last heartbeat: until the next one, unless it released its lease."""
+        lease = self.lease
+        return lease.ttl_ms / 1000 / BEATS if lease is not None and lease.run_id == run_id and not lease.released else 0
 
     def _seen_last(self, record: RunRecord, began: float) -> float:
         """The end of a finished run: Dagster may have noticed it later."""
@@ -126,12 +130,14 @@ class StreamRuns:
         return f"its lease is stale: no heartbeat for {lease.age.total_seconds():.0f} s"
 
 
-def refuse_if_stopped(instance: DagsterInstance, run: DagsterRun, desired: DesiredState | None) -> None:
+def refuse_if_stopped(
+    instance: DagsterInstance, run: DagsterRun, desired: DesiredState | None, before: LeaseRow | None = None
+) -> None:
     """PipelineBusyError if the stream was stopped since recovery requested `run`.
 
-    The pipeline's lease must be held.
+    The pipeline's lease must be held; `before` is the previous one.
     """
-    verdict = StreamRuns.of(instance, RunsFilter(job_name=run.job_name), desired, None).before(run)
+    verdict = StreamRuns.of(instance, RunsFilter(job_name=run.job_name), desired, before).before(run)
     if verdict.end == "stopped":
         raise PipelineBusyError(
             f"the stream was stopped after this run was asked for: {verdict.why}",

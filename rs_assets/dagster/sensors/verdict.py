@@ -22,13 +22,14 @@ class Ran:
     """A run of a stream: `began` is its launch, `ended` its end, or None if it may be running.
 
     Times are seconds since the epoch. If the end of a run is unknown, `ended` is its last sign of life. `asked_for` is
-    whether recovery launched it, not a person.
+    whether recovery launched it, not a person. If `ended` is a heartbeat, the run may have lived `silent_s` longer.
     """
 
     run_id: str
     began: float
     ended: float | None = None
     asked_for: bool = False
+    silent_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,5 +95,9 @@ def _last_first(desired: DesiredState | None, runs: Sequence[Ran]) -> Iterator[R
     mine = next((run for run in runs if run.run_id == desired.run_id), Ran(run_id=desired.run_id, began=desired.since))
     # It ran until then, at least. Its clock may lag that of Dagster, by which the previous run has ended.
     at = max(mine.began, desired.at, 0.0 if desired.stopped else mine.ended or 0.0)
-    yield from (run for run in ended if run.run_id != desired.run_id and (run.ended or 0.0) > at)
+    for run in ended:
+        # Between its last heartbeat and its death another start may have ended while it ran; not one of recovery.
+        silent_s = 0.0 if run.asked_for or desired.stopped else mine.silent_s
+        if run.run_id != desired.run_id and (run.ended or 0.0) > at + silent_s:
+            yield run
     yield mine
