@@ -210,6 +210,31 @@ def test_a_deadlock_should_be_tried_again(mariadb, shop, monkeypatch):
     assert asked(shop)[:3] == [(0, "/a"), (1, "/b"), (2, "/other")]
 
 
+ENDED = "SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'Deadlock found'"
+
+
+@pytest.mark.parametrize("way", ["its fence", "a return"])
+def test_a_start_whose_transaction_meets_a_deadlock_should_try_again(shop, monkeypatch, way):
+    """Another start that has been overtaken may hold the rows of the ledger."""
+    writer, noted, tries = writer_of(shop), Ledger.note, []
+    write(writer, 0, (1, "/a"))
+
+    def ended_once(self, connection, mark, number):
+        tries.append(number)
+        if len(tries) == 1:
+            connection.exec_driver_sql(ENDED)
+        noted(self, connection, mark, number)
+
+    monkeypatch.setattr(Ledger, "note", ended_once)
+    later = replace(MARK, generation=MARK.generation + 1, token=MARK.token + 1, batch_id=-1)
+    if way == "its fence":
+        writer.raise_fence(later)
+    else:
+        writer.rewind(MARK, later)
+    assert len(tries) == 2
+    assert writer.last_writer(later).token == later.token
+
+
 @pytest.mark.long
 def test_an_empty_batch_and_a_replay_should_leave_what_is_there(shop):
     schema = StructType(

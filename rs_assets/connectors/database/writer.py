@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 from sqlalchemy import Connection, Table, bindparam, delete
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from rs_assets.connectors.database import mysql
 from rs_assets.connectors.database.ledger import Ledger
@@ -34,8 +34,14 @@ from rs_assets.records.schema import quoted
 
 Mode = Literal["append", "upsert"]
 STAGED = "_rs_staged"
-# How often a batch is tried that the database ends for another transaction.
+# A transaction that the database ends for another one, which waited for the same rows, is tried so often.
 ATTEMPTS = 8
+persistent = retry(
+    retry=retry_if_exception(deadlocked),
+    stop=stop_after_attempt(ATTEMPTS),
+    wait=wait_random_exponential(multiplier=0.05, max=2),
+    reraise=True,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,7 @@ class DatabaseWriter:
         with self._looking() as (ledger, connection):
             return LastWriter() if connection is None else ledger.last_writer(connection, mark)
 
+    @persistent
     def raise_fence(self, mark: BatchMark) -> None:
         """Write the token, without a batch."""
         with self._writing(mark) as (ledger, connection):
@@ -106,6 +113,7 @@ class DatabaseWriter:
                 begun.check(ledger.last_writer(connection, begun), where=self.where)
             self._rows.check_return([] if connection is None else ledger.newest(connection, kept), kept, had)
 
+    @persistent
     def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:
         """Only records the later generation: nothing was written since."""
         with self._writing(begun) as (ledger, connection):
@@ -129,18 +137,9 @@ class DatabaseWriter:
         if self.mode == "upsert":
             rows = winners(rows, keys=self.keys, order_by=(), deletes=self.deletes)
             self._check_keys(rows)
-        return Staged(lambda: self._commit(rows, fields, mark))
+        return Staged(lambda: self._transact(rows, fields, mark))
 
-    def _commit(self, rows: pa.Table, fields: StructType, mark: BatchMark) -> int:
-        """The transaction, again if the database has ended it for another one that waited for the same rows."""
-        again = Retrying(
-            retry=retry_if_exception(deadlocked),
-            stop=stop_after_attempt(ATTEMPTS),
-            wait=wait_random_exponential(multiplier=0.05, max=2),
-            reraise=True,
-        )
-        return again(self._transact, rows, fields, mark)
-
+    @persistent
     def _transact(self, rows: pa.Table, fields: StructType, mark: BatchMark) -> int:
         with self._writing(mark) as (ledger, connection):
             if self._hold(mark, ledger.last_batch(connection, mark)) >= mark.batch_id:
