@@ -103,7 +103,7 @@ class SqlSink:
 
     - `write(table)` calls the method of the fluent API with the options of the table and the rows of the query.
     - `keys`: the table may have a PRIMARY KEY.
-    - `updates`: rows may replace earlier rows; `retracts`: rows may also be retracted.
+    - `updates`: rows may replace earlier rows, and retract them.
     - `partitions`: the table may be PARTITIONED BY columns.
     - `metadata` are the keys of METADATA columns that can be written; others are left out of the table's rows.
     """
@@ -111,7 +111,6 @@ class SqlSink:
     write: Callable[[SinkTable], DataStream]
     keys: bool = False
     updates: bool = False
-    retracts: bool = False
     partitions: bool = False
     metadata: frozenset[str] = frozenset()
 

@@ -15,6 +15,8 @@ import pytest
 
 from rs_assets import MemoryChannel, pipeline_from_sql
 from rs_assets.errors import RsError
+from rs_assets.sql.plan.session import Session
+from tests.functions import library
 from tests.project.raised import unraised
 from tests.sql.test_wrong_statements import TABLES, refused
 
@@ -33,6 +35,9 @@ def triples(file: str) -> list[tuple[str, str, str]]:
 THIS = "sql/test_followed_statements.py::test_a_remedy_of_sql_that_is_followed_to_the_letter_is_taken"
 FOLLOWED = triples("followed_statements.txt")
 SPARK = triples("followed_spark_statements.txt")
+# Statements call its functions.
+assert library
+DEEP_TYPE = f"CREATE TABLE deep (a {'ARRAY<' * 3000}BIGINT{'>' * 3000}) WITH ('connector' = 'print')"
 DEEP = "INSERT INTO out1 SELECT page, " + "(" * 2000 + "ms" + ")" * 2000 + " FROM clicks"
 
 
@@ -75,11 +80,31 @@ def test_a_table_without_rows_or_a_channel_gets_those_that_its_remedy_passes() -
     assert pipeline_from_sql(TABLES + write, tables={"t": MemoryChannel()})
 
 
+def kept(connector: str) -> Session:
+    made = Session()
+    made.keep(f"CREATE TABLE t (a BIGINT) WITH ('connector' = '{connector}', 'path' = '/in', 'format' = 'json')")
+    return made
+
+
+def test_a_table_of_a_session_has_the_connector_and_the_name_that_its_remedies_say() -> None:
+    with pytest.raises(RsError, match="did you mean 'filesystem'?"):
+        kept("filesystm")
+    session = kept("filesystem")
+    with pytest.raises(RsError, match="use one of: t"):
+        session.columns("clicks")
+    assert session.columns("t") == {"a": "bigint"}
+    with pytest.raises(RsError, match="CREATE TABLE"):
+        Session().columns("t")
+
+
 def programs() -> Iterator[Callable[[], object]]:
     """All that is refused here."""
     yield from (partial(pipeline_from_sql, TABLES + wrong) for wrong, _, _ in FOLLOWED)
     yield from (partial(pipeline_from_sql, SPARK_TABLES + wrong, dialect="spark") for wrong, _, _ in SPARK)
     yield partial(pipeline_from_sql, TABLES, dialect="hive")
+    yield partial(pipeline_from_sql, TABLES + DEEP_TYPE)
+    yield partial(kept, "filesystm")
+    yield partial(Session().columns, "t")
     yield from (partial(pipeline_from_sql, Path(each)) for each in (__file__ + "/none.sql", sys.executable))
     yield from (partial(pipeline_from_sql, TABLES + each) for each in (DEEP, DEEP.replace("(", "").replace(")", "+ms")))
 

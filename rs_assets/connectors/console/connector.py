@@ -27,5 +27,5 @@ def _write_table(table: SinkTable) -> DataStream:
 CONNECTOR = Connector(
     name="print",
     sinks=(SinkConnector(node=PrintSink, writer=_writer, describe=lambda _: "Shows each batch on standard output"),),
-    sql_sink=SqlSink(write=_write_table, keys=True, updates=True, retracts=True, partitions=True),
+    sql_sink=SqlSink(write=_write_table, keys=True, updates=True, partitions=True),
 )

@@ -133,5 +133,5 @@ CONNECTOR = Connector(
     ),
     sinks=(SinkConnector(node=DeltaSink, writer=_writer, describe=_writes, check=_check, check_rows=_check_rows),),
     sql_source=SqlSource(read=read_table, metadata=METADATA),
-    sql_sink=SqlSink(write=write_table, keys=True, updates=True, retracts=True, partitions=True),
+    sql_sink=SqlSink(write=write_table, keys=True, updates=True, partitions=True),
 )

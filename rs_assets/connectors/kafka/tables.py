@@ -205,4 +205,4 @@ METADATA: Final = {name: kind for name, kind in KAFKA_METADATA.items() if name !
 SQL_SOURCE: Final = SqlSource(read=_read, metadata=METADATA, as_maps={"headers": HEADERS_AS_MAP})
 # The metadata that a record is sent with; each key is also the name of the argument.
 WRITTEN: Final = frozenset(("headers", "partition", "timestamp"))
-SQL_SINK: Final = SqlSink(write=_write, keys=True, updates=True, retracts=True, metadata=WRITTEN)
+SQL_SINK: Final = SqlSink(write=_write, keys=True, updates=True, metadata=WRITTEN)

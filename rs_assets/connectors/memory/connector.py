@@ -113,5 +113,5 @@ CONNECTOR = Connector(
         ),
     ),
     sql_source=SqlSource(read=_read_table),
-    sql_sink=SqlSink(write=_write_table, keys=True, updates=True, retracts=True, partitions=True),
+    sql_sink=SqlSink(write=_write_table, keys=True, updates=True, partitions=True),
 )

@@ -43,7 +43,7 @@ def _read(table: SourceTable) -> DataStream | Table:
 def _write(table: SinkTable) -> DataStream:
     options, keys = table.options, table.keys()
     structure: Any = options.choice("structure", STRUCTURES, "hash")
-    if structure == "stream" and (table.replace or table.deletes):
+    if structure == "stream" and (table.replace or table.marks):
         raise options.error(
             "the query replaces rows, and a stream keeps them", remedy="'structure' = 'hash', or group by a window"
         )
@@ -56,7 +56,7 @@ def _write(table: SinkTable) -> DataStream:
         key=keys,
         prefix=options.need("prefix", "page:"),
         value=options.take("value.field"),
-        deletes=table.deletes,
+        deletes=table.marks,
         ttl=timedelta(seconds=seconds) if seconds is not None else None,
         name=table.name,
     )
@@ -68,5 +68,5 @@ def _url(options: Options) -> str | FromEnvironment:
     return FromEnvironment(text[1:]) if text.startswith("$") else text
 
 
-SQL_SINK: Final = SqlSink(write=_write, keys=True, updates=True, retracts=True)
+SQL_SINK: Final = SqlSink(write=_write, keys=True, updates=True)
 SQL_SOURCE: Final = SqlSource(read=_read, metadata=REDIS_METADATA)

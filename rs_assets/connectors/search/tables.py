@@ -16,8 +16,6 @@ FLAVOURS: Final = {
     **dict.fromkeys(("elasticsearch", "elasticsearch-7", "elasticsearch-8"), "elasticsearch"),
     **dict.fromkeys(("opensearch", "opensearch-1", "opensearch-2"), "opensearch"),
 }
-# The field of a table's changes, and of queries that retract rows.
-RETRACTED: Final = "retracted"
 
 
 def _write(table: SinkTable) -> DataStream:
@@ -30,13 +28,12 @@ def _write(table: SinkTable) -> DataStream:
         )
     flavour: Any = next(FLAVOURS[pair[1].text] for pair in options.table.options.values() if pair[1].text in FLAVOURS)
     options.choice("format", {"json": "json"}, "json")
-    gone = RETRACTED if table.deletes or table.made.relation.changes else None
     return table.stream.to_search(
         endpoint_of(options, "http://localhost:9200", key="hosts"),
         options.need("index", "orders"),
         mode="upsert" if keys else "append",
         keys=keys,
-        deletes=gone or (options.take("deletes") if keys else None),
+        deletes=table.marks or (options.take("deletes") if keys else None),
         version=options.take("version") if keys else None,
         flavour=flavour,
         batch=options.number("sink.bulk-flush.max-actions") or 1_000,
@@ -46,4 +43,4 @@ def _write(table: SinkTable) -> DataStream:
     )
 
 
-SQL_SINK: Final = SqlSink(write=_write, keys=True, updates=True, retracts=True)
+SQL_SINK: Final = SqlSink(write=_write, keys=True, updates=True)

@@ -6,11 +6,11 @@ from typing import Final
 
 from rs_assets.connectors.registry import SQL_SINKS, SQL_SOURCES
 from rs_assets.sql.plan.dimensions import KINDS
-from rs_assets.sql.read.options import CONNECTORS, Options
+from rs_assets.sql.read.options import Options, names_of
 from rs_assets.sql.read.source import Text, nearest
 from rs_assets.sql.read.statements import CreateTable
 
-KNOWN: Final = tuple(dict.fromkeys([*SQL_SOURCES, *SQL_SINKS, *KINDS, *CONNECTORS, "db"]))
+KNOWN: Final = tuple(dict.fromkeys([*names_of({**SQL_SOURCES, **SQL_SINKS}), *KINDS, "db"]))
 
 
 def check_connector(text: Text, table: CreateTable) -> None:

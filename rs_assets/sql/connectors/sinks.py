@@ -50,6 +50,7 @@ class SinkTable:
         """The rows of the query; those of a table that changes have the field `retracted`."""
         if not self.made.relation.changes:
             return self.rows
+        _check_marked(self.planner, self.insert, self.table)
         places = [_position(self.made, key) for key in self.made.relation.keys or ()]
         selected = tuple(self.columns[place].name.text for place in places if place is not None)
         return self._table(selected).to_stream(name=f"{self.name}_changes")
@@ -83,6 +84,11 @@ class SinkTable:
     def deletes(self) -> str | None:
         """The column that marks retractions; None for a query that does not retract."""
         return RETRACTED if self.made.relation.retracts else None
+
+    @property
+    def marks(self) -> str | None:
+        """The column of `stream` that marks rows which go; None for a query whose rows do not come and go."""
+        return RETRACTED if self.deletes or self.made.relation.changes else None
 
     def keys(self) -> tuple[str, ...]:
         """The key columns by which rows are replaced; SqlError if the declared ones cannot be used."""
@@ -145,12 +151,17 @@ def _retracted(planner: Planner, insert: Insert, table: CreateTable, made: Selec
     """The field that marks retractions, if the query retracts rows."""
     if not made.relation.retracts:
         return []
+    _check_marked(planner, insert, table)
+    return [RETRACTED]
+
+
+def _check_marked(planner: Planner, insert: Insert, table: CreateTable) -> None:
+    """SqlError for a column of the name that marks retractions."""
     if any(column.name.text.casefold() == RETRACTED for column in table.declared):
         raise planner.error(
             f"the column {RETRACTED!r} of the query marks retractions", insert.table.start,
             remedy="rename the column of the table",
         )  # fmt: skip
-    return [RETRACTED]
 
 
 def _targets(planner: Planner, insert: Insert, table: CreateTable) -> list[Column]:
@@ -286,12 +297,6 @@ def _check_updates(planner: Planner, insert: Insert, made: Selected, sink: SqlSi
         raise planner.error(
             "the query replaces rows, which this sink does not support", insert.table.start,
             remedy="write to 'connector' = 'delta', or group by a window",
-        )  # fmt: skip
-    if (made.relation.retracts or made.relation.changes) and not sink.retracts:
-        way = "" if made.relation.changes else ", or filter before the ranking"
-        raise planner.error(
-            "the query retracts rows, which this sink does not support", insert.table.start,
-            remedy=f"write to 'connector' = 'delta'{way}",
         )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from rs_assets.sql.plan.relation import Column, Relation, of_names
 from rs_assets.sql.plan.table_refs import origin
 from rs_assets.sql.read.durations import duration
 from rs_assets.sql.read.lexer import CALL
-from rs_assets.sql.read.options import CONNECTORS, Options
+from rs_assets.sql.read.options import CONNECTORS, Options, names_of
 from rs_assets.sql.read.source import nearest
 from rs_assets.sql.read.statements import Column as Declared
 from rs_assets.sql.read.statements import CreateTable
@@ -127,13 +127,13 @@ def connector(options: Options, bound: object, known: Iterable[str]) -> str:
         return "memory"
     pair = options.found.get("connector")
     name = options.need("connector", "kafka")
-    name = CONNECTORS.get(name, name)
-    if name not in known:
+    names = names_of(known)
+    if name not in names:
         raise options.error(
             f"unknown connector {name!r} for a {options.use}", at=pair[1].start if pair else None,
-            remedy=nearest(name, known),
+            remedy=nearest(name, names),
         )  # fmt: skip
-    return name
+    return CONNECTORS.get(name, name)
 
 
 def _schema(table: CreateTable, options: Options) -> str:

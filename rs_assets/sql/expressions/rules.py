@@ -193,8 +193,6 @@ def _bracket(made: Expressions, tree: Any) -> Value:
         return Value(f"try_element_at({value.text}, {place.text})", of)
     check_place(made, value, place, tree.expressions[0])
     number = whole_literal(place)
-    if number is not None and number < 1:
-        raise made.error(f"an array has no element {number}", tree, remedy="the first element is array[1]")
     # Indexes begin at 1, in Spark's get at 0; a missing element is null.
     before = str(number - 1) if number is not None else f"{place.text} - 1"
     return Value(f"get({value.text}, {before})", dict(kind.parts)["element"])

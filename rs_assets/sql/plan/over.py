@@ -191,10 +191,7 @@ def _made(step: Over, window: Any) -> Aggregated:
             window,
             remedy=REFUSED.get(name) or nearest(name, known),
         )
-    made = aggregated(planner.over(step.relation), window.this)
-    if made.own is not None:
-        raise planner.error(f"{name} is not supported with OVER", window, remedy="group by a window")
-    return made
+    return aggregated(planner.over(step.relation), window.this)
 
 
 def _value_of(function: str) -> Callable[[Planner, Expressions, Any], Aggregated]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -36,7 +36,20 @@ CONNECTORS: Final[Mapping[str, str]] = MappingProxyType(
     | dict.fromkeys(("elasticsearch", "elasticsearch-7", "elasticsearch-8"), "search")
     | dict.fromkeys(("opensearch", "opensearch-1", "opensearch-2"), "search")
 )
+# Those that SQL knows by other names only.
+NAMELESS: Final = frozenset({"search"})
 TRUTH: Final = {"true": True, "false": False}
+
+
+def names_of(connectors: Iterable[str]) -> list[str]:
+    """The names in SQL of some connectors.
+
+    >>> names_of(["kafka", "delta"])
+    ['kafka', 'delta', 'upsert-kafka']
+    """
+    known = [*connectors]
+    others = [name for name, of in CONNECTORS.items() if of in known]
+    return [*(each for each in known if each not in NAMELESS), *others]
 
 
 @dataclass(slots=True)
