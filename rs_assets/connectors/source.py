@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from rs_assets.checkpoint.source_log import SourceBatch, SourceLog
-from rs_assets.errors import DataLossError, RsError
+from rs_assets.errors import DataLossError, RsError, SealedError
 from rs_assets.records.policy import BadRecords
 
 # Splits with their offsets, as JSON text.
@@ -25,6 +25,11 @@ Known = Mapping[str, int]
 
 ENDED = "the input had ended, and now there is more of it"
 BEGIN_ANEW = "begin a new generation (--new-generation)"
+
+
+def sealed_error(name: str, *, what: str = ENDED, how: str = "", **facts: object) -> SealedError:
+    """The error of the source `name` for input that came after the end of the generation; `how` to begin a new one."""
+    return SealedError(what, remedy=f"{BEGIN_ANEW}{how}", source=name, **facts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,10 +34,7 @@ def pipeline_of(version: Version) -> Pipeline:
             f"version {version.version} of {version.pipeline} has the name of a file where statements should be",
             remedy="put the text of the file into the row: rs-assets deploy FILE",
         )
-    made = _made(version)
-    if made.name != version.pipeline:
-        raise ConfigurationError(f"the text makes the pipeline {made.name}", remedy=f"name it {made.name}")
-    return made
+    return _made(version)
 
 
 def _made(version: Version) -> Pipeline:

@@ -18,6 +18,7 @@ from rs_assets.compile.provenance import fields_of, provenance
 from rs_assets.connectors.delta.writer import properties
 from rs_assets.connectors.sink import BatchMark
 from rs_assets.dagster.assets.stream_assets import StreamAssets, with_lineage
+from rs_assets.errors import SinkError
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -39,6 +40,9 @@ def pipeline(tmp_path):
 
 def test_the_first_batch_behind_a_rewind_began_where_the_kept_one_ended(pipeline, tmp_path):
     home = Home(tmp_path / "rs")
+    with pytest.raises(SinkError, match="the table is not there yet") as refused:
+        lineage_of([pipeline], "trip", version=None, home=home)
+    assert refused.value.remedy == "run the pipeline first"
     rows = [row(1, batch, 10 * (batch + 1)) for batch in range(4)] + [row(2, 2, 45)]
     storage_named("delta", catalog=home.catalog).save(rows)
     for each in rows:

@@ -50,6 +50,7 @@ def test_a_topic_that_is_not_there_is_said_before_the_start(broker, topic, optio
         pipeline.run(options)
     assert time.monotonic() - began < 30
     assert (refused.value.facts["step"], refused.value.facts["topic"]) == ("out", topic)
+    assert refused.value.remedy.startswith("create it, or correct its name, then start again")
     broker.create_topic(topic)
     assert pipeline.run(options).rows_out == 1
 
@@ -86,6 +87,7 @@ def test_more_partitions_of_a_shuffle_than_its_topic_has_are_refused_at_the_star
         return shuffled.to_print().build()
 
     counted(2).run(options)
-    with pytest.raises(SinkError, match="has 2 partitions, and the pipeline now needs 4"):
+    with pytest.raises(SinkError, match="has 2 partitions, and the pipeline now needs 4") as refused:
         counted(4).run(options)
+    assert refused.value.remedy.startswith("put shuffle(2, ...) back")
     counted(2).run(options)

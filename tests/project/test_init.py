@@ -168,6 +168,7 @@ def test_the_set_up_says_what_it_did(monkeypatch):
 def test_rows_of_a_table_are_shown(shop):
     code, text = call("show", "revenue_by_country")
     assert (code, "does not exist yet" in text) == (1, True)
+    assert "run its pipeline: rs-assets run NAME" in text
     path = Home.default().table("shop", "revenue_by_country")
     write_deltalake(path, pa.table({"country": ["DE", "FR"], "revenue": [1.5, 2.5]}))
     code, text = call("show", "revenue", "--rows", "1")

@@ -213,8 +213,10 @@ def test_the_state_of_another_operator_is_not_kept(world):
     start(world)
     window = world.stream("clicks").window(TumblingWindow.of(Time.seconds(10), "ts"), name="pages", emit="on_record")
     stream = window.group_by("page").sum("n", "total").to_data_stream().to_delta("other", name="pages_table")
-    with pytest.raises(TopologyChangedError, match="another watermark delay or by another operator"):
+    with pytest.raises(TopologyChangedError, match="another watermark delay or by another operator") as refused:
         world.run(stream, keep_state=True)
+    assert refused.value.remedy.startswith("drop that state (--reset-step pages), or begin a new generation")
+    world.run(stream, reset_steps=("pages",))
 
 
 def test_a_step_that_went_with_its_state_is_not_forgotten_silently(world):

@@ -89,9 +89,13 @@ def test_a_version_that_is_gone_is_not_replaced_for_a_batch_that_has_used_it(wor
     world.cut_short(monkeypatch, behind=True, name="one_table")
     world.tier("new")
     [version] = world.versions
-    shutil.rmtree(world.options.home.dimension("shop", "dim", "users") / version)
-    with pytest.raises(CheckpointError, match=f"(?s)version {version} .* is gone.*new-generation"):
+    place = world.options.home.dimension("shop", "dim", "users") / version
+    place.rename(place.with_name("away"))
+    with pytest.raises(CheckpointError, match=f"(?s)version {version} .* is gone.*put its folder back, or begin a new"):
         world.run()
+    place.with_name("away").rename(place)
+    world.run()
+    assert world.result() == world.result("two") == [(0, "old")]
 
 
 def test_a_batch_cut_short_is_not_looked_up_in_other_fields(world, monkeypatch):

@@ -189,8 +189,11 @@ def test_a_home_restores_its_own_savepoints_only(home, tmp_path):
     assert home.restore().id == mine.id
     home.start()
     assert home.rows() == [0, 1, 2, 3, 4]
-    with pytest.raises(CheckpointError, match="is not the pipeline of the savepoint"):
+    with pytest.raises(CheckpointError, match="is not the pipeline of the savepoint") as refused:
         home.restore(theirs.id)
+    assert "restore it into a home of its own (RS_HOME, with this store in RS_SAVEPOINTS)" in refused.value.remedy
+    own = replace(home, root=tmp_path / "own", outputs=tmp_path / "dev_tables")
+    assert own.restore(theirs.id).id == theirs.id
     (home.store / "savepoints" / "shop" / "trip" / f"{mine.id}.json").unlink()
     with pytest.raises(CheckpointError, match="is not the pipeline of the savepoint"):
         home.restore()
@@ -205,6 +208,7 @@ def test_a_blank_home_does_not_choose_between_pipelines(home, tmp_path):
     lose(home)
     with pytest.raises(CheckpointError, match="this home knows none of them") as refused:
         home.restore()
+    assert refused.value.remedy == "name the savepoint by its id"
     for each in (mine, theirs):
         assert each.id in str(refused.value)
         assert each.origin in str(refused.value)
@@ -260,8 +264,12 @@ def test_two_copies_that_run_at_once_do_not_take_each_others_batches_for_their_o
         with pytest.raises(LeaseLostError, match="another home has written as shop.trip") as lost:
             copy.one_batch(second, FakeQuery(second.query_folder(second.plans[0]), partitions=0), 3)
         assert lost.value.facts["other_home"].endswith("prod")
+        assert lost.value.remedy.startswith("continue in that home; or stop it there, then take the pipeline over here")
         home.one_batch(first, FakeQuery(first.query_folder(first.plans[0]), partitions=0), 4)
     assert home.rows() == [0, 1, 2, 3, 4]
+    copy.rewind(2)
+    copy.start()
+    assert home.rows() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("by", ["rewind", "restore"])

@@ -281,8 +281,9 @@ def test_a_renamed_sink_goes_back_under_its_stored_name(world):
 def test_a_checkpoint_with_a_sink_that_the_pipeline_has_not_is_not_gone_back_with(world):
     facts = QueryFacts(generation=1, sinks={"out": 3, "old": 2, "printed": -1})
     known = Manifest(pipeline_id="p1", queries={"a": facts})
-    with pytest.raises(TopologyChangedError, match="has 'old', which this version of the pipeline does not have"):
+    with pytest.raises(TopologyChangedError, match="has 'old', which this version of the pipeline does not") as refused:
         matching(world.topology, known)
+    assert "declare what was renamed (build(renamed={'old': 'new'}))" in refused.value.remedy
     renamed = world.source().to_delta("out", name="out").to_delta("new", name="new").build(renamed={"old": "new"})
     manifest, folders = matching(renamed.topology, known)
     assert manifest.queries["a"].sinks == {"out": 3, "new": 2, "printed": -1}
@@ -304,8 +305,11 @@ def test_the_number_of_partitions_goes_back_with_the_batch(world, tmp_path):
     back = QueryReturn(plan=plan, folder="a", facts=alone.queries["a"], batch=3)
     assert partitions_at([back], alone, tmp_path) == 2
     more = alone.with_query("b", QueryFacts(generation=1, stateful="other"))
-    with pytest.raises(CheckpointError, match="had 2 partitions, and that of the other queries"):
+    with pytest.raises(CheckpointError, match="had 2 partitions, and that of the other queries") as refused:
         partitions_at([back], more, tmp_path)
+    assert refused.value.remedy == "go back to a batch after the rescale, or restore a savepoint from before it"
+    plan_file(tmp_path / "g0001" / "a" / "checkpoint", 4, partitions=1)
+    assert partitions_at([replace(back, batch=4)], more, tmp_path) == 1
     both = [back, replace(back, folder="b")]
     plan_file(tmp_path / "g0001" / "b" / "checkpoint", 3, partitions=2)
     assert partitions_at(both, more, tmp_path) == 2

@@ -9,6 +9,7 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rs_assets.connectors.delta.rewind import AFRESH
 from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets.connectors.sink import BatchMark
 from rs_assets.errors import SinkError
@@ -92,8 +93,9 @@ def test_a_return_is_found_done_when_it_comes_twice(table):
 def test_a_table_that_lost_what_it_had_is_refused(table):
     table.batch(0)
     table.batch(1)
-    with pytest.raises(SinkError, match="ends at batch 1 and had batch 4"):
+    with pytest.raises(SinkError, match="ends at batch 1 and had batch 4") as refused:
         table.go(3, begun=2, had=4)
+    assert refused.value.remedy == f"go back to batch 1 or before, restore the table as it was, or {AFRESH}"
     assert table.version() == 1
     assert table.go(1, begun=2, had=4) == "had nothing to undo"
 
@@ -137,9 +139,12 @@ def test_a_history_that_cannot_be_read_is_refused(tmp_path, name):
     table = Table(tmp_path / name)
     table.batch(0)
     table.batch(1)
-    with pytest.raises(SinkError, match="history of the table cannot be read"):
+    with pytest.raises(SinkError, match="history of the table cannot be read") as refused:
         table.go(0, begun=2)
+    assert refused.value.remedy == "a table's path must not hold # or ?: move the table, and name its new path"
     assert table.version() == 1
+    moved = Table(Path(table.path).rename(tmp_path / "moved"))
+    assert moved.go(0, begun=2) == "restored to version 0"
 
 
 def test_rows_of_others_are_not_taken_back(table):
@@ -157,9 +162,33 @@ def test_files_that_were_vacuumed_are_missed_before_anything_is_touched(table):
     DeltaTable(table.path).optimize.compact()
     DeltaTable(table.path).vacuum(0, dry_run=False, enforce_retention_duration=False)
     version = table.version()
-    with pytest.raises(SinkError, match="files of version 0 of the table are gone"):
+    with pytest.raises(SinkError, match="files of version 0 of the table are gone") as refused:
         table.writer.check_rewind(mark(0), mark(0, 2))
+    assert refused.value.remedy == f"go back to a later batch, or {AFRESH}"
     assert table.version() == version
+    assert table.go(1, begun=2) == "had nothing to undo"
+
+
+def test_a_version_whose_log_is_gone_is_refused_and_a_new_generation_replaces_the_rows(table):
+    for number in range(6):
+        table.batch(number)
+    cleaned(table, 3)
+    with pytest.raises(SinkError, match="version 3 of the table can no longer be read") as refused:
+        table.go(3, begun=2)
+    assert refused.value.remedy == AFRESH
+    table.batch(0, generation=2)
+    assert table.batches() == [(2, 0)]
+
+
+def test_a_table_of_a_later_generation_is_gone_back_to_once_more(table):
+    for number in range(3):
+        table.batch(number)
+    table.go(1, begun=2)
+    [change] = table.writer.changes_by_others(mark(2))
+    assert change.remedy == f"go back once more (rs-assets rewind or restore), or {AFRESH}"
+    table.go(0, begun=3, generation=2)
+    assert table.writer.changes_by_others(mark(0, generation=3)) == ()
+    assert table.batches() == [(1, 0)]
 
 
 def test_a_compacted_version_has_the_rows_of_one_that_was_vacuumed(table):

@@ -176,9 +176,10 @@ def test_partitions_that_differ_are_refused(path, given):
             writer.stage(numbers(1, page=["a"]), mark(0))
 
 
+ANY = pa.schema([("n", pa.int64()), ("page", pa.string())])
 NOT_NULL = Schema([Field("n", PrimitiveType("long"), nullable=False), Field("page", PrimitiveType("string"))])
 MADE_MEANWHILE = {
-    "partitioned": ({"schema": pa.schema([("n", pa.int64()), ("page", pa.string())]), "partition_by": ["page"]}, 1),
+    "partitioned": ({"schema": ANY, "partition_by": ["page"]}, 1),
     "nulls": ({"schema": NOT_NULL}, None),
 }
 
@@ -194,6 +195,22 @@ def test_files_that_were_staged_for_another_table_are_refused(path, mode, meanwh
     with pytest.raises(SinkError, match="since the batch was staged|allows no nulls"):
         staged.commit()
     assert DeltaTable(path).count() == 0
+
+
+@pytest.mark.parametrize("way", ["filtered out", "NOT NULL dropped"])
+def test_what_the_refusal_of_nulls_advises_is_taken(path, way):
+    writer = DeltaWriter("rows", path)
+    assert not writer.committed(mark(0))
+    staged = writer.stage(numbers(None, page=["a"]), mark(0))
+    DeltaTable.create(path, NOT_NULL)
+    with pytest.raises(SinkError, match="allows no nulls") as refused:
+        staged.commit()
+    assert refused.value.remedy == "filter them out before the sink, or drop NOT NULL from the table"
+    if way == "NOT NULL dropped":
+        DeltaTable.create(path, ANY, mode="overwrite")
+    again = DeltaWriter("rows", path)
+    assert not again.committed(mark(0))
+    assert again.stage(numbers(None if way == "NOT NULL dropped" else 1, page=["a"]), mark(0)).commit() == 1
 
 
 def test_a_table_that_is_split_anew_between_staging_and_commit_keeps_its_values(path):

@@ -54,6 +54,11 @@ def test_should_refuse_a_folder_of_another_pipeline_or_sink(path):
     with pytest.raises(SinkError, match="has batches of the sink p1/rows"):
         writer.stage(JsonFrame({"n": 2}), later).commit()
     assert read(path) == [1]
+    own = f"{path} of p2"
+    write(FileWriter("out", own), JsonFrame({"n": 2}), mark(0, pipeline="p2"))
+    Path(path).rename(f"{path} away")
+    write(FileWriter("out", path), JsonFrame({"n": 3}), mark(0, sink="other"))
+    assert (read(own), read(path), read(f"{path} away")) == ([2], [3], [1])
 
 
 def test_should_replace_its_own_earlier_generations(path):

@@ -57,6 +57,17 @@ def test_going_back_twice_takes_back_what_the_first_return_kept(files):
     assert files.rows() == ["1.0", "1.1"]
 
 
+def test_another_batch_is_gone_to_where_files_of_this_one_were_removed(files):
+    for number in range(3):
+        files.batch(number)
+    files.go(1, begun=2)
+    with pytest.raises(SinkError, match="batches from 2 on were removed when the pipeline went back") as refused:
+        files.go(2, begun=3)
+    assert refused.value.remedy.startswith("go to another batch or savepoint, put the files back, or begin a new")
+    files.go(1, begun=3)
+    assert files.rows() == ["1.0", "1.1"]
+
+
 def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_touched(files, monkeypatch):
     for number in (0, 1):
         files.batch(number)

@@ -3,9 +3,10 @@
 import orjson
 import pytest
 
-from rs_assets.connectors.commits import Commit, noted, noted_return
+from rs_assets.connectors.commits import Commit, noted, noted_return, refuse_return
 from rs_assets.connectors.generations import Point
 from rs_assets.connectors.sink import BatchMark
+from rs_assets.errors import SinkError
 
 
 def mark(batch, generation=1):
@@ -43,6 +44,17 @@ def test_a_topic_that_never_got_a_record_goes_anywhere():
 
 def test_notes_that_were_lost_are_missed():
     assert "had sent batch 6" in noted(mark(3), 2).why_not(Point(1, 5), 6)
+
+
+def test_a_later_batch_or_another_topic_is_gone_back_to():
+    sent = noted(mark(3), 2)
+    with pytest.raises(SinkError, match="batch 3 of generation 1 is in the topic") as refused:
+        refuse_return(sent, mark(2), 3, step="out")
+    assert refused.value.remedy.startswith("go back to a later batch than that one; or name another topic")
+    refuse_return(sent, mark(3), 3, step="out")
+    refuse_return(sent, mark(7), 3, step="out")
+    # Of another topic, in a new generation.
+    refuse_return(None, mark(-1, generation=2), -1, step="out")
 
 
 def test_a_note_is_read_as_it_was_written_and_so_is_one_of_an_earlier_release():

@@ -81,8 +81,12 @@ def test_a_reader_goes_back_to_the_newest_batch_that_has_read_nothing_later(shuf
     assert [newest_within(shuffle.log, "spread", end, last=4) for end in (1, 2, 3, 5, 6)] == [-1, 1, 1, 3, 4]
     assert newest_within(shuffle.log, "other", 1, last=4) == 4
     (shuffle.log.folder / "offsets" / "3").unlink()
-    with pytest.raises(CheckpointError, match="it is unknown what"):
+    with pytest.raises(CheckpointError, match="it is unknown what") as refused:
         newest_within(shuffle.log, "spread", 5, last=4)
+    assert refused.value.remedy == "restore a savepoint"
+    # Which has the plans up to a batch.
+    shuffle.read(3, 5)
+    assert newest_within(shuffle.log, "spread", 5, last=3) == 3
 
 
 def test_what_is_needed_is_what_waits_and_what_the_table_holds(shuffle):

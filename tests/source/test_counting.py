@@ -107,3 +107,16 @@ def test_should_look_for_quotes_in_csv_only(tmp_path: Path, monkeypatch: pytest.
         assert not looked
         TestWatch.watch(tmp_path / name, form=form).check_records()
     assert looked
+
+
+def test_a_file_that_is_put_back_as_it_was_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("id\n1\n")
+    watch = TestWatch.watch(file)
+    watch.check_records()
+    file.rename(tmp_path / "away")
+    with pytest.raises(DataLossError) as raised:
+        watch.check()
+    assert raised.value.remedy.startswith("put the file back as it was")
+    (tmp_path / "away").rename(file)
+    watch.check()

@@ -181,18 +181,28 @@ def test_should_say_how_to_get_a_change_feed(table):
     table.add(1)
     with pytest.raises(SourceReadError, match="no change feed") as raised:
         table.run(changes=True)
-    assert "delta.enableChangeDataFeed = true" in raised.value.remedy
+    assert (
+        "SET TBLPROPERTIES (delta.enableChangeDataFeed = true); then read from the next version" in raised.value.remedy
+    )
+    table.table.alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
+    table.add(2)
+    found = table.run(changes=True, starting_version=table.table.version())
+    assert [(row["id"], row["_change_type"]) for row in found] == [(2, "insert")]
 
 
 def test_should_refuse_what_is_not_there(table):
-    with pytest.raises(ConfigurationError, match="there is no Delta table at"):
+    with pytest.raises(ConfigurationError, match="there is no Delta table at") as missed:
         table.run()
+    assert "run the pipeline that writes it first" in missed.value.remedy
     table.add(1)
     with pytest.raises(SchemaError, match="has no column 'ms'") as raised:
         table.run(schema="id bigint, ms bigint")
-    assert "id bigint, page string" in raised.value.remedy
+    assert raised.value.remedy == "leave the schema out, or write it as the table has it: id bigint, page string"
     with pytest.raises(SchemaError, match="has 'id' as bigint"):
         table.run(schema="id int")
+    assert table.ids(schema="id bigint, page string") == [1]
+    table.add(2)
+    assert table.ids() == [2]
 
 
 @pytest.mark.parametrize("bad", [{"table": "hdfs://host/t"}, {"table": ""}, {"table": "t", "starting_version": -1}])

@@ -141,10 +141,12 @@ def test_run_file_that_is_renamed_packed_or_replaced_is_refused_and_goes_on_when
     packed.touch()
     assert run(folder, options) == [10]
     put(folder, "0.jsonl", 12)
-    with pytest.raises(DataLossError, match="a file changed after it was read"):
+    with pytest.raises(DataLossError, match="a file changed after it was read") as changed:
         run(folder, options)
+    assert "put new records into new files" in changed.value.remedy
     put(folder, "0.jsonl", 11, time=99)
-    assert run(folder, options) == []
+    put(folder, "1.jsonl", 12)
+    assert run(folder, options) == [12]
     assert other.exists()
 
 

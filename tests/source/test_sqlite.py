@@ -93,14 +93,23 @@ def test_should_read_a_batch_that_was_cut_off_again_and_no_other_rows(table):
     assert [batch.rows_in for batch in table.batches[-2:]] == [1, 1]
 
 
-@pytest.mark.parametrize("change", ["DELETE FROM hits WHERE id = 3", "INSERT INTO hits (id, ms) VALUES (-1, 0)"])
+CHANGED = {
+    "DELETE FROM hits WHERE id = 3": "INSERT INTO hits VALUES (3, '/', 3)",
+    "INSERT INTO hits (id, ms) VALUES (-1, 0)": "DELETE FROM hits WHERE id = -1",
+}
+
+
+@pytest.mark.parametrize("change", CHANGED)
 def test_should_refuse_a_planned_batch_whose_rows_are_not_the_same_any_more(table, change):
     table.add(1, 2, 3)
     table.run()
     table.forget_last_commit()
     table.execute(change)
-    with pytest.raises(DataLossError, match="3 rows of the table 'hits' were planned"):
+    with pytest.raises(DataLossError, match="3 rows of the table 'hits' were planned") as refused:
         table.run()
+    assert "put them back as they were, or begin a new generation (--new-generation)" in refused.value.remedy
+    table.execute(CHANGED[change])
+    assert table.keys() == [1, 2, 3]
 
 
 def test_should_refuse_a_table_that_would_give_keys_away_again(table):
@@ -109,8 +118,18 @@ def test_should_refuse_a_table_that_would_give_keys_away_again(table):
     table.add(1, 2)
     table.run()
     table.execute("DELETE FROM hits")
-    with pytest.raises(DataLossError, match="read up to the key 2 and ends before it"):
+    with pytest.raises(DataLossError, match="read up to the key 2 and ends before it") as refused:
         table.run()
+    assert (
+        "put its rows back; or, if they were removed on purpose, let the key be AUTOINCREMENT" in refused.value.remedy
+    )
+    table.add(1, 2)
+    assert table.keys() == []
+    table.execute("DROP TABLE hits")
+    table.execute("CREATE TABLE hits (id INTEGER PRIMARY KEY AUTOINCREMENT, page TEXT, ms INTEGER)")
+    table.add(7)
+    table.options = replace(table.options, new_generation=True)
+    assert table.keys() == [1]
 
 
 def test_should_know_the_end_of_a_counting_table_that_was_emptied(table):

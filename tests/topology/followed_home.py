@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pyarrow as pa
 from click.testing import CliRunner
+from deltalake import write_deltalake
 from pyspark.sql.types import IntegerType, LongType, MapType, StringType, StructField, StructType
 
 from rs_assets import Dimension, KafkaCluster
 from rs_assets.catalog.catalog import Catalog
-from rs_assets.catalog.deployments import Version
+from rs_assets.catalog.deployments import LAST, SCHEMA, DeploymentTable, Version
+from rs_assets.catalog.offsets.base import in_order, newest_of_each, row_of
 from rs_assets.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.cli.dead_letters import export
 from rs_assets.cli.init import write_project
@@ -83,7 +85,16 @@ def commands(folder: Path, *every: tuple[str, ...]) -> None:
 
 
 def version(**columns: object) -> object:
-    return pipeline_of(Version(pipeline="shop.totals", version=1, **{"text": SQL, **columns}))  # type: ignore[arg-type]
+    return pipeline_of(Version(**{"pipeline": "shop.totals", "version": 1, "text": SQL, **columns}))  # type: ignore[arg-type]
+
+
+def after_last(folder: Path, name: str) -> int:
+    """The version after the greatest one of `shop.totals`."""
+    table = DeploymentTable(folder / "deployments")
+    table.add("shop.totals", text=SQL)
+    row = pa.Table.from_pylist([{**dict.fromkeys(SCHEMA.names), "pipeline": "shop.totals", "version": LAST}], SCHEMA)
+    write_deltalake(str(table.path), row, mode="append")
+    return table.add(name, text=SQL)
 
 
 def options(folder: Path) -> RunOptions:
@@ -393,5 +404,17 @@ CASES = [
         lambda: from_kafka().preview(),
         "give rows: .preview([{...}])",
         None,
+    ),
+    Case(
+        "catalog/deployments.py::DeploymentTable.add",
+        within(lambda folder: after_last(folder, "shop.totals")),
+        "deploy it under another name",
+        within(lambda folder: after_last(folder, "shop.others")),
+    ),
+    Case(
+        "catalog/offsets/base.py::_damaged",
+        lambda: row_of({"key": "a"}, key="a"),
+        "remove that row from the storage; the next batch writes a new one",
+        lambda: (newest_of_each([]), in_order([])),
     ),
 ]

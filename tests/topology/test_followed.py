@@ -19,6 +19,7 @@ from rs_assets.runtime.options import RunOptions
 from tests.project.remedies import table
 from tests.topology import (
     followed_branches,
+    followed_chains,
     followed_ends,
     followed_files,
     followed_functions,
@@ -221,6 +222,7 @@ TABLES = (
     followed_settings,
     followed_home,
     followed_branches,
+    followed_chains,
 )
 ROWS = [
     *(Case(place, *case) for place, case in CASES.items()),

@@ -77,6 +77,10 @@ class QueryPlan:
             if isinstance(node, TimedState):
                 yield from inputs_of(node)
 
+    def late_steps(self, topology: Topology) -> frozenset[str]:
+        """The steps whose late rows a sink gets."""
+        return frozenset(step for name in self.late for step in topology[name].inputs)
+
     def follows_state(self, topology: Topology, name: str) -> bool:
         """Whether the rows of step `name` have passed a stateful step in this query."""
         return not topology.ancestors(name).isdisjoint(self.watermark_steps)

@@ -27,8 +27,7 @@ from rs_assets.connectors.infer import json_schema
 from rs_assets.connectors.own.plan import Plan, loaded
 from rs_assets.connectors.own.reader import NumberedReader
 from rs_assets.connectors.own.spark_source import registered
-from rs_assets.connectors.source import BEGIN_ANEW, ENDED, Ends, Follower, Known, Lag, Reading, Start, Watch, Watching
-from rs_assets.errors import SealedError
+from rs_assets.connectors.source import Ends, Follower, Known, Lag, Reading, Start, Watch, Watching, sealed_error
 from rs_assets.records.columns import REASON
 
 # How many messages a schema is inferred from.
@@ -63,7 +62,7 @@ class CollectedReader(NumberedReader):
             read = loaded(each.committed)
             name = check_there(log, read)
             if start.sealed and name is not None and log.end() > (read[name].next if read else log.begin()):
-                raise SealedError(ENDED, remedy=BEGIN_ANEW, source=self.name)
+                raise sealed_error(self.name)
         return start.known
 
     def watch(self, watching: Watching) -> Watch:  # noqa: ARG002  the log guards itself

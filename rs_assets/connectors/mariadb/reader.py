@@ -16,8 +16,7 @@ from rs_assets.connectors.mariadb.server import Server, check_logging
 from rs_assets.connectors.mariadb.table import table_of
 from rs_assets.connectors.own.reader import NumberedReader
 from rs_assets.connectors.own.spark_source import registered
-from rs_assets.connectors.source import BEGIN_ANEW, ENDED, Known, Reading, Start
-from rs_assets.errors import SealedError
+from rs_assets.connectors.source import Known, Reading, Start, sealed_error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +45,7 @@ class BinlogReader(NumberedReader):
                 if landed.reached() is not None:
                     check_place(client, landed)
                 if start.sealed and (landed.end() > read or self._landing(table.fields()).pending(landed)):
-                    raise SealedError(ENDED, remedy=BEGIN_ANEW, source=self.name)
+                    raise sealed_error(self.name)
         return start.known
 
     def _registered(self, reading: Reading) -> str:

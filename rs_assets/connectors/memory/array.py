@@ -13,8 +13,7 @@ from pyspark.sql.types import StructType
 from rs_assets.checkpoint.source_log import SourceBatch
 from rs_assets.connectors.memory import spool
 from rs_assets.connectors.memory.spooled import spool_batch, spool_order, spool_stream
-from rs_assets.connectors.source import BEGIN_ANEW, Known, Positions, Reading, Start
-from rs_assets.errors import SealedError
+from rs_assets.connectors.source import Known, Positions, Reading, Start, sealed_error
 from rs_assets.records.rows import infer_schema
 
 # The only split of an array.
@@ -55,8 +54,7 @@ class ArrayReader:
         content = repr([sorted(row.items(), key=str) for row in self.rows])
         digest = {hashlib.sha256(content.encode()).hexdigest()[:16]: len(self.rows)}
         if start.known and start.known != digest:
-            what = "the rows of an array source are not those it began with"
-            raise SealedError(what, remedy=BEGIN_ANEW, source=self.name)
+            raise sealed_error(self.name, what="the rows of an array source are not those it began with")
         return digest
 
     def order(self) -> tuple[Column, Column, Column]:

@@ -10,8 +10,7 @@ from pyspark.sql.types import StructType
 from rs_assets.checkpoint.source_log import SourceBatch
 from rs_assets.connectors.memory.channel import MEMORY_SPLIT, MemoryChannel, checked_channel
 from rs_assets.connectors.memory.spooled import spool_batch, spool_order, spool_stream
-from rs_assets.connectors.source import BEGIN_ANEW, ENDED, Known, Positions, Reading, Start
-from rs_assets.errors import SealedError
+from rs_assets.connectors.source import Known, Positions, Reading, Start, sealed_error
 from rs_assets.records.rows import infer_schema
 
 
@@ -46,7 +45,7 @@ class MemoryReader:
     def check(self, start: Start) -> Known:
         """Refuse rows that were put after the end: they would never be read."""
         if start.sealed and self.channel.has_more({file.local for file in start.logs[0].files()}):
-            raise SealedError(ENDED, remedy=BEGIN_ANEW, source=self.name)
+            raise sealed_error(self.name)
         return start.known
 
     def order(self) -> tuple[Column, Column, Column]:

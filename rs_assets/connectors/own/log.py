@@ -14,8 +14,8 @@ import pyarrow as pa
 from rs_assets.connectors.own.lines import Numbered, OwnRow, batches_of
 from rs_assets.connectors.own.plan import Offsets, Plan, Position, called, loaded
 from rs_assets.connectors.own.reader import NumberedReader, fresh, within
-from rs_assets.connectors.source import BEGIN_ANEW, ENDED, Ends, Known, Lag, SourceReader, Start
-from rs_assets.errors import DataLossError, SealedError, SourceReadError
+from rs_assets.connectors.source import BEGIN_ANEW, Ends, Known, Lag, SourceReader, Start, sealed_error
+from rs_assets.errors import DataLossError, SourceReadError
 
 
 class LogSource(ABC):
@@ -148,7 +148,7 @@ class LogReader(NumberedReader):
             read = loaded(log.committed)
             check_there(read, ends, begins)
             if start.sealed and any(end > (read[split].next if split in read else 0) for split, end in ends.items()):
-                raise SealedError(ENDED, remedy=BEGIN_ANEW, source=self.name)
+                raise sealed_error(self.name)
         return start.known
 
     def ends(self, patience: timedelta) -> Ends:

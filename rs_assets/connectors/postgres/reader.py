@@ -17,8 +17,7 @@ from rs_assets.connectors.postgres.landing import Landing
 from rs_assets.connectors.postgres.server import Server
 from rs_assets.connectors.postgres.slot import Slot, check_logical, flushed
 from rs_assets.connectors.postgres.table import table_of
-from rs_assets.connectors.source import BEGIN_ANEW, ENDED, Known, Lag, Reading, Start
-from rs_assets.errors import SealedError
+from rs_assets.connectors.source import Known, Lag, Reading, Start, sealed_error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +48,7 @@ class ChangesReader(NumberedReader):
                     self.slot.check(connection, landed, table)
                     self.slot.publish(connection, table, make=False)
                 if start.sealed and (landed.end() > read or self.slot.has_changes(connection, landed)):
-                    raise SealedError(ENDED, remedy=BEGIN_ANEW, source=self.name)
+                    raise sealed_error(self.name)
         return start.known
 
     def lag(self, offset: str | None, patience: timedelta) -> Lag:  # noqa: ARG002  rows on disk are as good as read

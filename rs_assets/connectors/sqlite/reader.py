@@ -25,11 +25,11 @@ from pyspark.sql.types import (
 
 from rs_assets.checkpoint.source_log import SourceBatch
 from rs_assets.connectors.files.parse import LineFormat, parse_lines
-from rs_assets.connectors.source import BEGIN_ANEW, ENDED, Ends, Known, Lag, Positions, Reading, Start
+from rs_assets.connectors.source import BEGIN_ANEW, Ends, Known, Lag, Positions, Reading, Start, sealed_error
 from rs_assets.connectors.sqlite.database import PATIENCE, connected
 from rs_assets.connectors.sqlite.spark_source import FORMAT, register
 from rs_assets.connectors.sqlite.table import Offset, Table
-from rs_assets.errors import DataLossError, SchemaError, SealedError, SourceReadError
+from rs_assets.errors import DataLossError, SchemaError, SourceReadError
 from rs_assets.records.columns import REASON
 
 # The type by a part of the declared type, the first that fits, as in SQLite itself.
@@ -100,7 +100,7 @@ class SqliteReader:
                         database=self.path,
                     )
                 if start.sealed and table.plan(read) != read:
-                    raise SealedError(ENDED, remedy=BEGIN_ANEW, source=self.name)
+                    raise sealed_error(self.name)
         return start.known
 
     def ends(self, patience: timedelta) -> Ends:

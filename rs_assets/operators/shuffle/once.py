@@ -9,7 +9,6 @@ from typing import Protocol
 from pyspark.sql import DataFrame
 
 from rs_assets.connectors.sink import BatchMark, Closing, Fencing, LastWriter, SinkWriter, Staged
-from rs_assets.errors import SinkError
 
 
 class WholeEnd(Protocol):
@@ -81,16 +80,3 @@ class OnceWriter:
             return rows
 
         return Staged(commit)
-
-    def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:  # noqa: ARG002  never
-        """Refused: another query has read the rows."""
-        raise SinkError(
-            "the rows of a durable shuffle cannot be rolled back: the query after it has read them",
-            remedy="begin a new generation (--new-generation)",
-            step=self.name,
-        )
-
-    def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:
-        """Refused."""
-        self.check_rewind(kept, begun, had)
-        raise AssertionError

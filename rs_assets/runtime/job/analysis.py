@@ -68,6 +68,7 @@ def reading_nothing(
         home=Home(folder / "home"),
         links=topology.links,
         controls=plan.controls,
+        late=plan.late_steps(topology),
     )
 
 

@@ -151,7 +151,7 @@ def _context(session: JobSession, spark: SparkSession, plan: QueryPlan, folder: 
         stored_name=session.manifest.stored_name,
         policy=policy,
         quarantines=policy is BadRecords.QUARANTINE,
-        late=frozenset(step for name in plan.late for step in session.topology[name].inputs),
+        late=plan.late_steps(session.topology),
         by_split=by_split is not None or by_place,
         by_record=by_place or (by_split is not None and by_split.by_record),
         ordered=any(

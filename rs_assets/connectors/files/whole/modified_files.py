@@ -18,8 +18,8 @@ from rs_assets.connectors.files.listing import existing_files, fixed_root, is_hi
 from rs_assets.connectors.files.parse import LineFormat
 from rs_assets.connectors.files.whole.known_files import FileFacts, Former, Same, compared
 from rs_assets.connectors.files.whole.spark_files import check_name, check_path
-from rs_assets.connectors.source import BEGIN_ANEW, ENDED, Known, Start
-from rs_assets.errors import DataLossError, SealedError, SourceReadError
+from rs_assets.connectors.source import Known, Start, sealed_error
+from rs_assets.errors import DataLossError, SourceReadError
 
 # The suffix of a file that Hadoop is still copying; Spark ignores it.
 COPYING = "._COPYING_"
@@ -58,8 +58,7 @@ def check_whole(name: str, path: str, form: LineFormat, schema: str | None, star
     fresh = [file for file in fresh if str(file) not in known]
     if start.sealed and (changed or fresh):
         way = "with tail=True for a file that grows" if changed else "and run without finish=True while files come"
-        remedy = f"{BEGIN_ANEW}, {way}"
-        raise SealedError(ENDED, remedy=remedy, source=name, file=(changed or fresh)[0])
+        raise sealed_error(name, how=f", {way}", file=(changed or fresh)[0])
     if changed:
         raise _changed(name, changed[0], known.get(str(changed[0])))
     return known
@@ -163,4 +162,4 @@ def check_followed(name: str, path: str, start: Start) -> None:
     files = [file for file in existing_files(path, follow=True) if file.suffix not in CODECS]
     longer = [file for file in files if file.stat().st_size > read.get(str(file.resolve()), 0)]
     if longer:
-        raise SealedError(ENDED, remedy=BEGIN_ANEW, source=name, file=longer[0])
+        raise sealed_error(name, file=longer[0])

@@ -15,8 +15,8 @@ from rs_assets.connectors.kafka.client.admin import Admin, Topic, connected, par
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.source.losses import Loss, losses
 from rs_assets.connectors.kafka.source.offsets import Offsets, dump_offsets, initial_offsets, parse_offsets, range_of
-from rs_assets.connectors.source import BEGIN_ANEW, ENDED, Known, Start, Watch, Watching, listed
-from rs_assets.errors import DataLossError, RsError, SealedError, SourceReadError
+from rs_assets.connectors.source import BEGIN_ANEW, Known, Start, Watch, Watching, listed, sealed_error
+from rs_assets.errors import DataLossError, RsError, SourceReadError
 
 # A topic and its id, as the manifest stores them among the inputs of a source, with the number of partitions.
 SEPARATOR = "="
@@ -120,7 +120,7 @@ def check_topics(
     if found and not source.continues:
         raise source.lost(found)
     if any(end > read.get(partition, first[partition]) for partition, end in ends.items()):
-        raise SealedError(ENDED, remedy=BEGIN_ANEW, source=source.name)
+        raise sealed_error(source.name)
     return facts_of(topics), _go_on(source, log, read, found) if found else found
 
 

@@ -18,8 +18,8 @@ from rs_assets.connectors.redis.source.decoding import decoded
 from rs_assets.connectors.redis.source.plan import Starting, StreamsPlan
 from rs_assets.connectors.redis.source.spark_source import registered
 from rs_assets.connectors.redis.source.streams import Facts, check_there, dumped, facts_of, id_of, loaded
-from rs_assets.connectors.source import BEGIN_ANEW, ENDED, Ends, Known, Lag, Positions, Reading, Start
-from rs_assets.errors import ConfigurationError, SealedError, SourceReadError
+from rs_assets.connectors.source import Ends, Known, Lag, Positions, Reading, Start, sealed_error
+from rs_assets.errors import ConfigurationError, SourceReadError
 
 # How many entries of each stream a schema is inferred from.
 SAMPLE: Final = 200
@@ -72,7 +72,7 @@ class StreamsReader:
                 for stream, at in read.items():
                     check_there(stream, facts.get(stream, Facts(-1, 0, 0)), at)
                 if start.sealed and any(each.added > read.get(s, each.begin).added for s, each in facts.items()):
-                    raise SealedError(ENDED, remedy=BEGIN_ANEW, source=self.name)
+                    raise sealed_error(self.name)
         return start.known
 
     def ends(self, patience: timedelta) -> Ends:

@@ -22,8 +22,8 @@ from rs_assets.connectors.rocketmq.client.pulling import ALL, LOST, Filter, Reac
 from rs_assets.connectors.rocketmq.source.decoding import decoded
 from rs_assets.connectors.rocketmq.source.groups import GroupMirror
 from rs_assets.connectors.rocketmq.source.plan import EXTRAS, Starting, TopicPlan, check_there, queues_of
-from rs_assets.connectors.source import BEGIN_ANEW, ENDED, Ends, Follower, Known, Lag, Positions, Reading, Start
-from rs_assets.errors import DataLossError, SealedError, SourceReadError
+from rs_assets.connectors.source import Ends, Follower, Known, Lag, Positions, Reading, Start, sealed_error
+from rs_assets.errors import DataLossError, SourceReadError
 
 PATIENCE: Final = timedelta(seconds=30)
 # How many messages of each queue a schema is inferred from.
@@ -82,7 +82,7 @@ class TopicReader:
                 check_there(self.topic, read, ends)
                 self._check_kept(client, {split: at.next for split, at in read.items()})
                 if start.sealed and any(end > (read[s].next if s in read else 0) for s, end in ends.items()):
-                    raise SealedError(ENDED, remedy=BEGIN_ANEW, source=self.name)
+                    raise sealed_error(self.name)
         return start.known
 
     def follower(self) -> Follower | None:
