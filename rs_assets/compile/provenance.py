@@ -25,7 +25,7 @@ from rs_assets.topology.nodes.join import PLACE_FIELDS, StreamJoin
 from rs_assets.topology.nodes.match import RULE, MatchRules
 from rs_assets.topology.nodes.process import Process, ProcessOutput, rows_of
 from rs_assets.topology.nodes.rule_windows import HAVING, RuleWindows
-from rs_assets.topology.nodes.step import FlatMap, Map, Script, SelectFields, WithFields
+from rs_assets.topology.nodes.step import FlatMap, Map, MapBatches, Script, SelectFields, WithFields
 from rs_assets.topology.nodes.table import StreamTableJoin, TableChanges, TableGroup, TableJoin, TableTop
 from rs_assets.topology.nodes.table_reduce import TableReduce
 from rs_assets.topology.nodes.window import WindowAggregate
@@ -211,6 +211,11 @@ def _mapped(node: Map, above: Columns) -> Columns:
     return made
 
 
+def _mapped_in_batches(node: MapBatches, above: Columns) -> Columns:
+    used = _all_of(node.fields, above) if node.fields else above.every()
+    return Columns(dict.fromkeys(declared(node.function.schema, step=node.name).types, used))
+
+
 def _flattened(node: FlatMap, above: Columns) -> Columns:
     if isinstance(node.expression, PythonFunction):
         return _called(node, node.expression, above)
@@ -373,6 +378,7 @@ RULES: Mapping[type[Node], Callable[..., Columns]] = MappingProxyType(
         SelectFields: _selected,
         WithFields: _added,
         Map: _mapped,
+        MapBatches: _mapped_in_batches,
         FlatMap: _flattened,
         Script: _scripted,
         WindowAggregate: _windowed,

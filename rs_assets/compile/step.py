@@ -8,7 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rs_assets.common.node import Node
-from rs_assets.compile.planner.context import CompileContext, Flow, parse_ddl
+from rs_assets.compile.planner.context import CompileContext, Flow, guarded, parse_ddl
+from rs_assets.compile.python.batch_step import apply_to_batches
 from rs_assets.compile.python.python_step import python_step
 from rs_assets.compile.python.traced_step import traced_label, traced_map, without_dropped
 from rs_assets.compile.python.tracing.traced import trace_filter, trace_flat_map
@@ -30,6 +31,17 @@ def compile_map(context: CompileContext, node: nodes.Map, inputs: Inputs) -> Flo
         return traced_map(context, node.function, step, inputs[0]) or inputs[0].then(step, context)
     df = inputs[0].df
     return Flow(df.select(*(as_column(e) for e in node.select), *_hidden(df)))
+
+
+def compile_map_batches(context: CompileContext, node: nodes.MapBatches, inputs: Inputs) -> Flow:
+    """A Python function of Arrow batches, which is a pass of its own."""
+    df = inputs[0].df
+    check_fields(df, node.fields, step=node.name)
+    schema = parse_ddl(context.spark, node.function.schema or "", step=node.name)
+    made = apply_to_batches(
+        df, node.function.call, node.fields, schema, step=node.name, quarantines=context.quarantines
+    )
+    return Flow(guarded(context, made, step=node.name) if context.quarantines else made)
 
 
 def compile_flat_map(context: CompileContext, node: nodes.FlatMap, inputs: Inputs) -> Flow:

@@ -37,6 +37,7 @@ from rs_assets.topology.nodes.step import (
     FlatMap,
     ForEach,
     Map,
+    MapBatches,
     Script,
     Select,
     SelectFields,
@@ -59,6 +60,8 @@ from rs_assets.topology.user_code.expression import (
 )
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from rs_assets.common.node import Node
     from rs_assets.operators.window.output import EmitStrategy
     from rs_assets.operators.window.spec import Window
@@ -121,6 +124,47 @@ class DataStream(JoinSteps, DimJoinSteps, ProcessSteps, RuleSteps, SinkSteps, Fl
             raise TopologyError(f"step {step!r}: a schema is declared only for a Python function")
         select = tuple(native(e, step=step) for e in (first, *more))
         return self._then(Map(name=step, inputs=(self.step,), select=select))
+
+    def map_batches(
+        self,
+        function: Callable[[pa.RecordBatch], Any],
+        *,
+        schema: Schema,
+        fields: Sequence[str] = (),
+        name: str | None = None,
+    ) -> DataStream:
+        """Turn each record into another, by a function that gets many at once as an Arrow batch.
+
+        Typical uses: predictions of a model, vectorised numpy, pandas or polars.
+
+        - `function`: returns one row for each row of its batch, in the same order, as an Arrow batch or table, a data
+          frame, or a dict of columns. How records are divided into batches is Spark's matter, and must not matter. The
+          rows of a batch share nothing else: an error is searched by calling the function with parts of the batch.
+        - `schema` (text, TypedDict or dataclass): the fields of the result.
+        - `fields` (list of str, default: all): the fields that the function gets; the others are not sent to Python.
+        - `name`: see `DataStream`.
+
+        Other than with `map`, values that do not fit the schema end the run also where bad records are kept out.
+
+        >>> import pyarrow.compute as pc
+        >>> from rs_assets import StreamBuilder
+        >>> from rs_assets.testing import run_rows
+        >>> rows = [{"page": "/a", "ms": 12}, {"page": "/", "ms": 3}]
+        >>> hits = StreamBuilder.data_stream("docs", "batches").from_array(rows)
+        >>> def doubled(batch):
+        ...     return {"page": batch["page"], "twice": pc.multiply(batch["ms"], 2)}
+        >>> run_rows(hits.map_batches(doubled, schema="page string, twice bigint"))
+        [{'page': '/a', 'twice': 24}, {'page': '/', 'twice': 6}]
+        """
+        step = self.draft.auto_name("map_batches", name, after=self.step)
+        if not callable(function):
+            raise TopologyError(
+                f"step {step!r}: map_batches() takes a function, not {function!r}",
+                remedy="stream.map_batches(lambda batch: {'n': batch['n']}, schema='n bigint')",
+                step=step,
+            )
+        called = PythonFunction(function, returned_schema(function, schema, step=step), trace=False)
+        return self._then(MapBatches(name=step, inputs=(self.step,), function=called, fields=tuple(fields)))
 
     def flat_map(
         self, function: object, *, schema: Schema | None = None, trace: bool = True, name: str | None = None

@@ -51,9 +51,7 @@ class Flow:
         """This flow with one more Python step; where records are quarantined, followed by a filter with its name."""
 
         def guard(frame: DataFrame) -> DataFrame:
-            return context.record_filter.filter_bad_records(
-                frame, step=step.name, policy=BadRecords.QUARANTINE, counted=True
-            )
+            return guarded(context, frame, step=step.name)
 
         return replace(self, waiting=(*self.waiting, step), guard=guard if context.quarantines else None)
 
@@ -165,6 +163,11 @@ class CompileContext:
     def schema_of(self, source: Source, infer: Callable[[], StructType]) -> StructType:
         """The declared schema of `source`, or the pinned one; SchemaError if the text does not parse."""
         return parse_ddl(self.spark, source.schema, step=source.name) if source.schema else self.pinned(source, infer)
+
+
+def guarded(context: CompileContext, frame: DataFrame, *, step: str) -> DataFrame:
+    """`frame` without the records on which the Python function of `step` failed, which have a REASON."""
+    return context.record_filter.filter_bad_records(frame, step=step, policy=BadRecords.QUARANTINE, counted=True)
 
 
 def declared_dimension(node: VersionedTable) -> HeldDimension:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from rs_assets.compile.process.touched import Shape, Touched
 from rs_assets.compile.process.wire import NO_TIME
 from rs_assets.compile.python.contract import RAISED, text_of
+from rs_assets.compile.python.fitted import UnfitError, fitted
 
 PAIR = 2
 RETURNED = "return two Arrow tables: the new state of the keys, and the rows to pass on"
@@ -42,16 +43,10 @@ class ByBatch:
 
     def _table(self, value: Any, schema: pa.Schema, what: str) -> pa.Table:
         """`value` with exactly the fields of `schema`."""
-        table = pa.Table.from_batches([value]) if isinstance(value, pa.RecordBatch) else value
-        if not isinstance(table, pa.Table):
-            raise self.shape.error(f"returned {type(value).__name__} as {what}", RETURNED)
-        if sorted(table.column_names) != sorted(schema.names):
-            fields = f"the fields {', '.join(table.column_names)}, not {', '.join(schema.names)}"
-            raise self.shape.error(f"returned {what} with {fields}", "name exactly the fields of the schema")
         try:
-            return table.select(schema.names).cast(schema)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, ValueError) as error:
-            raise self.shape.error(f"returned {what} that do not fit the schema: {error}") from error
+            return fitted(value, schema, what=what, remedy=RETURNED)
+        except UnfitError as error:
+            raise self.shape.error(error.text, error.remedy) from error
 
     def _places(self, touched: Touched, now: pa.Table) -> pa.Array:
         """The places of the keys of the new states."""

@@ -15,17 +15,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
-from rs_assets.common.errors_wire import to_wire
-from rs_assets.compile.python.contract import RAISED, check_sendable, remedy_for, text_of
+from rs_assets.compile.python.contract import RAISED, check_sendable
+from rs_assets.compile.python.failure import raised, reason_of
 from rs_assets.compile.python.fields_read import fields_read
 from rs_assets.compile.python.memoize import once_each
 from rs_assets.compile.python.placeholders import blank
 from rs_assets.compile.python.purity import is_pure
 from rs_assets.compile.python.record import Columns, Record, Row
 from rs_assets.compile.python.results import mapping, mappings
-from rs_assets.errors import StepError
-from rs_assets.records.columns import LABEL, LINE, OFFSET, REASON, SPLIT, hidden, visible
-from rs_assets.records.rows import MisfitError, misfits, to_arrays
+from rs_assets.records.columns import LABEL, REASON, hidden, visible
+from rs_assets.records.rows import misfits, to_arrays
 from rs_assets.records.schema import quoted
 from rs_assets.records.values import values_of
 from rs_assets.spark.arrow import map_in_arrow
@@ -33,8 +32,6 @@ from rs_assets.spark.arrow import map_in_arrow
 Kind = Literal["map", "flat_map", "filter", "for_each", "label"]
 # Steps whose result is not a record, so that records may share it.
 ONCE: frozenset[Kind] = frozenset({"filter", "label"})
-# The most characters of a record that an error shows.
-SHOWN = 500
 # The fields that a step's function reads, if its code shows it: see `fields_read`.
 Reads = tuple[str, ...] | None
 
@@ -297,37 +294,12 @@ class Records:
         """Set a failed record of a step apart, or end the batch with an error that travels as text."""
         place = self.places[number]
         if self.quarantines:
-            self.reasons.setdefault(place, _clean(_what(step, error))[:SHOWN])
+            self.reasons.setdefault(place, reason_of(step.name, error))
             return
         one = self.batch.slice(place, 1)
-        address = {
-            name.removeprefix("_rs_"): one.column(name)[0].as_py()
-            for name in (SPLIT, LINE, OFFSET)
-            if name in one.schema.names
-        }
         fields = {name: values_of(one.column(name))[0] for name in self._fields}
-        record = fields if self.made is None else self.made[number]
-        wire = StepError(
-            _clean(_what(step, error)),
-            remedy=remedy_for(error, visible(list(record))),
-            step=step.name,
-            record=_clean(repr(record))[:SHOWN],
-            **address,
-        )
-        raise RuntimeError(to_wire(wire)) from error
+        raise raised(step.name, error, one, fields if self.made is None else self.made[number]) from error
 
 
 def _label_of(answer: Any) -> str | None:
     return None if answer is None else str(answer).encode().decode()
-
-
-def _what(step: PythonStep, error: BaseException) -> str:
-    """The error text; the name of the step is parsed from it where steps share a filter: see `BLAMED`."""
-    if isinstance(error, MisfitError):
-        return f"step {step.name!r} returned a record that does not fit its schema: {error.text}"
-    return f"step {step.name!r} raised {type(error).__name__}: {text_of(error)}"
-
-
-def _clean(text: str) -> str:
-    """`text` without lone surrogates, which no file and no table accepts."""
-    return text.encode("utf-8", "backslashreplace").decode()

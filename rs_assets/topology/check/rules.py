@@ -95,6 +95,11 @@ def _mapped(node: step.Map, inputs: Inputs) -> Fields:
     return all_of(items)
 
 
+def _mapped_in_batches(node: step.MapBatches, inputs: Inputs) -> Fields:
+    inputs[0].check(node.fields, step=node.name)
+    return declared(node.function.schema, step=node.name)
+
+
 def _flattened(node: step.FlatMap, inputs: Inputs) -> Fields:
     if isinstance(node.expression, PythonFunction):
         return declared(node.expression.schema, step=node.name)
@@ -428,6 +433,7 @@ RULES: Mapping[type[Node], Rule] = MappingProxyType(
         **dict.fromkeys(SINKS, _written),
         shuffle.ShuffleRead: _passed,
         step.Map: _mapped,
+        step.MapBatches: _mapped_in_batches,
         step.FlatMap: _flattened,
         step.Filter: _filtered,
         step.ForEach: _passed,

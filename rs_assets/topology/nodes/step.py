@@ -28,6 +28,22 @@ class Map(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MapBatches(Node):
+    """Each record becomes another, by a Python function of whole Arrow batches; it gets `fields`, or all."""
+
+    function: PythonFunction
+    fields: tuple[str, ...] = ()
+
+    def detail(self) -> str:
+        """The function's name, and its fields."""
+        return f"{self.function.label}({', '.join(self.fields)})" if self.fields else self.function.label
+
+    def identity(self) -> tuple[str, ...]:
+        """The code and its fields."""
+        return (self.function.identity(), *self.fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FlatMap(Node):
     """Each record becomes any number of others, by a Python function or an SQL generator such as `explode(items)`."""
 

@@ -52,7 +52,7 @@ class ColumnBuilder:
 
 @dataclass(frozen=True, slots=True)
 class PythonFunction:
-    """A Python function of one record (a dict); in a fold, of several.
+    """A Python function of one record (a dict); in a fold, of several; in `map_batches`, of an Arrow batch.
 
     `schema` is the DDL of its result, None if it returns no record. With `trace` Spark computes the function as far as
     tracing understands it: that changes no result, and no identity.

@@ -14,7 +14,7 @@ from rs_assets.records.types import fields_in
 from rs_assets.topology.check.build import check_fields
 from rs_assets.topology.nodes.fold import Fold
 from rs_assets.topology.nodes.process import Process
-from rs_assets.topology.nodes.step import Filter, FlatMap, Map, Split
+from rs_assets.topology.nodes.step import Filter, FlatMap, Map, MapBatches, Split
 from rs_assets.topology.nodes.table_reduce import TableReduce
 from rs_assets.topology.topology import Topology
 from rs_assets.topology.user_code.expression import PythonFunction, function_of
@@ -23,7 +23,12 @@ COMPILED, IN_PART, PYTHON = "compiled", "compiled in part", "Python"
 PROCESSED = f"{PYTHON}: with the state of each key"
 # The steps whose functions are never compiled.
 WHOLE: Mapping[type[Node], str] = MappingProxyType(
-    {Fold: f"{PYTHON}: of all rows of a window", Process: PROCESSED, TableReduce: PROCESSED}
+    {
+        Fold: f"{PYTHON}: of all rows of a window",
+        MapBatches: f"{PYTHON}: of Arrow batches",
+        Process: PROCESSED,
+        TableReduce: PROCESSED,
+    }
 )
 # The most reasons to show.
 SHOWN = 2
