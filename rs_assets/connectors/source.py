@@ -186,6 +186,15 @@ class Complete(Protocol):
 
 
 @runtime_checkable
+@runtime_checkable
+class Unfinished(Protocol):
+    """A reader that leaves a record unread as long as it may be incomplete."""
+
+    def check_ended(self, log: SourceLog) -> None:
+        """SourceReadError for such a record after the last batch of the log: when the input ends, it would be lost."""
+        ...
+
+
 class Metered(Protocol):
     """A reader whose progress can be shown in bytes."""
 

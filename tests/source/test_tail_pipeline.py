@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from rs_assets import MemoryChannel, StreamBuilder
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.connectors.files.lines.offsets import splits_of
-from rs_assets.errors import DataLossError
+from rs_assets.errors import DataLossError, SourceReadError
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.report import BatchProgress, RunReport
 
@@ -65,6 +65,20 @@ def test_a_growing_file_is_followed_and_an_unfinished_line_waits(tmp_path: Path,
     assert follower.report is not None
     assert (follower.report.rows_in, follower.report.sealed) == (2, False)
     assert follower.splits() == {"a.jsonl": 4}
+
+
+def test_the_end_of_the_input_does_not_lose_an_unfinished_line(tmp_path: Path, options: RunOptions) -> None:
+    file, out = tmp_path / "a.jsonl", MemoryChannel()
+    file.write_bytes(rows_of(1, 2) + b'{"id":3}')
+    stream = StreamBuilder.data_stream("tail", "follow").from_file(file, schema="id long", tail=True)
+    pipeline = stream.to_memory(out).build()
+    with pytest.raises(SourceReadError, match="has no newline") as refused:
+        pipeline.run(options, finish=True)
+    assert (refused.value.facts["file"], refused.value.facts["line"]) == (str(file), 3)
+    with file.open("ab") as more:
+        more.write(b"\n")
+    assert pipeline.run(options, finish=True).sealed
+    assert [row["id"] for row in out.rows()] == [1, 2, 3]
 
 
 def test_a_rotated_file_is_finished_and_its_successor_is_a_new_split(tmp_path: Path, options: RunOptions) -> None:

@@ -9,7 +9,7 @@ from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.checkpoint.manifest import Manifest
 from rs_assets.checkpoint.source_log import SourceLog
 from rs_assets.compile.planner.query_plan import QueryPlan
-from rs_assets.connectors.source import Complete, Known, SourceReader, Start, Watch, Watched, Watching
+from rs_assets.connectors.source import Complete, Known, SourceReader, Start, Unfinished, Watch, Watched, Watching
 
 # Called with lost records of a source that are not an error.
 NoteLoss = Callable[[str, Sequence[object]], None]
@@ -61,6 +61,15 @@ def check_all_read(
             reader = readers[name]
             if isinstance(reader, Complete):
                 reader.check_all_read(SourceLog(log, name), before_ms)
+
+
+def check_ended(readers: Mapping[str, SourceReader], logs: Sequence[tuple[QueryPlan, CheckpointLog]]) -> None:
+    """SourceReadError for a record that is incomplete when the input of a run ends."""
+    for plan, log in logs:
+        for name in plan.sources:
+            reader = readers[name]
+            if isinstance(reader, Unfinished):
+                reader.check_ended(SourceLog(log, name))
 
 
 def watches_of(

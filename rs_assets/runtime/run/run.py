@@ -15,7 +15,7 @@ from rs_assets.connectors.source import EventuallyVisible
 from rs_assets.errors import RsError
 from rs_assets.runtime.batch.query import AVAILABLE_NOW, QueryRun
 from rs_assets.runtime.job.ending import record
-from rs_assets.runtime.job.inputs import check_all_read
+from rs_assets.runtime.job.inputs import check_all_read, check_ended
 from rs_assets.runtime.job.opening import opened
 from rs_assets.runtime.job.session import JobSession
 from rs_assets.runtime.options import RunOptions
@@ -62,6 +62,7 @@ def run_wired(session: JobSession, *, finish: bool | None = None, stop: threadin
         _until_caught_up(session, queries, stop)
         stateful = [query for query in queries if query.plan.stateful]
         if ending and not _stopped(stop):
+            check_ended(session.readers, [(plan, session.log(plan)) for plan in plans])
             for query in stateful:
                 query.finish_windows()
             _until_caught_up(session, stateful, stop)

@@ -18,8 +18,9 @@ import pyarrow as pa
 from rs_assets.connectors.files.codecs import CODECS
 from rs_assets.errors import CheckpointError, SourceReadError
 
-# Bytes hashed to recognise a file: more than any log's common header line, less than one page to read.
-HEAD_BYTES = 1024
+# Bytes hashed to recognise a file, at its beginning and where reading ended: files that begin alike, as with a long
+# header, differ there. Each is less than one page to read.
+ENDS_BYTES = 1024
 # Bytes per read: 10,000 lines of 100 bytes, enough to make numpy's fixed cost per block negligible.
 BLOCK_BYTES = 1 << 20
 # Archives are scanned in smaller steps, so that "the last good line" of a damaged one is close to the damage.
@@ -36,41 +37,40 @@ class FileKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """The identity of a file: its key, and a hash of its first `head_bytes` bytes.
+    """The identity of a file: its key, and a hash of both ends of its first `size` bytes.
 
     >>> Identity.parse("5-7-0-").key
     FileKey(device=5, inode=7)
     """
 
     key: FileKey
-    head_bytes: int
-    head_hash: str
+    size: int
+    digest: str
 
     @classmethod
-    def of(cls, file: BinaryIO, count: int) -> Identity:
-        """The identity of an open file by its first `count` bytes, at most HEAD_BYTES."""
-        count = min(count, HEAD_BYTES)
-        return cls(key=file_key(os.fstat(file.fileno())), head_bytes=count, head_hash=_head_hash(file, count))
+    def of(cls, file: BinaryIO, size: int) -> Identity:
+        """The identity of an open file by its first `size` bytes."""
+        return cls(key=file_key(os.fstat(file.fileno())), size=size, digest=_digest(file, size))
 
     @classmethod
     def parse(cls, text: str) -> Identity:
         """The identity that `str` wrote; CheckpointError for any other text."""
         try:
-            device, inode, count, head_hash = text.split("-")
-            return cls(key=FileKey(int(device), int(inode)), head_bytes=int(count), head_hash=head_hash)
+            device, inode, size, digest = text.split("-")
+            return cls(key=FileKey(int(device), int(inode)), size=int(size), digest=digest)
         except ValueError:
             raise CheckpointError(f"{text!r} is not a file identity") from None
 
     def __str__(self) -> str:
-        return f"{self.key.device}-{self.key.inode}-{self.head_bytes}-{self.head_hash}"
+        return f"{self.key.device}-{self.key.inode}-{self.size}-{self.digest}"
 
     def fits(self, key: FileKey) -> bool:
         """Whether a file with that key may be this one; after a reboot the same disk may have another device number."""
-        return key.inode == self.key.inode and (key.device == self.key.device or self.head_bytes > 0)
+        return key.inode == self.key.inode and (key.device == self.key.device or self.size > 0)
 
-    def same_head(self, file: BinaryIO) -> bool:
-        """Whether the file still begins with the same bytes."""
-        return _head_hash(file, self.head_bytes) == self.head_hash
+    def same_bytes(self, file: BinaryIO) -> bool:
+        """Whether the file still has the same bytes at both ends of its first `size`."""
+        return _digest(file, self.size) == self.digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,11 +157,14 @@ def file_key(status: os.stat_result) -> FileKey:
     return FileKey(status.st_dev, status.st_ino)
 
 
-def _head_hash(file: BinaryIO, count: int) -> str:
-    if count == 0:
+def _digest(file: BinaryIO, size: int) -> str:
+    if size == 0:
         return ""
     # Bypasses all buffers: the bytes as they are on disk now.
-    return hashlib.blake2b(os.pread(file.fileno(), count, 0), digest_size=8).hexdigest()
+    found = hashlib.blake2b(os.pread(file.fileno(), min(size, ENDS_BYTES), 0), digest_size=8)
+    if size > ENDS_BYTES:
+        found.update(os.pread(file.fileno(), ENDS_BYTES, size - ENDS_BYTES))
+    return found.hexdigest()
 
 
 def codec_of(file: Path) -> str | None:

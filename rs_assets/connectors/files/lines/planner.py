@@ -122,7 +122,7 @@ class Planner:
                 end[name] = replace(split, ended=seen)
         for name, seen in listed.items():
             if seen.key not in owners:
-                nothing_read = Identity(key=seen.key, head_bytes=0, head_hash="")
+                nothing_read = Identity(key=seen.key, size=0, digest="")
                 fresh = Split(file=str(seen.file), identity=nothing_read, line=0, byte=0)
                 moved = advance(fresh, seen)
                 if moved.byte > 0:
@@ -215,7 +215,7 @@ def _found(split: Split, owners: Mapping[FileKey, str]) -> Seen | Ended:
     if seen.key not in owners and seen.size >= consumed:
         try:
             with seen.file.open("rb") as file:
-                if split.identity.same_head(file):
+                if split.identity.same_bytes(file):
                     return seen
         except FileNotFoundError:
             return Ended.GONE
@@ -227,14 +227,14 @@ def _found(split: Split, owners: Mapping[FileKey, str]) -> Seen | Ended:
 def _moved(split: Split, owners: Mapping[FileKey, str], there: Iterable[Seen | None]) -> Seen | None:
     """The file of a split that is gone, in another folder: the same one, or a copy with the same name."""
     for seen in there:
-        if seen is None or seen.key in owners or str(seen.file) == split.file or not split.identity.head_bytes:
+        if seen is None or seen.key in owners or str(seen.file) == split.file or not split.identity.size:
             continue
         consumed = split.size if split.size is not None else 0 if codec_of(seen.file) else split.byte
         if seen.size < consumed:
             continue
         try:
             with seen.file.open("rb") as file:
-                if split.identity.same_head(file):
+                if split.identity.same_bytes(file):
                     return seen
         except OSError:
             # It is gone; reading it reports that.

@@ -9,17 +9,17 @@ from pathlib import Path
 import orjson
 from pyspark.sql import DataFrame
 
-from rs_assets.checkpoint.source_log import SourceBatch
+from rs_assets.checkpoint.source_log import SourceBatch, SourceLog
 from rs_assets.connectors.files.lines.files import codec_of
 from rs_assets.connectors.files.lines.offsets import Ended, load_offsets, ranges_between, splits_of
-from rs_assets.connectors.files.lines.planner import Planner
+from rs_assets.connectors.files.lines.planner import FinalLine, Planner
 from rs_assets.connectors.files.lines.spark_source import FORMAT, register
 from rs_assets.connectors.files.listing import existing_files
 from rs_assets.connectors.files.parse import LineFormat, parse_lines
 from rs_assets.connectors.files.whole.line_format import file_sizes, form_with_schema, read_ranges
 from rs_assets.connectors.files.whole.modified_files import check_columns, check_followed
 from rs_assets.connectors.source import Ends, Known, Lag, Positions, Reading, Start, Watch, Watching
-from rs_assets.errors import BadRecordError, RsError
+from rs_assets.errors import BadRecordError, RsError, SourceReadError
 
 
 class LinesWatch(Watch):
@@ -73,6 +73,18 @@ class LinesReader:
             check_columns(self.form, self.schema, file)
         check_followed(self.name, self.path, start)
         return start.known
+
+    def check_ended(self, log: SourceLog) -> None:
+        """Refuse a last line without a newline."""
+        complete = Planner(self.path).plan(load_offsets(log.committed))
+        for name, split in Planner(self.path, final_line=FinalLine.DELIVER).plan(complete).items():
+            if name not in complete or split.byte > complete[name].byte:
+                raise SourceReadError(
+                    "the last line of a followed file has no newline, so it was not read, and the input was to end",
+                    remedy="end it by a newline, or remove it; then run again",
+                    file=split.file,
+                    line=split.line,
+                )
 
     def watch(self, watching: Watching) -> Watch:  # noqa: ARG002
         """Tasks check by themselves whether a file is still what was planned."""

@@ -159,8 +159,8 @@ def _verify(planned: LineRange, file: BinaryIO) -> None:
     if planned.end_byte is not None and not codec_of(Path(planned.file)) and status.st_size < planned.end_byte:
         raise _loss(planned, f"it shrank to {status.st_size} bytes")
     identity = planned.identity
-    if identity is not None and not (identity.fits(file_key(status)) and identity.same_head(file)):
-        raise _loss(planned, "its first bytes have changed: it was rewritten")
+    if identity is not None and not (identity.fits(file_key(status)) and identity.same_bytes(file)):
+        raise _loss(planned, "its bytes have changed: it was rewritten")
 
 
 def _loss(planned: LineRange, why: str) -> DataLossError:
