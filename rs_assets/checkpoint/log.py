@@ -226,6 +226,21 @@ class CheckpointLog:
                 (folder / f".{path.name}.crc").unlink(missing_ok=True)
                 write_atomically(path, b"\n".join(made))
 
+    def forget_files(self, source: str, planned: Collection[PlannedFile]) -> None:
+        """Remove entries of a file source's log that no planned batch has; the query must be stopped."""
+        self.rewrite_files(source, {file.path: None for file in planned})
+        folder = self.folder / "sources" / self.aliases.get(source, source)
+        for number in sorted({file.batch for file in planned}, reverse=True):
+            # Spark would count an entry without files as a batch, and a log that ends so looks damaged.
+            if self._source_log_is_empty(folder / str(number)):
+                (folder / f".{number}.crc").unlink(missing_ok=True)
+                (folder / str(number)).unlink()
+
+    @staticmethod
+    def _source_log_is_empty(path: Path) -> bool:
+        last = path.is_file() and not path.with_name(str(int(path.name) + 1)).exists()
+        return last and b"\n" not in path.read_bytes()
+
     def source_offset(self, source: str, batch_id: int) -> int:
         """A file source's own counter at the end of a batch, -1 before its first."""
         offsets = self.offsets(batch_id) if batch_id >= 0 else None

@@ -43,6 +43,7 @@ def check_whole(name: str, path: str, form: LineFormat, schema: str | None, star
     planned: dict[str, PlannedFile] = {}
     for log in reversed(start.logs):
         _mend_plan(log, known, present)
+        _forget_withdrawn(log, known, present)
         known, planned = _follow_moves(name, path, log, known, present)
     fresh = [Path(file) for file in present if file not in planned]
     for file in fresh:
@@ -104,6 +105,20 @@ def _mend_plan(log: SourceLog, known: Known, present: Mapping[str, os.stat_resul
 
 
 def _follow_moves(
+def _forget_withdrawn(log: SourceLog, known: Known, present: Mapping[str, os.stat_result]) -> None:
+    """Remove the files of a plan that was withdrawn if they were replaced or moved away since: none was read."""
+    if log.planned:
+        return
+    committed = log.log.source_offset(log.source, log.log.last_committed())
+    files = [(file, present.get(file.place)) for file in log.files() if file.batch > committed]
+    other = [
+        file
+        for file, facts in files
+        if file.place not in known and (facts is None or modified_ms(facts) != file.modified_ms)
+    ]
+    log.log.forget_files(log.source, other)
+
+
     name: str, path: str, log: SourceLog, known: Known, present: Mapping[str, os.stat_result]
 ) -> tuple[Known, dict[str, PlannedFile]]:
     """Let moved files keep their identity: the facts about the files, and the planned files, by path.

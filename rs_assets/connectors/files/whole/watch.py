@@ -9,7 +9,7 @@ from rs_assets.connectors.files.whole.counting import FileWatch
 from rs_assets.connectors.files.whole.known_files import Former
 from rs_assets.connectors.files.whole.modified_files import read_twice
 from rs_assets.connectors.source import Known, Watch, Watching
-from rs_assets.errors import BadRecordError, RsError
+from rs_assets.errors import BadRecordError, RsError, SourceReadError
 
 
 class FilesWatch(Watch):
@@ -62,5 +62,5 @@ class FilesWatch(Watch):
         return noted
 
     def plans_again(self, failure: RsError) -> bool | None:
-        """False: files that Spark planned itself must not change."""
-        return False if isinstance(failure, BadRecordError) else None
+        """True if a file cannot be read, or has a bad record: it may be replaced, corrected or moved away."""
+        return True if isinstance(failure, BadRecordError | SourceReadError) else None
