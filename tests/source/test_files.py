@@ -13,7 +13,8 @@ import pytest
 
 from rs_assets import MemoryChannel, StreamBuilder
 from rs_assets.checkpoint.log import CheckpointLog
-from rs_assets.errors import ConfigurationError, DataLossError, SealedError
+from rs_assets.connectors.files.zstd import is_cut
+from rs_assets.errors import ConfigurationError, DataLossError, SealedError, SourceReadError
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.report import RunReport
 from rs_assets.spark.driver import SparkDriver
@@ -77,6 +78,34 @@ def test_a_zstd_file_is_read(tmp_path: Path, options: RunOptions) -> None:
     (tmp_path / "a.jsonl.zst").write_bytes(pa.compress(b'{"id":1}\n{"id":2}\n', codec="zstd", asbytes=True))
     rows, report = run(tmp_path / "a.jsonl.zst", options)
     assert (ids(rows), report.rows_in) == ([1, 2], 2)
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_a_zstd_file_that_is_cut_in_its_second_frame_is_refused(tmp_path: Path, options: RunOptions, form: str) -> None:
+    schema = {"json": "id bigint", "text": None}[form]
+    whole = b"".join(pa.compress(b'{"id":%d}\n' % number, codec="zstd", asbytes=True) for number in (1, 2))
+    file = tmp_path / "in" / "a.jsonl.zst"
+    file.parent.mkdir()
+    for cut in (1, 5, 12):
+        file.write_bytes(whole[:-cut])
+        with pytest.raises(SourceReadError, match="cut short") as refused:
+            run(file.parent, options, format=form, schema=schema)
+        assert refused.value.facts["file"] == file
+    file.write_bytes(whole)
+    assert len(run(file.parent, options, format=form, schema=schema)[0]) == 2
+
+
+def test_a_cut_zstd_file_is_recognised_at_each_byte(tmp_path: Path) -> None:
+    file = tmp_path / "a.zst"
+    skipped = b"\x50\x2a\x4d\x18\x03\0\0\0abc"
+    frames = [pa.compress(data, codec="zstd", asbytes=True) for data in (b"", b"x" * 300, os.urandom(200_000))]
+    for one in (*frames, skipped):
+        cuts = {*range(1, min(len(one), 40)), len(one) - 1}
+        for content, cut in [(skipped + one, 0), *((frames[0] + one, cut) for cut in cuts)]:
+            file.write_bytes(content[: len(content) - cut])
+            assert is_cut(file) == (cut > 0), (len(one), cut)
+    file.write_bytes(b"no zstd")
+    assert not is_cut(file)
 
 
 def test_a_sealed_file_that_changed_is_refused(tmp_path: Path, options: RunOptions) -> None:

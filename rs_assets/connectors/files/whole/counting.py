@@ -18,7 +18,7 @@ from rs_assets.connectors.files.lines.files import opened
 from rs_assets.connectors.files.lines.reading import MAX_LINE_BYTES
 from rs_assets.connectors.files.parse import UNBALANCED, LineFormat
 from rs_assets.connectors.files.whole.known_files import FileFacts
-from rs_assets.connectors.files.whole.spark_files import check_name
+from rs_assets.connectors.files.whole.spark_files import check_name, check_whole_frames
 from rs_assets.errors import BadRecordError, DataLossError, SourceReadError
 
 # Large enough for few system calls, small enough for the processor's second-level cache.
@@ -171,6 +171,8 @@ class FileWatch:
             if found.unbalanced and self.form.format == "csv":
                 raise BadRecordError(f"a record cannot be used: {UNBALANCED}")
         self.check_lengths()
+        for file in files:
+            check_whole_frames(file.local)
 
     def check_lengths(self) -> None:
         """Raise SourceReadError for a line beyond the length limit; waits for the check.

@@ -17,7 +17,7 @@ from rs_assets.connectors.files.lines.planner import Planner
 from rs_assets.connectors.files.listing import existing_files, fixed_root, is_hidden
 from rs_assets.connectors.files.parse import LineFormat
 from rs_assets.connectors.files.whole.known_files import FileFacts, Former, Same, compared
-from rs_assets.connectors.files.whole.spark_files import check_name, check_path
+from rs_assets.connectors.files.whole.spark_files import check_name, check_path, check_whole_frames
 from rs_assets.connectors.source import Known, Start, sealed_error
 from rs_assets.errors import DataLossError, SourceReadError
 
@@ -48,6 +48,7 @@ def check_whole(name: str, path: str, form: LineFormat, schema: str | None, star
     fresh = [Path(file) for file in present if file not in planned]
     for file in fresh:
         check_name(file)
+        check_whole_frames(file)
         check_columns(form, schema, file)
     changed = [
         Path(file)
@@ -104,7 +105,6 @@ def _mend_plan(log: SourceLog, known: Known, present: Mapping[str, os.stat_resul
     log.log.rewrite_files(log.source, {file.path: None for file in gone if file.modified_ms in times})
 
 
-def _follow_moves(
 def _forget_withdrawn(log: SourceLog, known: Known, present: Mapping[str, os.stat_result]) -> None:
     """Remove the files of a plan that was withdrawn if they were replaced or moved away since: none was read."""
     if log.planned:
@@ -119,6 +119,7 @@ def _forget_withdrawn(log: SourceLog, known: Known, present: Mapping[str, os.sta
     log.log.forget_files(log.source, other)
 
 
+def _follow_moves(
     name: str, path: str, log: SourceLog, known: Known, present: Mapping[str, os.stat_result]
 ) -> tuple[Known, dict[str, PlannedFile]]:
     """Let moved files keep their identity: the facts about the files, and the planned files, by path.

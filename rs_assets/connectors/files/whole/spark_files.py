@@ -18,7 +18,8 @@ from rs_assets.connectors.files.lines.offsets import LineRange
 from rs_assets.connectors.files.lines.records import read_records
 from rs_assets.connectors.files.lines.spark_source import RECORDS_DDL
 from rs_assets.connectors.files.listing import existing_files, located
-from rs_assets.connectors.files.parse import LineFormat, is_blank, parse_lines, parsed_text, text_reason
+from rs_assets.connectors.files.parse import LineFormat, is_blank, parse_lines, parsed_text, text_reason, typed_fields
+from rs_assets.connectors.files.zstd import is_cut
 from rs_assets.errors import ConfigurationError, SourceReadError
 from rs_assets.records.calendar import calendar_reason
 from rs_assets.records.columns import ADDRESS, CORRUPT, REASON
@@ -177,6 +178,14 @@ def check_name(file: Path) -> None:
     else:
         return
     raise SourceReadError(what, remedy=remedy, file=file)
+
+def check_whole_frames(file: Path) -> None:
+    """Raise SourceReadError for a zstd file that is cut short: Spark's reader does not report it of a later frame."""
+    if CODECS.get(file.suffix) == "zstd" and is_cut(file):
+        raise SourceReadError(
+            "a zstd file is cut short", remedy="replace it by a complete one, or move it away", file=file
+        )
+
 
 
 def check_path(path: str, *, step: str) -> None:
