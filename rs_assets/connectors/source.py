@@ -154,13 +154,14 @@ class Watching:
     """The context of a watch.
 
     `known()` returns the manifest's facts about the source's input, `keep(facts)` adds to them at once. `note` is that
-    of `Start`.
+    of `Start`. `inferred()` is the schema that was inferred at the first start, as JSON; None if it is declared.
     """
 
     log: SourceLog
     known: Callable[[], Known]
     keep: Callable[[Known], None]
     note: Callable[[Sequence[object]], None]
+    inferred: Callable[[], str | None]
     max_line_bytes: int
 
 
@@ -186,7 +187,6 @@ class Complete(Protocol):
 
 
 @runtime_checkable
-@runtime_checkable
 class Unfinished(Protocol):
     """A reader that leaves a record unread as long as it may be incomplete."""
 
@@ -195,6 +195,7 @@ class Unfinished(Protocol):
         ...
 
 
+@runtime_checkable
 class Metered(Protocol):
     """A reader whose progress can be shown in bytes."""
 

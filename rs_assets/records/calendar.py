@@ -11,7 +11,17 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, DateType, MapType, StructField, StructType, TimestampType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DateType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from rs_assets.records.columns import REASON
 from rs_assets.records.schema import quoted
@@ -20,14 +30,15 @@ from rs_assets.records.schema import quoted
 BOUNDS: Mapping[type[DataType], tuple[str, str]] = MappingProxyType(
     {
         TimestampType: ("0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"),
+        TimestampNTZType: ("0001-01-01T00:00:00", "9999-12-31T23:59:59.999999"),
         DateType: ("0001-01-01", "9999-12-31"),
     }
 )
 
 
 @dataclass(frozen=True, slots=True)
-class _Fault:
-    """What is wrong with a value of one of `kinds` for which `holds` is true."""
+class Fault:
+    """What is wrong with a value of one of `kinds` for which `holds` is true, within any lists, maps and structs."""
 
     what: str
     kinds: tuple[type[DataType], ...]
@@ -43,56 +54,66 @@ def _twice(value: Column, kind: DataType) -> Column:  # noqa: ARG001  the form o
 
 
 FAULTS: Final = (
-    _Fault("not in the years 1 to 9999 of UTC", tuple(BOUNDS), _beyond),
-    _Fault("a key is twice in a map", (MapType,), _twice),
+    Fault("not in the years 1 to 9999 of UTC", tuple(BOUNDS), _beyond),
+    Fault("a key is twice in a map", (MapType,), _twice),
 )
+
+
+# Of values that come as bytes; the readers of texts look at the whole text.
+NO_UTF8: Final = Fault("invalid UTF-8", (StringType,), lambda value, _: ~F.is_valid_utf8(value))
 
 
 def calendar_reason(fields: Iterable[StructField], column: Callable[[str], Column]) -> Column:
     """The reason to refuse a record with a value that Python does not have; null for a good record.
 
-    `column` gives the column of a field. Values within lists, maps and structs are checked too.
+    `column` gives the column of a field.
     """
+    return fault_reason(fields, column, FAULTS)
+
+
+def fault_reason(fields: Iterable[StructField], column: Callable[[str], Column], faults: Iterable[Fault]) -> Column:
+    """The first field with one of the `faults`, and what is wrong; null for a record without one."""
+    faults = tuple(faults)
     reasons = [
         F.when(_has(column(field.name), field.dataType, fault), F.lit(f"{field.name}: {fault.what}"))
         for field in fields
-        for fault in FAULTS
-        if _may_have(field.dataType, fault)
+        for fault in faults
+        if may_have(field.dataType, fault)
     ]
     return F.coalesce(*reasons, F.lit(None).cast("string"))
 
 
 def judged(rows: DataFrame, schema: StructType, address: Mapping[str, Column] = MappingProxyType({})) -> DataFrame:
-    """The fields of `schema`, the REASON of each row by its times, and its `address`."""
+    """The fields of `schema`, the REASON of each row by its times and texts, and its `address`."""
     fields = [F.col(quoted(name)) for name in schema.names]
-    reason = calendar_reason(schema.fields, lambda name: F.col(quoted(name))).alias(REASON)
+    reason = fault_reason(schema.fields, lambda name: F.col(quoted(name)), (*FAULTS, NO_UTF8)).alias(REASON)
     return rows.select(*fields, reason, *(column.alias(name) for name, column in address.items()))
 
 
-def _may_have(kind: DataType, fault: _Fault) -> bool:
+def may_have(kind: DataType, fault: Fault) -> bool:
     """Whether values of `kind` are of the kinds of a fault, or contain some."""
     if type(kind) in fault.kinds:
         return True
     if isinstance(kind, StructType):
-        return any(_may_have(field.dataType, fault) for field in kind.fields)
+        return any(may_have(field.dataType, fault) for field in kind.fields)
     if isinstance(kind, MapType):
-        return _may_have(kind.keyType, fault) or _may_have(kind.valueType, fault)
-    return isinstance(kind, ArrayType) and _may_have(kind.elementType, fault)
+        return may_have(kind.keyType, fault) or may_have(kind.valueType, fault)
+    return isinstance(kind, ArrayType) and may_have(kind.elementType, fault)
 
 
-def _has(value: Column, kind: DataType, fault: _Fault) -> Column:
+def _has(value: Column, kind: DataType, fault: Fault) -> Column:
     """Whether a `value` of a kind that may have a fault has it; null counts as false."""
     found = [fault.holds(value, kind)] if type(kind) in fault.kinds else []
     if isinstance(kind, StructType):
-        parts = [field for field in kind.fields if _may_have(field.dataType, fault)]
+        parts = [field for field in kind.fields if may_have(field.dataType, fault)]
         found += [_has(value[field.name], field.dataType, fault) for field in parts]
     if isinstance(kind, MapType):
         sides = ((F.map_keys(value), kind.keyType), (F.map_values(value), kind.valueType))
-        found += [_within(values, of, fault) for values, of in sides if _may_have(of, fault)]
+        found += [_within(values, of, fault) for values, of in sides if may_have(of, fault)]
     if isinstance(kind, ArrayType):
         found.append(_within(value, kind.elementType, fault))
     return reduce(or_, (F.coalesce(each, F.lit(col=False)) for each in found))
 
 
-def _within(values: Column, kind: DataType, fault: _Fault) -> Column:
+def _within(values: Column, kind: DataType, fault: Fault) -> Column:
     return F.exists(values, lambda each: _has(each, kind, fault))

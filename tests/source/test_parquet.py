@@ -71,6 +71,59 @@ def test_should_refuse_a_file_without_one_of_the_fields(folder):
     assert "b.parquet" in str(raised.value)
 
 
+def test_should_refuse_a_later_file_that_lacks_a_field_of_the_first(folder):
+    folder.add("a.parquet", 1)
+    folder.run(schema=None)
+    pq.write_table(pa.table({"id": [2]}), folder.path / "b.parquet")
+    with pytest.raises(SourceReadError, match="the file has no column 'page'"):
+        folder.run(schema=None)
+
+
+NESTED = pa.struct({"a": pa.int64(), "b": pa.string()})
+
+
+@pytest.mark.parametrize(
+    ("found", "value"),
+    [
+        (pa.struct({"a": pa.int64()}), {"a": 1}),
+        (pa.struct({"a": pa.string(), "b": pa.string()}), {"a": "1", "b": "x"}),
+        (pa.struct({"A": pa.int32(), "b": pa.string(), "c": pa.int64()}), {"A": 1, "b": "x", "c": 2}),
+    ],
+)
+@pytest.mark.parametrize("within", ["struct", "array", "map"])
+def test_should_refuse_parts_of_another_type_and_missing_ones(folder, found, value, within):
+    wrap = {
+        "struct": ("struct<a: bigint, b: string>", lambda t: t, lambda v: v),
+        "array": ("array<struct<a: bigint, b: string>>", pa.list_, lambda v: [v]),
+        "map": ("map<string, struct<a: bigint, b: string>>", lambda t: pa.map_(pa.string(), t), lambda v: [("k", v)]),
+    }[within]
+    schema, kind, made = wrap
+    pq.write_table(pa.table({"o": pa.array([made(value)], kind(found))}), folder.path / "a.parquet")
+    out = MemoryChannel()
+    pipeline = folder.stream(schema=f"o {schema}").to_memory(out).build()
+    if "c" in value:
+        pipeline.run(folder.options)
+        assert out.rows() == [
+            {
+                "o": {"struct": {"a": 1, "b": "x"}, "array": [{"a": 1, "b": "x"}], "map": {"k": {"a": 1, "b": "x"}}}[
+                    within
+                ]
+            }
+        ]
+    else:
+        with pytest.raises(SourceReadError, match="the file has 'o' as"):
+            pipeline.run(folder.options)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary()])
+def test_should_take_bytes_that_are_no_text_for_bad(folder, kind):
+    page = pa.array([b"/", b"\xff\xfe"], pa.binary())
+    folder.add("a.parquet", 1, 2, page=pa.Array.from_buffers(kind, 2, page.buffers()))
+    assert folder.run(bad_records="dead_letter") == [{"id": 1, "page": "/"}]
+    [letter] = dead_letters_of(folder.options.home.dead_letters, "shop", "copy").to_pylist()
+    assert (letter["line"], letter["reason"]) == (2, "page: invalid UTF-8")
+
+
 @pytest.mark.parametrize("schema", [SCHEMA, None])
 def test_should_refuse_what_is_no_parquet(folder, schema):
     (folder.path / "a.parquet").write_text("id,page\n1,/\n")

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import orjson
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from rs_assets.checkpoint.source_log import SourceBatch, SourceLog
-from rs_assets.connectors.files.parquet_columns import check_columns, schema_of
+from rs_assets.connectors.files.parquet_columns import check_columns, fields_of, schema_of
 from rs_assets.connectors.files.parse import LineFormat
 from rs_assets.connectors.files.whole import spark_files as native
 from rs_assets.connectors.files.whole.counting import FileWatch
@@ -22,7 +21,6 @@ from rs_assets.connectors.files.whole.watch import FilesWatch
 from rs_assets.connectors.source import Ends, Known, Positions, Reading, Start, Watch, Watching
 from rs_assets.records.calendar import judged
 from rs_assets.records.columns import LINE, OFFSET, RAW, SPLIT
-from rs_assets.records.ddl import arrow_schema
 from rs_assets.records.poison import exact_text
 
 # The line format for the guards of whole files: no header and no lines.
@@ -73,7 +71,7 @@ class ParquetReader:
 
     def watch(self, watching: Watching) -> Watch:
         """Check that the files of a batch have the fields, and stay as they were planned."""
-        return ParquetWatch(watching, arrow_schema(self.schema) if self.schema else None)
+        return ParquetWatch(watching, self.schema)
 
     def ends(self, patience: timedelta) -> Ends:  # noqa: ARG002  needs no remote call
         """The sizes of the files."""
@@ -95,21 +93,22 @@ class ParquetReader:
 class ParquetWatch(FilesWatch):
     """Guards the files of each batch: Spark returns nulls for a column that a file lacks, and cuts numbers to fit."""
 
-    __slots__ = ("_fields", "_log")
+    __slots__ = ("_schema", "_watching")
 
-    def __init__(self, watching: Watching, fields: pa.Schema | None) -> None:
+    def __init__(self, watching: Watching, schema: str | None) -> None:
         super().__init__(self._files, watching)
-        self._log = watching.log
-        self._fields = fields or pa.schema([])
+        self._watching = watching
+        self._schema = schema
 
     def planned(self, batch_id: int) -> None:
         """SourceReadError for a file that lacks one of the fields, has it as another type, or is not Parquet."""
         super().planned(batch_id)
-        for file in self._log.batch(batch_id).files:
-            check_columns(file.local, self._fields)
+        fields = fields_of(self._schema, self._watching.inferred())
+        for file in self._watching.log.batch(batch_id).files:
+            check_columns(file.local, fields)
 
     def _files(self, batch_id: int) -> FileWatch:
-        files = self._log.batch(batch_id).files
+        files = self._watching.log.batch(batch_id).files
         return FileWatch(files, batch_id=batch_id, counted=False, form=FORM, cap=NO_LINES)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -10,9 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types
 from pyspark.errors import PySparkException
-from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.types import StructType
 
 from rs_assets.errors import SourceReadError
+from rs_assets.records.ddl import arrow_schema
 
 
 def any_of(*kinds: Callable[[pa.DataType], bool]) -> Callable[[pa.DataType], bool]:
@@ -20,10 +23,11 @@ def any_of(*kinds: Callable[[pa.DataType], bool]) -> Callable[[pa.DataType], boo
     return lambda kind: any(each(kind) for each in kinds)
 
 
+IS_LIST: Final = any_of(types.is_list, types.is_large_list, types.is_fixed_size_list)
 # Families of types whose values differ by their size, their zone or their parts alone.
 FAMILIES: Final = (
     any_of(types.is_string, types.is_large_string, types.is_binary, types.is_large_binary, types.is_fixed_size_binary),
-    any_of(types.is_list, types.is_large_list, types.is_fixed_size_list),
+    IS_LIST,
     types.is_timestamp,
     types.is_date,
     types.is_struct,
@@ -39,6 +43,13 @@ def schema_of(file: Path) -> pa.Schema:
         raise SourceReadError(
             "a file is not Parquet, or is damaged", remedy="replace it by a complete one, or move it away", file=file
         ) from error
+
+
+def fields_of(declared: str | None, inferred: str | None) -> pa.Schema:
+    """The fields of a declared schema, or of an inferred one in JSON; none if only Spark can read it."""
+    if declared is not None:
+        return arrow_schema(declared) or pa.schema([])
+    return to_arrow_schema(StructType.fromJson(json.loads(inferred))) if inferred is not None else pa.schema([])
 
 
 def check_columns(file: Path, fields: pa.Schema) -> None:
@@ -62,10 +73,12 @@ def check_columns(file: Path, fields: pa.Schema) -> None:
 
 
 def holds(wanted: pa.DataType, found: pa.DataType) -> bool:
-    """Whether a field of type `wanted` can hold each value of a column of type `found`; the parts are not compared.
+    """Whether a field of type `wanted` can hold each value of a column of type `found`, and has no part that it lacks.
 
     >>> holds(pa.int64(), pa.int32()), holds(pa.int32(), pa.int64()), holds(pa.string(), pa.int64())
     (True, False, False)
+    >>> holds(pa.list_(pa.int32()), pa.list_(pa.int64()))
+    False
     """
     if types.is_dictionary(found):
         found = found.value_type
@@ -82,7 +95,20 @@ def holds(wanted: pa.DataType, found: pa.DataType) -> bool:
     if types.is_integer(found) and (types.is_decimal(wanted) or types.is_floating(wanted)):
         # Spark decides, and says what it does not read.
         return True
-    return any(family(wanted) and family(found) for family in FAMILIES)
+    return any(family(wanted) and family(found) for family in FAMILIES) and _hold(_parts(wanted), _parts(found))
+
+
+def _hold(wanted: Mapping[str, pa.DataType], found: Mapping[str, pa.DataType]) -> bool:
+    return all(name in found and holds(kind, found[name]) for name, kind in wanted.items())
+
+
+def _parts(kind: pa.DataType) -> Mapping[str, pa.DataType]:
+    """The types in a type, by names that are the same for the same parts."""
+    if types.is_struct(kind):
+        return {field.name.lower(): field.type for field in kind}
+    if types.is_map(kind):
+        return {"key": kind.key_type, "value": kind.item_type}
+    return {"element": kind.value_type} if IS_LIST(kind) else {}
 
 
 def _name(kind: pa.DataType) -> str:

@@ -79,9 +79,10 @@ def watches_of(
     known: Callable[[str], Known],
     keep: Callable[[str, Known], None],
     note: NoteLoss,
+    inferred: Callable[[str], str | None],
     max_line_bytes: int,
 ) -> dict[str, Watch]:
-    """The watches of the sources of one query; `log` is its log, `known` and `keep` access the manifest."""
+    """The watches of the sources of one query; `log` is its log, the functions access the manifest."""
     return {
         name: reader.watch(
             Watching(
@@ -89,6 +90,7 @@ def watches_of(
                 known=partial(known, name),
                 keep=partial(keep, name),
                 note=partial(note, name),
+                inferred=partial(inferred, name),
                 max_line_bytes=max_line_bytes,
             )
         )

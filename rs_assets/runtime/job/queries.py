@@ -125,11 +125,17 @@ def _watches(session: JobSession, plan: QueryPlan) -> dict[str, Watch]:
         known=lambda source: session.manifest.inputs.get(source, {}),
         keep=session.keep_input,
         note=session.note_loss,
+        inferred=partial(_inferred, session),
         max_line_bytes=session.options.max_line_bytes,
     )
     for watch in made.values():
         session.at_end(watch.close)
     return made
+
+
+def _inferred(session: JobSession, source: str) -> str | None:
+    """The inferred schema of a source, as JSON; the manifest has it once the query is wired."""
+    return session.manifest.schemas.get(source)
 
 
 def _context(session: JobSession, spark: SparkSession, plan: QueryPlan, folder: Path) -> CompileContext:
