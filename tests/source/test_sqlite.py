@@ -132,6 +132,19 @@ def test_should_refuse_a_table_that_would_give_keys_away_again(table):
     assert table.keys() == [1]
 
 
+def test_should_refuse_rows_that_came_with_keys_that_were_passed(table):
+    table.add(1, 2)
+    assert table.keys() == [1, 2]
+    # A row that is changed keeps its key, and one that was read may go.
+    table.execute("UPDATE hits SET ms = 9 WHERE id = 1")
+    assert table.keys() == []
+    table.execute("INSERT INTO hits (id, ms) VALUES (-1, 0)")
+    with pytest.raises(DataLossError, match="1 rows of the table 'hits' came with keys below 2"):
+        table.run()
+    table.execute("UPDATE hits SET id = 3 WHERE id = -1")
+    assert table.keys() == [3]
+
+
 def test_should_know_the_end_of_a_counting_table_that_was_emptied(table):
     table.add(1, 2)
     table.run()

@@ -91,6 +91,16 @@ class TablePoll(PollingSource):
         self._check(connection, table)
         return table
 
+    def check_placed(self, connection: Connection, table: Table) -> None:
+        """SourceReadError if a row has no value in the column: no poll would ever find it."""
+        column = table.c[self.column]
+        if column.nullable and connection.execute(select(column.is_(None)).where(column.is_(None)).limit(1)).first():
+            raise SourceReadError(
+                f"rows of {self.table!r} have no value in the column {self.column!r}, and would never be read",
+                remedy="give them one, and declare the column NOT NULL; or remove them",
+                step=self.place.step,
+            )
+
     def _check(self, connection: Connection, table: Table) -> None:
         dialect, kind = connection.dialect.name, table.c[self.column].type
         exact = self._is_xid(connection) or (dialect == "sqlite" and isinstance(kind, sql.Integer))
@@ -158,9 +168,9 @@ class PolledReader(PollReader):
     source: TablePoll
 
     def check(self, start: Start) -> Known:
-        """The table must be there, and its rows must be exact by the column."""
+        """The table must be there, and its rows must be exact by the column, in which each has a value."""
         with self.source.place.reading(SourceReadError) as connection:
-            self.source.reflected(connection)
+            self.source.check_placed(connection, self.source.reflected(connection))
         return PollReader.check(self, start)
 
     def _registered(self, reading: Reading) -> str:

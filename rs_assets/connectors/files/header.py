@@ -61,6 +61,10 @@ def header_names(text: bytes, delimiter: str = ",") -> list[str]:
     line = text.decode(errors="replace")
     if line.count('"') % 2:
         raise SourceReadError("a name in the header contains a line break", remedy="write the header in one line")
+    if "\r" in line:
+        raise SourceReadError(
+            "the header contains a carriage return without a newline", remedy="end lines by \\n or \\r\\n"
+        )
     return next(csv.reader([line], delimiter=delimiter), [])
 
 

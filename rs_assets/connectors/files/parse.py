@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from rs_assets.connectors.files.lines.reading import MAX_LINE_BYTES
 from rs_assets.connectors.files.lines.records import FAULT, RECORD
 from rs_assets.errors import ConfigurationError
-from rs_assets.records.calendar import calendar_reason
+from rs_assets.records.calendar import calendar_reason, fault_reason
 from rs_assets.records.columns import ADDRESS, CORRUPT, LINE, OFFSET, PREFIX, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
+from rs_assets.records.json_text import TOO_LARGE, json_reason
 from rs_assets.records.schema import quoted
 
 # Separators between the groups of a matched pattern; lines that contain one are refused, so they cannot be forged.
@@ -23,6 +32,11 @@ GROUP, MATCHED = "\x01", "\x02"
 # The line with those separators, and the text of its groups.
 MATCH, PARTS = f"{PREFIX}match", f"{PREFIX}parts"
 UNBALANCED = "malformed CSV: a quote is not closed in its line"
+# Spark's parser of CSV drops the first of these.
+DROPPED = '\0"'
+WITH_NUL = "malformed CSV: a NUL before a quote"
+# Spark's parser of CSV leaves commas out of decimals (15 for 1,5), and makes too large a number infinite.
+AS_TEXT = (DecimalType, FloatType, DoubleType)
 # The characters of a blank line, the same for every reader.
 WHITE_SPACE = " \t\r\n\v\f"
 
@@ -52,8 +66,11 @@ class LineFormat:
 
     @property
     def reader_schema(self) -> StructType:
-        """The schema with the column for rejected text."""
-        return StructType([*(self.schema or StructType()).fields]).add(CORRUPT, StringType())
+        """The schema with the column for rejected text; numbers of CSV in AS_TEXT are texts."""
+        fields = (self.schema or StructType()).fields
+        if self.format == "csv":
+            fields = [StructField(f.name, StringType()) if isinstance(f.dataType, AS_TEXT) else f for f in fields]
+        return StructType([*fields]).add(CORRUPT, StringType())
 
     @property
     def line_options(self) -> dict[str, str]:
@@ -83,7 +100,7 @@ def parse_lines(
             F.concat(F.lit("the line has "), F.col("length"), F.lit(f" bytes, more than {form.max_line_bytes}")),
         ),
         F.when(~F.is_valid_utf8(text), F.lit("invalid UTF-8")),
-        *([F.when(_is_unbalanced(text), F.lit(UNBALANCED)), F.col(FAULT)] if csv else []),
+        *([*_misread(text), F.col(FAULT)] if csv else []),
         refused,
     )
     return kept.select(*fields, *extra, reason.alias(REASON), *(address_of(text) if addressed else ()))
@@ -97,6 +114,11 @@ def address_of(text: Column) -> tuple[Column, ...]:
         F.col("offset").alias(OFFSET),
         F.make_valid_utf8(F.left(text, F.lit(RAW_LIMIT_BYTES))).alias(RAW),
     )
+
+
+def _misread(text: Column) -> tuple[Column, ...]:
+    """Why Spark's parser of CSV would misread a line."""
+    return F.when(_is_unbalanced(text), F.lit(UNBALANCED)), F.when(text.contains(DROPPED), F.lit(WITH_NUL))
 
 
 def _is_unbalanced(text: Column) -> Column:
@@ -157,9 +179,12 @@ def no_value(field: StructField, part: Column, value: Column) -> Column:
     """Why the text `part`, read as `value`, is not a value of its field; null if it is one."""
     kind = field.dataType.simpleString()
     said = F.concat(F.lit(f"{field.name}: '"), F.left(part, F.lit(100)), F.lit(f"' is not of type {kind}"))
+    endless = isinstance(field.dataType, FloatType | DoubleType)
+    large = fault_reason([field], {field.name: value}.__getitem__, [TOO_LARGE]) if endless else F.lit(None)
     return F.coalesce(
         calendar_reason([field], {field.name: value}.__getitem__),
         F.when(value.isNull() & (F.length(part) > 0), said),
+        F.when(~F.lower(part).contains("inf"), large),
     )
 
 
@@ -184,13 +209,29 @@ def _fields(lines: DataFrame, text: Column, form: LineFormat) -> tuple[DataFrame
         return matched_fields(lines, text, form)
     if form.format == "text" or form.schema is None:
         return lines, [text.alias("value")], F.lit(None).cast("string")
-    if form.format == "json":
-        parsed = F.from_json(text, form.reader_schema, form.reader_options)
-    else:
+    if form.format == "csv":
         parsed = F.from_csv(text, _csv_ddl(form), form.reader_options)
+        fields, reason = typed_fields(form, parsed.__getitem__)
+    else:
+        parsed = F.from_json(text, form.reader_schema, form.reader_options)
+        fields = [parsed[f.name].alias(f.name) for f in form.schema.fields]
+        reason = json_reason(text, form.schema, parsed, form.reader_options)
     refused = F.when(parsed.isNull() | parsed[CORRUPT].isNotNull(), F.lit(f"malformed {form.format.upper()}"))
-    reason = F.coalesce(refused, calendar_reason(form.schema.fields, parsed.__getitem__))
-    return lines, [parsed[f.name].alias(f.name) for f in form.schema.fields], reason
+    return lines, fields, F.coalesce(refused, reason)
+
+
+def typed_fields(form: LineFormat, column: Callable[[str], Column]) -> tuple[list[Column], Column]:
+    """The fields of records of CSV that were read by `reader_schema`, and why a record cannot be used."""
+    assert form.schema is not None  # noqa: S101  the caller has one
+    found, reasons = [], []
+    for field in form.schema.fields:
+        part = column(field.name)
+        as_text = isinstance(field.dataType, AS_TEXT)
+        value = part.try_cast(field.dataType) if as_text else part
+        found.append(value.alias(field.name))
+        checked = no_value(field, part, value) if as_text else calendar_reason([field], {field.name: value}.__getitem__)
+        reasons.append(checked)
+    return found, F.coalesce(*reasons)
 
 
 def _csv_ddl(form: LineFormat) -> str:

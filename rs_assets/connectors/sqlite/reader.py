@@ -85,7 +85,7 @@ class SqliteReader:
         return {self.table: str(Offset.load(batch.end).key)}
 
     def check(self, start: Start) -> Known:
-        """Check that the table exists and has not lost the last rows that were read: keys would be reused."""
+        """Check that the table exists, has not lost the last rows that were read, and got none with passed keys."""
         with self._opened() as table:
             table.columns()
             end = table.end()
@@ -96,6 +96,16 @@ class SqliteReader:
                         f"the table {self.table!r} was read up to the key {read.key} and ends before it",
                         remedy="put its rows back; or, if they were removed on purpose, let the key be AUTOINCREMENT"
                         f" so that keys are not reused, and {BEGIN_ANEW}",
+                        source=self.name,
+                        database=self.path,
+                    )
+                late = table.late(read)
+                if late:
+                    raise DataLossError(
+                        f"{late} rows of the table {self.table!r} came with keys below {read.key}, up to which it was"
+                        " read, and would never be read",
+                        remedy="give them greater keys, and let the key be AUTOINCREMENT; or remove them; or"
+                        f" {BEGIN_ANEW}",
                         source=self.name,
                         database=self.path,
                     )

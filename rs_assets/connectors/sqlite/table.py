@@ -87,6 +87,14 @@ class Table:
         )
         return max(LEAST if last is None else last, given[0] if given else LEAST)
 
+    def late(self, read: Offset) -> int:
+        """How many rows have keys that were passed, more than were read; rows that were removed make up for some."""
+        (count,) = self.database.execute(
+            f"SELECT count(*) FROM {quoted(self.name)} AS t WHERE {self.key} <= ?",  # noqa: S608
+            [read.key],
+        ).fetchone()
+        return int(max(0, count - read.rows))
+
     def plan(self, start: Offset, *, until: int | None = None, rows: int | None = None) -> Offset:
         """The end of a batch from `start` with at most `rows` rows, none of them with a key above `until`."""
         key = self.key

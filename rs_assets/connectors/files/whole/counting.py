@@ -16,37 +16,45 @@ from rs_assets.connectors.files.codecs import CODECS
 from rs_assets.connectors.files.header import check_header, columns_in_order
 from rs_assets.connectors.files.lines.files import opened
 from rs_assets.connectors.files.lines.reading import MAX_LINE_BYTES
-from rs_assets.connectors.files.parse import UNBALANCED, LineFormat
+from rs_assets.connectors.files.parse import DROPPED, UNBALANCED, WITH_NUL, LineFormat
 from rs_assets.connectors.files.whole.known_files import FileFacts
 from rs_assets.connectors.files.whole.spark_files import check_name, check_whole_frames
 from rs_assets.errors import BadRecordError, DataLossError, SourceReadError
 
 # Large enough for few system calls, small enough for the processor's second-level cache.
 BLOCK_BYTES = 1 << 18
-NEWLINE, QUOTE = 10, 34
+NEWLINE, RETURN, QUOTE = 10, 13, 34
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """How many lines are `beyond` the length limit, and whether one has an odd number of quotes."""
+    """How many lines are `beyond` the length limit, and what lines have that Spark's reader of CSV misreads.
+
+    `unbalanced`: an odd number of quotes; `returns`: a carriage return within the line; `dropped`: see DROPPED.
+    """
 
     beyond: int = 0
     unbalanced: bool = False
+    returns: bool = False
+    dropped: bool = False
 
 
 def check_lines(path: Path, *, cap: int = MAX_LINE_BYTES, quotes: bool = True) -> Checked:
-    """Look at the lines of a file; without `quotes` they are not counted.
+    """Look at the lines of a file; without `quotes` only at their lengths.
 
     Works on blocks, not lines: about 2 GB/s, cheap compared with the parsing that runs at the same time.
     """
-    lengths, balance = _Lengths(cap), _Quotes()
+    lengths, balance, returns, dropped, last = _Lengths(cap), _Quotes(), _Returns(), False, b""
     with opened(path) as file:
         while block := file.read(BLOCK_BYTES):
             lengths.feed(block)
             if quotes:
                 data = np.frombuffer(block, np.uint8)
                 balance.feed(data, np.flatnonzero(data == NEWLINE))
-    return Checked(lengths.end(), balance.end())
+                returns.feed(data)
+                dropped = dropped or DROPPED.encode() in last + block
+                last = block[-1:]
+    return Checked(lengths.end(), balance.end(), returns.end(), dropped)
 
 
 def too_long(cap: int, **facts: object) -> SourceReadError:
@@ -81,6 +89,27 @@ class _Quotes:
     def end(self) -> bool:
         """Whether there was one; a last line has no newline."""
         return self.unbalanced or bool(self.open_line & 1)
+
+
+class _Returns:
+    """Finds a carriage return within a line, or after a last one: Spark's reader of CSV ends a record there."""
+
+    __slots__ = ("found", "last")
+
+    def __init__(self) -> None:
+        self.found = self.last = False
+
+    def feed(self, data: np.ndarray) -> None:
+        """Process the next block."""
+        places = np.flatnonzero(data == RETURN)
+        within = self.last and data[0] != NEWLINE
+        self.last = bool(len(places) and places[-1] == len(data) - 1)
+        inner = places[:-1] if self.last else places
+        self.found = bool(self.found or within or np.any(data[inner + 1] != NEWLINE))
+
+    def end(self) -> bool:
+        """Whether there was one."""
+        return self.found or self.last
 
 
 class _Lengths:
@@ -142,6 +171,8 @@ class FileWatch:
         self.cap = cap
         self.counted = counted
         self.check()
+        for file in files:
+            check_whole_frames(file.local)
         for file in files if form.format == "csv" else ():
             _check_columns(file.local, schema, form, in_parser=counted)
         # The reader of JSON finds such lines by itself.
@@ -170,9 +201,11 @@ class FileWatch:
                 raise BadRecordError(f"a record cannot be used: its line has more than {self.cap} bytes")
             if found.unbalanced and self.form.format == "csv":
                 raise BadRecordError(f"a record cannot be used: {UNBALANCED}")
+            if found.dropped and self.form.format == "csv":
+                raise BadRecordError(f"a record cannot be used: {WITH_NUL}")
+            if found.returns:
+                raise self._with_returns()
         self.check_lengths()
-        for file in files:
-            check_whole_frames(file.local)
 
     def check_lengths(self) -> None:
         """Raise SourceReadError for a line beyond the length limit; waits for the check.
@@ -183,13 +216,26 @@ class FileWatch:
             file = next((f.local for f in self.files if self._look(f).beyond), None)
             raise too_long(self.cap, file=file, batch=self.batch_id)
 
+    def _with_returns(self) -> SourceReadError:
+        return SourceReadError(
+            "a line has a carriage return within it, and would be read as two records",
+            remedy="end lines by \\n or \\r\\n; or read the files with bad_records='dead_letter', which end at \\n",
+            file=next((f.local for f in self.files if self._look(f).returns), None),
+            batch=self.batch_id,
+        )
+
     def noted(self) -> dict[str, int]:
         """The value to store of each file, by path: the number of `FileFacts`."""
         return {str(f.local): FileFacts.read(f.local).number for f in self.files}
 
     def _check_all(self) -> Checked:
         found = [self._look(file) for file in self.files]
-        return Checked(sum(each.beyond for each in found), any(each.unbalanced for each in found))
+        return Checked(
+            sum(each.beyond for each in found),
+            any(each.unbalanced for each in found),
+            any(each.returns for each in found),
+            any(each.dropped for each in found),
+        )
 
     def _look(self, file: PlannedFile) -> Checked:
         return check_lines(file.local, cap=self.cap, quotes=self.form.format == "csv")

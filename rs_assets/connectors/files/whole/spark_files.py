@@ -21,7 +21,6 @@ from rs_assets.connectors.files.listing import existing_files, located
 from rs_assets.connectors.files.parse import LineFormat, is_blank, parse_lines, parsed_text, text_reason, typed_fields
 from rs_assets.connectors.files.zstd import is_cut
 from rs_assets.errors import ConfigurationError, SourceReadError
-from rs_assets.records.calendar import calendar_reason
 from rs_assets.records.columns import ADDRESS, CORRUPT, REASON
 from rs_assets.records.poison import exact_text
 from rs_assets.records.schema import quoted
@@ -179,13 +178,13 @@ def check_name(file: Path) -> None:
         return
     raise SourceReadError(what, remedy=remedy, file=file)
 
+
 def check_whole_frames(file: Path) -> None:
     """Raise SourceReadError for a zstd file that is cut short: Spark's reader does not report it of a later frame."""
     if CODECS.get(file.suffix) == "zstd" and is_cut(file):
         raise SourceReadError(
             "a zstd file is cut short", remedy="replace it by a complete one, or move it away", file=file
         )
-
 
 
 def check_path(path: str, *, step: str) -> None:
@@ -223,9 +222,8 @@ def _with_reason(frame: DataFrame, form: LineFormat) -> DataFrame:
         return parsed_text(frame, form)
     assert form.schema is not None  # noqa: S101  given or inferred before
     malformed = F.when(F.col(CORRUPT).isNotNull(), F.lit("malformed CSV"))
-    calendar = calendar_reason(form.schema.fields, lambda name: F.col(quoted(name)))
-    reason = F.coalesce(malformed, _replaced(form.schema), calendar)
-    return frame.withColumn(REASON, reason).drop(CORRUPT)
+    fields, wrong = typed_fields(form, lambda name: F.col(quoted(name)))
+    return frame.select(*fields, F.coalesce(malformed, _replaced(form.schema), wrong).alias(REASON))
 
 
 def _replaced(schema: StructType) -> Column:

@@ -20,8 +20,8 @@ from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.client.names import INTERNAL
 from rs_assets.connectors.kafka.source.avro import PARSED, AvroFormat
 from rs_assets.connectors.kafka.source.offsets import EARLIEST, Offsets, dump_offsets, ranges
-from rs_assets.records.calendar import calendar_reason
 from rs_assets.records.columns import LINE, OFFSET, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
+from rs_assets.records.json_text import json_reason
 from rs_assets.records.schema import quoted
 
 FORMAT = "kafka"
@@ -202,7 +202,8 @@ def _json(reader: KafkaReader, frame: DataFrame) -> Decoded:
     assert reader.schema is not None  # noqa: S101  given or inferred before
     form = LineFormat("json", schema=reader.schema)
     text = F.col("value").cast("string")
-    parsed = F.from_json(text, form.reader_schema, {**form.reader_options, **reader.json_options})
+    options = {**form.reader_options, **reader.json_options}
+    parsed = F.from_json(text, form.reader_schema, options)
     # A column of its own, so that the text is parsed once and not once a field.
     frame = frame.withColumn(PARSED, parsed)
     corrupt = F.col(f"{PARSED}._rs_corrupt").isNotNull()
@@ -210,7 +211,7 @@ def _json(reader: KafkaReader, frame: DataFrame) -> Decoded:
     if reader.tombstones != "skip":
         malformed = F.col("value").isNotNull() & malformed
     refused = F.when(~F.is_valid_utf8(text), F.lit("invalid UTF-8")).when(malformed, F.lit("malformed JSON"))
-    reason = F.coalesce(refused, calendar_reason(reader.schema.fields, F.col(PARSED).__getitem__))
+    reason = F.coalesce(refused, json_reason(text, reader.schema, F.col(PARSED), options))
     return frame, [F.col(f"{PARSED}.{quoted(f.name)}").alias(f.name) for f in reader.schema.fields], reason
 
 

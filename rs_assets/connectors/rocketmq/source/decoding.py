@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from rs_assets.connectors.files.parse import LineFormat
-from rs_assets.records.calendar import calendar_reason
 from rs_assets.records.columns import LINE, OFFSET, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
+from rs_assets.records.json_text import json_reason
 from rs_assets.records.schema import quoted
 
 PARSED: Final = "_rs_parsed"
@@ -61,7 +61,7 @@ def _json(rows: DataFrame, schema: StructType | None) -> Decoded:
     rows = rows.withColumn(PARSED, F.from_json(text, form.reader_schema, form.reader_options))
     malformed = F.col(PARSED).isNull() | F.col(f"{PARSED}._rs_corrupt").isNotNull()
     refused = F.when(~F.is_valid_utf8(text), F.lit("invalid UTF-8")).when(malformed, F.lit("malformed JSON"))
-    reason = F.coalesce(refused, calendar_reason(schema.fields, F.col(PARSED).__getitem__))
+    reason = F.coalesce(refused, json_reason(text, schema, F.col(PARSED), form.reader_options))
     return rows, [F.col(f"{PARSED}.{quoted(field.name)}").alias(field.name) for field in schema.fields], reason
 
 

@@ -85,6 +85,8 @@ abstract class JsonBytes {
   private def escape(b: Array[Byte], from: Int): Int = b(from + 1) match {
     case '"' | '\\' | '/' | 'b' | 'f' | 'n' | 'r' | 't' => from + 2
     case 'u' =>
+      // What may be half of a pair is for a second look.
+      if ((b(from + 2) | 0x20) == 'd' && b(from + 3) >= '8') return -1
       var p = from + 2
       while (p < from + 6) {
         if (Character.digit(b(p), 16) < 0) return -1

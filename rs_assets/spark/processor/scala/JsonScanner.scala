@@ -161,15 +161,15 @@ final class JsonScanner(rules: JsonRules) extends JsonValues {
     val end = number(b, from)
     // Spark takes -0 for a whole number.
     if (end < 0 || (b(from) == '-' && b(from + 1) == '0' && end == from + 2)) return -1
-    if (to < 0) return end
+    if (to < 0 && !single) return end
     val text = new String(b, from, end - from, ISO_8859_1)
     val value = java.lang.Double.parseDouble(text)
     if (!single) writer.write(to, value)
     else {
       val near = java.lang.Float.parseFloat(text)
-      // Rounding twice is not always rounding once.
-      if (near != value.toFloat) return -1
-      writer.write(to, near)
+      // Rounding twice is not always rounding once, and a number may be too large.
+      if (near != value.toFloat || near.isInfinite) return -1
+      if (to >= 0) writer.write(to, near)
     }
     end
   }
