@@ -71,6 +71,12 @@ KNOWN: tuple[tuple[str, type[RsError], str, str], ...] = (
         "read all its changes: from_delta(..., changes=True); or begin a new generation (--new-generation)",
     ),
     (
+        "DELTA_STREAMING_INCOMPATIBLE_SCHEMA_CHANGE",
+        SourceReadError,
+        "columns of a table that is read were renamed, dropped or replaced",
+        "begin a new generation (--new-generation), which reads all rows with the new columns",
+    ),
+    (
         "DELTA_MISSING_CHANGE_DATA",
         SourceReadError,
         "a table that is read had no change feed when some of its versions were made",

@@ -242,3 +242,22 @@ def test_its_asset_should_stand_on_that_of_the_table():
     copy = StreamBuilder.data_stream("shop", "copy").from_delta("hits", schema=SCHEMA).to_delta("large").build()
     specs = {spec.key.to_user_string(): spec for spec in build_definitions([written, copy]).resolve_all_asset_specs()}
     assert [dep.asset_key.to_user_string() for dep in specs["shop/copy/delta"].deps] == ["shop/read/hits"]
+
+
+def test_should_read_a_table_with_a_renamed_column_in_a_new_generation(table, spark):
+    table.add(1)
+    assert table.ids() == [1]
+    properties = "'delta.columnMapping.mode' = 'name', 'delta.minReaderVersion' = '2', 'delta.minWriterVersion' = '5'"
+    spark.sql(f"ALTER TABLE delta.`{table.path}` SET TBLPROPERTIES ({properties})")
+    spark.sql(f"ALTER TABLE delta.`{table.path}` RENAME COLUMN page TO site")
+    with pytest.raises(SchemaError, match="has no column 'page'") as raised:
+        table.run()
+    assert "--new-generation" in raised.value.remedy
+    table.options = replace(table.options, new_generation=True)
+    assert table.run() == [{"id": 1, "site": "/a"}]
+    table.options = replace(table.options, new_generation=False)
+    spark.sql(f"ALTER TABLE delta.`{table.path}` DROP COLUMN site")
+    spark.sql(f"ALTER TABLE delta.`{table.path}` ADD COLUMN site STRING")
+    spark.sql(f"INSERT INTO delta.`{table.path}` VALUES (2, '/b')")
+    with pytest.raises(SourceReadError, match="renamed, dropped or replaced"):
+        table.run()

@@ -16,7 +16,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 from rs_assets.checkpoint.source_log import SourceBatch
 from rs_assets.connectors.delta.store import delta_table, is_table
 from rs_assets.connectors.delta.versions import ALL_FILES, check_same, files_added, next_version, versions_of
-from rs_assets.connectors.source import Ends, Known, Positions, Reading, Start
+from rs_assets.connectors.source import BEGIN_ANEW, Ends, Known, Positions, Reading, Start
 from rs_assets.errors import ConfigurationError, SchemaError, SourceReadError
 from rs_assets.records.calendar import judged
 from rs_assets.records.columns import LINE, OFFSET, RAW, SPLIT
@@ -125,7 +125,7 @@ class DeltaReader:
                 columns = ", ".join(f"{name} {kind}" for name, kind in known.items())
                 raise SchemaError(
                     f"step {self.name!r}: the table {what}",
-                    remedy=f"leave the schema out, or write it as the table has it: {columns}",
+                    remedy=f"declare the schema as the table has it: {columns}; or, if it is inferred, {BEGIN_ANEW}",
                     step=self.name,
                 )
         return StructType(fields)
