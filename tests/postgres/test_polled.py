@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from datetime import timedelta
 
 import pytest
@@ -88,6 +89,25 @@ def test_what_is_not_exact_is_refused(postgres, database, tmp_path):
     for wrong in ({"lag": 5}, {"every": 1}, {"keep": 0}, {"max_rows_per_batch": 0}, {"column": ""}):
         with pytest.raises(TopologyError):
             begin.from_database(database, "events", **{"column": "n", **wrong})
+
+
+@pytest.mark.long
+def test_rows_without_a_value_in_the_column_are_refused(tmp_path, options):
+    path, out = tmp_path / "shop.db", MemoryChannel()
+
+    def do(statement):
+        with closing(sqlite3.connect(path)) as shop, shop:
+            shop.execute(statement)
+
+    do("CREATE TABLE events (n INTEGER, page TEXT)")
+    do("INSERT INTO events VALUES (1, '/'), (NULL, '/late')")
+    stream = StreamBuilder.data_stream("shop", "events").from_database(f"sqlite:///{path}", "events", column="n")
+    pipeline = stream.to_memory(out).build()
+    with pytest.raises(SourceReadError, match="have no value in the column 'n'"):
+        pipeline.run(options)
+    do("UPDATE events SET n = 2 WHERE n IS NULL")
+    pipeline.run(options)
+    assert sorted(row["n"] for row in out.rows()) == [1, 2]
 
 
 @pytest.mark.long

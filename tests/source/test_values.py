@@ -139,6 +139,8 @@ def test_a_header_with_a_carriage_return_is_refused_in_words(tmp_path: Path, opt
     (tmp_path / "a.csv").write_text("id,v\r1,a\r2,b\r", newline="")
     with pytest.raises(SourceReadError, match="the header contains a carriage return"):
         kept(tmp_path / "a.csv", options, "csv", "id int, v string")
+    (tmp_path / "a.csv").write_text("id,v\r\n1,a\r\n2,b\r\n", newline="")
+    assert kept(tmp_path / "a.csv", options, "csv", "id int, v string") == {1: "a", 2: "b"}
 
 
 @pytest.mark.parametrize("tail", [False, True])

@@ -18,8 +18,8 @@ import pyarrow as pa
 from rs_assets.connectors.files.codecs import CODECS
 from rs_assets.errors import CheckpointError, SourceReadError
 
-# Bytes hashed to recognise a file, at its beginning and where reading ended: files that begin alike, as with a long
-# header, differ there. Each is less than one page to read.
+# Bytes hashed to recognise a file, at its beginning and where reading ended: files with one long header differ there.
+# Each is less than one page to read.
 ENDS_BYTES = 1024
 # Bytes per read: 10,000 lines of 100 bytes, enough to make numpy's fixed cost per block negligible.
 BLOCK_BYTES = 1 << 20
