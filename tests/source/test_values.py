@@ -144,10 +144,10 @@ def test_a_header_with_a_carriage_return_is_refused_in_words(tmp_path: Path, opt
 
 
 @pytest.mark.parametrize("tail", [False, True])
-def test_a_nul_before_a_quote_of_csv_is_not_dropped(tmp_path: Path, options: RunOptions, tail: bool) -> None:
-    lines = {'0,"a\0"': None, '1,"a\0""b"': None, '2,"a\0b"': "a\0b", "3,a\0": "a\0", '4,"a"': "a"}
+def test_a_nul_within_quotes_of_csv_is_not_dropped(tmp_path: Path, options: RunOptions, tail: bool) -> None:
+    lines = {'0,"a\0"': None, '1,"a\0""b"': None, '2,"a\0b"': None, "3,a\0": "a\0", '4,"a"': "a"}
     check(tmp_path / "a.csv", lines, options, "csv", "string", tail=tail)
     if not tail:
-        with pytest.raises(BadRecordError, match="a NUL before a quote") as raised:
+        with pytest.raises(BadRecordError, match="a NUL in a line with quotes") as raised:
             kept(tmp_path / "a.csv", replace(options, home=Home(tmp_path / "b")), "csv", "id int, v string")
         assert raised.value.facts["line"] == 2

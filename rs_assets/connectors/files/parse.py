@@ -32,9 +32,9 @@ GROUP, MATCHED = "\x01", "\x02"
 # The line with those separators, and the text of its groups.
 MATCH, PARTS = f"{PREFIX}match", f"{PREFIX}parts"
 UNBALANCED = "malformed CSV: a quote is not closed in its line"
-# Spark's parser of CSV drops the first of these.
-DROPPED = '\0"'
-WITH_NUL = "malformed CSV: a NUL before a quote"
+# Spark's parser of CSV drops it within quotes.
+NUL = "\0"
+WITH_NUL = "malformed CSV: a NUL in a line with quotes"
 # Spark's parser of CSV leaves commas out of decimals (15 for 1,5), and makes too large a number infinite.
 AS_TEXT = (DecimalType, FloatType, DoubleType)
 # The characters of a blank line, the same for every reader.
@@ -118,7 +118,9 @@ def address_of(text: Column) -> tuple[Column, ...]:
 
 def _misread(text: Column) -> tuple[Column, ...]:
     """Why Spark's parser of CSV would misread a line."""
-    return F.when(_is_unbalanced(text), F.lit(UNBALANCED)), F.when(text.contains(DROPPED), F.lit(WITH_NUL))
+    return F.when(_is_unbalanced(text), F.lit(UNBALANCED)), F.when(
+        text.contains(NUL) & text.contains('"'), F.lit(WITH_NUL)
+    )
 
 
 def _is_unbalanced(text: Column) -> Column:

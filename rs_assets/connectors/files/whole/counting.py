@@ -16,7 +16,7 @@ from rs_assets.connectors.files.codecs import CODECS
 from rs_assets.connectors.files.header import check_header, columns_in_order
 from rs_assets.connectors.files.lines.files import opened
 from rs_assets.connectors.files.lines.reading import MAX_LINE_BYTES
-from rs_assets.connectors.files.parse import DROPPED, UNBALANCED, WITH_NUL, LineFormat
+from rs_assets.connectors.files.parse import NUL, UNBALANCED, WITH_NUL, LineFormat
 from rs_assets.connectors.files.whole.known_files import FileFacts
 from rs_assets.connectors.files.whole.spark_files import check_name, check_whole_frames
 from rs_assets.errors import BadRecordError, DataLossError, SourceReadError
@@ -30,13 +30,13 @@ NEWLINE, RETURN, QUOTE = 10, 13, 34
 class Checked:
     """How many lines are `beyond` the length limit, and what lines have that Spark's reader of CSV misreads.
 
-    `unbalanced`: an odd number of quotes; `returns`: a carriage return within the line; `dropped`: see DROPPED.
+    `unbalanced`: an odd number of quotes; `returns`: a carriage return within the line; `nul`: a NUL and quotes.
     """
 
     beyond: int = 0
     unbalanced: bool = False
     returns: bool = False
-    dropped: bool = False
+    nul: bool = False
 
 
 def check_lines(path: Path, *, cap: int = MAX_LINE_BYTES, quotes: bool = True) -> Checked:
@@ -44,7 +44,7 @@ def check_lines(path: Path, *, cap: int = MAX_LINE_BYTES, quotes: bool = True) -
 
     Works on blocks, not lines: about 2 GB/s, cheap compared with the parsing that runs at the same time.
     """
-    lengths, balance, returns, dropped, last = _Lengths(cap), _Quotes(), _Returns(), False, b""
+    lengths, balance, returns, nul = _Lengths(cap), _Quotes(), _Returns(), False
     with opened(path) as file:
         while block := file.read(BLOCK_BYTES):
             lengths.feed(block)
@@ -52,9 +52,15 @@ def check_lines(path: Path, *, cap: int = MAX_LINE_BYTES, quotes: bool = True) -
                 data = np.frombuffer(block, np.uint8)
                 balance.feed(data, np.flatnonzero(data == NEWLINE))
                 returns.feed(data)
-                dropped = dropped or DROPPED.encode() in last + block
-                last = block[-1:]
-    return Checked(lengths.end(), balance.end(), returns.end(), dropped)
+                nul = nul or NUL.encode() in block
+    beyond = lengths.end()
+    return Checked(beyond, balance.end(), returns.end(), nul and not beyond and _has_nul_and_quotes(path))
+
+
+def _has_nul_and_quotes(path: Path) -> bool:
+    """Whether one line has both; files with a NUL are rare, so they are read once more."""
+    with opened(path) as file:
+        return any(NUL.encode() in line and b'"' in line for line in file)
 
 
 def too_long(cap: int, **facts: object) -> SourceReadError:
@@ -201,7 +207,7 @@ class FileWatch:
                 raise BadRecordError(f"a record cannot be used: its line has more than {self.cap} bytes")
             if found.unbalanced and self.form.format == "csv":
                 raise BadRecordError(f"a record cannot be used: {UNBALANCED}")
-            if found.dropped and self.form.format == "csv":
+            if found.nul and self.form.format == "csv":
                 raise BadRecordError(f"a record cannot be used: {WITH_NUL}")
             if found.returns:
                 raise self._with_returns()
@@ -234,7 +240,7 @@ class FileWatch:
             sum(each.beyond for each in found),
             any(each.unbalanced for each in found),
             any(each.returns for each in found),
-            any(each.dropped for each in found),
+            any(each.nul for each in found),
         )
 
     def _look(self, file: PlannedFile) -> Checked:
