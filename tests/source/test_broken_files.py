@@ -68,6 +68,26 @@ def renamed(file: Path, content: bytes) -> list[int]:
     return [2]
 
 
+def test_files_of_other_batches_stay_as_they_were_planned(tmp_path: Path, options: RunOptions) -> None:
+    folder, counts = tmp_path / "in", MemoryChannel()
+    folder.mkdir()
+    for number in range(4):
+        (folder / f"{number}.jsonl.gz").write_bytes(packed(number, number))
+    (folder / "2.jsonl.gz").write_bytes(packed(*range(100))[:-9])
+
+    def run() -> None:
+        source = StreamBuilder.data_stream("broken", "files").from_file(
+            folder, schema="id bigint", max_files_per_batch=1
+        )
+        source.to_memory(counts).build().run(options)
+
+    with pytest.raises(SourceReadError):
+        run()
+    (folder / "2.jsonl.gz").write_bytes(packed(2, 2))
+    run()
+    assert sorted(row["id"] for row in counts.rows()) == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
 @pytest.mark.parametrize("mend", [replaced, taken_away, renamed])
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_a_broken_file_can_be_replaced_taken_away_and_renamed(
@@ -94,23 +114,3 @@ def test_a_broken_file_can_be_replaced_taken_away_and_renamed(
     (folder / f"c.{kind.ending}").write_bytes(kind.good(3))
     assert run() == [3]
     assert run() == []
-
-
-def test_files_of_other_batches_stay_as_they_were_planned(tmp_path: Path, options: RunOptions) -> None:
-    folder, counts = tmp_path / "in", MemoryChannel()
-    folder.mkdir()
-    for number in range(4):
-        (folder / f"{number}.jsonl.gz").write_bytes(packed(number, number))
-    (folder / "2.jsonl.gz").write_bytes(packed(*range(100))[:-9])
-
-    def run() -> None:
-        source = StreamBuilder.data_stream("broken", "files").from_file(
-            folder, schema="id bigint", max_files_per_batch=1
-        )
-        source.to_memory(counts).build().run(options)
-
-    with pytest.raises(SourceReadError):
-        run()
-    (folder / "2.jsonl.gz").write_bytes(packed(2, 2))
-    run()
-    assert sorted(row["id"] for row in counts.rows()) == [0, 0, 1, 1, 2, 2, 3, 3]

@@ -29,6 +29,8 @@ NUMBERS: Mapping[str, Mapping[str, Any]] = {
     "double": {"1e308": 1e308, "1E400": None, "-1e999": None, "Infinity": math.inf, "1e-400": 0.0, "1,5": None},
     "float": {"1e38": 9.999999680285692e37, "1e39": None, "-1e39": None, "-Infinity": -math.inf},
 }  # fmt: skip
+# Both readers are compared on such lines of JSON by tests/source/test_json_lines.py.
+TAIL = [False, pytest.param(True, marks=pytest.mark.long)]
 HALVES = {
     r"\ud83d\ude00": "😀", r"\uD83D\uDE00": "😀", r"\\ud83d": r"\ud83d", r"\\\\ud83d": r"\\ud83d",
     r"\ud83d": None, r"\ude00": None, r"\ude00\ud83d": None, r"\ud83d\ud83d\ude00": None, r"\ud83dx\ude00": None,
@@ -53,13 +55,14 @@ def check(file: Path, lines: Mapping[str, Any], options: RunOptions, form: str, 
     assert kept(file, options, form, f"id int, v {kind}", bad_records="dead_letter", **source) == good
 
 
-@pytest.mark.parametrize("tail", [False, True])
+@pytest.mark.parametrize("tail", TAIL)
 @pytest.mark.parametrize("kind", NUMBERS)
 def test_numbers_of_csv_are_what_is_written(tmp_path: Path, options: RunOptions, kind: str, tail: bool) -> None:
     lines = {f'{n},"{text}"': value for n, (text, value) in enumerate(NUMBERS[kind].items())}
     check(tmp_path / "a.csv", lines, options, "csv", kind, tail=tail)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", NUMBERS)
 def test_a_number_of_csv_that_is_refused_ends_a_run_that_fails(tmp_path: Path, options: RunOptions, kind: str) -> None:
     good = [(n, text) for n, (text, value) in enumerate(NUMBERS[kind].items()) if value is not None]
@@ -73,7 +76,7 @@ def test_a_number_of_csv_that_is_refused_ends_a_run_that_fails(tmp_path: Path, o
     assert (raised.value.facts["line"], bad in str(raised.value) or "larger" in str(raised.value)) == (2, True)
 
 
-@pytest.mark.parametrize("tail", [False, True])
+@pytest.mark.parametrize("tail", TAIL)
 @pytest.mark.parametrize("kind", NUMBERS)
 def test_numbers_of_json_are_what_is_written(tmp_path: Path, options: RunOptions, kind: str, tail: bool) -> None:
     texts = NUMBERS[kind] if kind.startswith("decimal") else {}
@@ -83,13 +86,13 @@ def test_numbers_of_json_are_what_is_written(tmp_path: Path, options: RunOptions
     check(tmp_path / "a.jsonl", lines, options, "json", kind, tail=tail)
 
 
-@pytest.mark.parametrize("tail", [False, True])
+@pytest.mark.parametrize("tail", TAIL)
 def test_half_of_a_pair_is_not_a_question_mark(tmp_path: Path, options: RunOptions, tail: bool) -> None:
     lines = {f'{{"id":{n},"v":"{text}"}}': value for n, (text, value) in enumerate(HALVES.items())}
     check(tmp_path / "a.jsonl", lines, options, "json", "string", tail=tail)
 
 
-@pytest.mark.parametrize("tail", [False, True])
+@pytest.mark.parametrize("tail", TAIL)
 def test_parts_of_values_are_looked_at(tmp_path: Path, options: RunOptions, tail: bool) -> None:
     kind = "struct<a: array<decimal(9,2)>, m: map<string, double>, s: string>"
     lines = {
@@ -104,7 +107,7 @@ def test_parts_of_values_are_looked_at(tmp_path: Path, options: RunOptions, tail
     check(tmp_path / "a.jsonl", lines, options, "json", kind, tail=tail)
 
 
-@pytest.mark.parametrize("tail", [False, True])
+@pytest.mark.parametrize("tail", TAIL)
 @pytest.mark.parametrize("form", ["csv", "json"])
 def test_times_without_a_zone_are_of_the_years_of_python(
     tmp_path: Path, options: RunOptions, form: str, tail: bool
@@ -143,7 +146,7 @@ def test_a_header_with_a_carriage_return_is_refused_in_words(tmp_path: Path, opt
     assert kept(tmp_path / "a.csv", options, "csv", "id int, v string") == {1: "a", 2: "b"}
 
 
-@pytest.mark.parametrize("tail", [False, True])
+@pytest.mark.parametrize("tail", TAIL)
 def test_a_nul_within_quotes_of_csv_is_not_dropped(tmp_path: Path, options: RunOptions, tail: bool) -> None:
     lines = {'0,"a\0"': None, '1,"a\0""b"': None, '2,"a\0b"': None, "3,a\0": "a\0", '4,"a"': "a"}
     check(tmp_path / "a.csv", lines, options, "csv", "string", tail=tail)

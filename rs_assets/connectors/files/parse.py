@@ -118,9 +118,8 @@ def address_of(text: Column) -> tuple[Column, ...]:
 
 def _misread(text: Column) -> tuple[Column, ...]:
     """Why Spark's parser of CSV would misread a line."""
-    return F.when(_is_unbalanced(text), F.lit(UNBALANCED)), F.when(
-        text.contains(NUL) & text.contains('"'), F.lit(WITH_NUL)
-    )
+    with_nul = text.contains(NUL) & text.contains('"')
+    return F.when(_is_unbalanced(text), F.lit(UNBALANCED)), F.when(with_nul, F.lit(WITH_NUL))
 
 
 def _is_unbalanced(text: Column) -> Column:
