@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from benchmarks.by_hand import MINUTE_S, WATER_MARK_S
 from benchmarks.data import RARE_PAGE, SCHEMA, WINDOW_S
@@ -28,15 +31,25 @@ def filter_pipeline(source: Path, condition: Condition = SQL, *, trace: bool = T
     return views.filter(condition, trace=trace).to_delta("rare").build()
 
 
-def map_pipeline(source: Path, *, python: bool) -> Pipeline:
-    """Three fields of each row, one of them another: made in Python, or by SQL."""
+def map_pipeline(source: Path, how: Literal["sql", "records", "batches"]) -> Pipeline:
+    """Three fields of each row, one of them another: by SQL, or in Python by records or by Arrow batches."""
     views = StreamBuilder.data_stream("bench", "mapped").from_file(str(source), schema=SCHEMA)
-    made = views.map(_mapped, schema=MAPPED, trace=False) if python else views.map("user", "page", "ms + 1 AS ms")
+    match how:
+        case "sql":
+            made = views.map("user", "page", "ms + 1 AS ms")
+        case "records":
+            made = views.map(_mapped, schema=MAPPED, trace=False)
+        case "batches":
+            made = views.map_batches(_mapped_in_batches, schema=MAPPED, fields=("user", "page", "ms"))
     return made.to_delta("mapped").build()
 
 
 def _mapped(row: dict[str, Any]) -> dict[str, Any]:
     return {"user": row["user"], "page": row["page"], "ms": row["ms"] + 1}
+
+
+def _mapped_in_batches(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    return {"user": batch["user"], "page": batch["page"], "ms": pc.add(batch["ms"], 1)}
 
 
 def window_pipeline(source: Path, *, files: int | None = None) -> Pipeline:

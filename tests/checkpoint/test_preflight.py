@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
+from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.errors import CheckpointError
 from rs_assets.recovery.preflight.files import file_numbers
+from rs_assets.recovery.preflight.finding import Code
 from rs_assets.recovery.repair import REPAIRS
 from tests.checkpoint.broken import (
     errors,
@@ -20,6 +24,8 @@ from tests.checkpoint.broken import (
     offsets_text,
     only,
 )
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -72,27 +78,27 @@ def test_stores_of_several_names_are_looked_for_in_folders_of_their_own(tmp_path
     assert "partition 1, store right-keyToNumValues: version 4" in only(checkpoint).meaning
 
 
-# --- K1 to K3: files that cannot be read
+# --- empty_plan to damaged_commit: files that cannot be read
 
 
 @pytest.mark.parametrize(
     ("data", "code"),
     [
-        (b"", "K1"),
-        (b"v2", "K2"),
-        (b"v2\n", "K2"),
-        (b"v2\n{", "K2"),
-        (b"v2\n[]\nfile:{}", "K2"),
-        (b"v2\n{}\nfile:{}", "K2"),
-        (b'v2\n{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}', "K2"),
-        (b'v2\n{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}\n', "K2"),
-        (b'v2\n{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}\nfile', "K2"),
-        (b'v2\n{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}\nfile:', "K2"),
-        (b'v2\n{"batchWatermarkMs":true,"batchTimestampMs":0,"conf":{}}\nfile:1', "K2"),
-        (b'v2\n{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}\nfile:1\nfile:2', "K2"),
-        (b"\xff\xfe\x00junk\n\n\x00", "K2"),
-        (b"\0" * 1021, "K2"),
-        (b"v2\n" + b"[" * 100_000, "K2"),
+        (b"", "empty_plan"),
+        (b"v2", "damaged_plan"),
+        (b"v2\n", "damaged_plan"),
+        (b"v2\n{", "damaged_plan"),
+        (b"v2\n[]\nfile:{}", "damaged_plan"),
+        (b"v2\n{}\nfile:{}", "damaged_plan"),
+        (b'v2\n{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}', "damaged_plan"),
+        (b'v2\n{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}\n', "damaged_plan"),
+        (b'v2\n{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}\nfile', "damaged_plan"),
+        (b'v2\n{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}\nfile:', "damaged_plan"),
+        (b'v2\n{"batchWatermarkMs":true,"batchTimestampMs":0,"conf":{}}\nfile:1', "damaged_plan"),
+        (b'v2\n{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{}}\nfile:1\nfile:2', "damaged_plan"),
+        (b"\xff\xfe\x00junk\n\n\x00", "damaged_plan"),
+        (b"\0" * 1021, "damaged_plan"),
+        (b"v2\n" + b"[" * 100_000, "damaged_plan"),
     ],
 )
 def test_a_damaged_plan_is_named_and_dropped_if_nothing_depends_on_it(tmp_path, data, code):
@@ -120,7 +126,7 @@ def test_a_damaged_plan_that_is_committed_is_not_dropped(tmp_path, batch):
     checkpoint = made(tmp_path / "c")
     checkpoint.write(f"offsets/{batch}", b"v2\n{")
     finding = only(checkpoint)
-    assert (finding.code, finding.repair) == ("K2", None)
+    assert (finding.code, finding.repair) == ("damaged_plan", None)
     with pytest.raises(CheckpointError):
         REPAIRS["drop_uncommitted"](checkpoint.folder, checkpoint.expected)
 
@@ -130,7 +136,12 @@ def test_a_damaged_commit_is_dropped_and_its_batch_runs_once_more(tmp_path, data
     checkpoint = made(tmp_path / "c")
     path = checkpoint.write("commits/3", data)
     finding = only(checkpoint)
-    assert (finding.code, finding.severity, finding.file, finding.repair) == ("K3", "error", path, "drop_commit")
+    assert (finding.code, finding.severity, finding.file, finding.repair) == (
+        "damaged_commit",
+        "error",
+        path,
+        "drop_commit",
+    )
     assert "commits/3" in mend(checkpoint)
     assert CheckpointLog(checkpoint.folder).last_committed() == 2
 
@@ -160,10 +171,12 @@ def test_a_damaged_commit_stays_when_its_batch_could_not_run_again(tmp_path):
 def test_an_inner_commit_that_is_damaged_is_named(tmp_path):
     checkpoint = made(tmp_path / "c")
     path = checkpoint.write("commits/1", b"v1\n{")
-    assert (only(checkpoint).code, only(checkpoint).file, only(checkpoint).repair) == ("K3", path, None)
+    assert (only(checkpoint).code, only(checkpoint).file, only(checkpoint).repair) == ("damaged_commit", path, None)
 
 
-@pytest.mark.parametrize(("name", "code"), [("offsets/3", "K2"), ("commits/3", "K3"), ("metadata", "K7")])
+@pytest.mark.parametrize(
+    ("name", "code"), [("offsets/3", "damaged_plan"), ("commits/3", "damaged_commit"), ("metadata", "metadata")]
+)
 def test_a_flipped_bit_in_a_log_is_found_by_its_checksum(tmp_path, name, code):
     checkpoint = made(tmp_path / "c", sums=True)
     text = (checkpoint.folder / name).read_text()
@@ -174,7 +187,7 @@ def test_a_flipped_bit_in_a_log_is_found_by_its_checksum(tmp_path, name, code):
     assert "checksum" in only(checkpoint).meaning
 
 
-# --- K17: formats
+# --- unreadable: formats
 
 
 @pytest.mark.parametrize(
@@ -190,7 +203,7 @@ def test_a_log_of_another_format_is_refused_naming_both_versions(tmp_path, name,
     checkpoint = made(tmp_path / "c")
     path = checkpoint.write(name, text)
     finding = only(checkpoint)
-    assert (finding.code, finding.severity, finding.file, finding.repair) == ("K17", "error", path, None)
+    assert (finding.code, finding.severity, finding.file, finding.repair) == ("unreadable", "error", path, None)
     assert both in finding.meaning
 
 
@@ -200,7 +213,7 @@ def test_commits_of_format_2_are_read(tmp_path):
     assert look(checkpoint) == ()
 
 
-# --- K4 to K6: the logs against each other
+# --- plans_ahead to gap: the logs against each other
 
 
 def test_batches_without_a_commit_are_listed(tmp_path):
@@ -208,21 +221,21 @@ def test_batches_without_a_commit_are_listed(tmp_path):
     for batch in (2, 3, 4, 5):
         checkpoint.remove(f"commits/{batch}")
     finding = only(checkpoint)
-    assert (finding.code, finding.severity, finding.file.name) == ("K4", "error", "commits")
+    assert (finding.code, finding.severity, finding.file.name) == ("plans_ahead", "error", "commits")
     assert "ends at batch 1, but 2 to 5 are also planned" in finding.meaning
 
 
 def test_a_lost_commit_log_is_found(tmp_path):
     checkpoint = made(tmp_path / "c")
     shutil.rmtree(checkpoint.folder / "commits")
-    assert (only(checkpoint).code, "0 to 3" in only(checkpoint).meaning) == ("K4", True)
+    assert (only(checkpoint).code, "0 to 3" in only(checkpoint).meaning) == ("plans_ahead", True)
 
 
 def test_a_commit_without_its_plan_is_found(tmp_path):
     checkpoint = made(tmp_path / "c")
     checkpoint.remove("offsets/3")
     finding = only(checkpoint)
-    assert (finding.code, finding.severity, finding.file.name) == ("K5", "error", "3")
+    assert (finding.code, finding.severity, finding.file.name) == ("lost_plan", "error", "3")
     shutil.rmtree(checkpoint.folder / "offsets")
     assert "batch 0 to 3 is committed" in only(checkpoint).meaning
 
@@ -233,7 +246,7 @@ def test_a_hole_inside_what_is_kept_is_found(tmp_path, log):
     for batch in (21, 25, 26):
         checkpoint.remove(f"{log}/{batch}")
     finding = only(checkpoint)
-    assert (finding.code, finding.severity, finding.file) == ("K6", "error", checkpoint.folder / log / "21")
+    assert (finding.code, finding.severity, finding.file) == ("gap", "error", checkpoint.folder / log / "21")
     assert "21, 25 to 26 is missing" in finding.meaning
 
 
@@ -241,7 +254,7 @@ def test_the_plan_before_the_only_one_is_missed(tmp_path):
     checkpoint = made(tmp_path / "c", first=19, batches=25)
     for batch in range(19, 24):
         checkpoint.remove(f"offsets/{batch}")
-    assert (only(checkpoint).code, only(checkpoint).file.name) == ("K6", "23")
+    assert (only(checkpoint).code, only(checkpoint).file.name) == ("gap", "23")
 
 
 def test_a_file_with_an_enormous_number_costs_no_time(tmp_path):
@@ -249,11 +262,11 @@ def test_a_file_with_an_enormous_number_costs_no_time(tmp_path):
     checkpoint.commit(10**14)
     checkpoint.plan(10**14)
     start = time.perf_counter()
-    assert {"K6", "K10", "K19"} <= {finding.code for finding in errors(checkpoint)}
+    assert {"gap", "state", "source_log"} <= {finding.code for finding in errors(checkpoint)}
     assert time.perf_counter() - start < 2
 
 
-# --- K7: identity
+# --- metadata: identity
 
 
 def test_lost_metadata_is_written_anew_from_the_recorded_id(tmp_path):
@@ -262,7 +275,7 @@ def test_lost_metadata_is_written_anew_from_the_recorded_id(tmp_path):
     content = path.read_bytes()
     checkpoint.remove("metadata")
     finding = only(checkpoint)
-    assert (finding.code, finding.severity, finding.file) == ("K7", "error", path)
+    assert (finding.code, finding.severity, finding.file) == ("metadata", "error", path)
     mend(checkpoint)
     assert path.read_bytes() == content
 
@@ -279,7 +292,7 @@ def test_damaged_metadata_without_a_recorded_id_is_refused(tmp_path):
     checkpoint.expect(query_id=None)
     assert look(checkpoint) == ()
     checkpoint.remove("metadata")
-    assert (only(checkpoint).code, only(checkpoint).repair) == ("K7", None)
+    assert (only(checkpoint).code, only(checkpoint).repair) == ("metadata", None)
     with pytest.raises(CheckpointError, match="no id was recorded"):
         REPAIRS["write_metadata"](checkpoint.folder, checkpoint.expected)
 
@@ -288,13 +301,13 @@ def test_the_checkpoint_of_another_query_is_refused(tmp_path):
     checkpoint = made(tmp_path / "c")
     checkpoint.write("metadata", '{"id":"another"}')
     finding = only(checkpoint)
-    assert (finding.code, finding.repair) == ("K7", None)
+    assert (finding.code, finding.repair) == ("metadata", None)
     assert "'another'" in finding.meaning
     with pytest.raises(CheckpointError, match="can be read"):
         REPAIRS["write_metadata"](checkpoint.folder, checkpoint.expected)
 
 
-# --- K8, K9, K16: sinks
+# --- lost_checkpoint, sink_behind, sink_ahead: sinks
 
 
 @pytest.mark.parametrize("lost", ["folder", "logs"])
@@ -304,7 +317,7 @@ def test_a_lost_checkpoint_is_refused_while_a_sink_remembers_it(tmp_path, lost):
         shutil.rmtree(folder)
     checkpoint.expect(sinks={"table": 3, "empty": -1}, query_id=None)
     finding = only(checkpoint)
-    assert (finding.code, finding.severity, finding.file) == ("K8", "error", checkpoint.folder)
+    assert (finding.code, finding.severity, finding.file) == ("lost_checkpoint", "error", checkpoint.folder)
     assert "batch 3 was written to table" in finding.meaning
     assert "--new-generation" in finding.remedy
 
@@ -312,23 +325,31 @@ def test_a_lost_checkpoint_is_refused_while_a_sink_remembers_it(tmp_path, lost):
 def test_an_older_checkpoint_put_back_is_refused_while_a_sink_is_ahead(tmp_path):
     checkpoint = made(tmp_path / "c")
     checkpoint.expect(sinks={"table": 9}, sinks_seen={"table": 9})
-    assert (only(checkpoint).code, "ends at batch 3" in only(checkpoint).meaning) == ("K16", True)
+    assert (only(checkpoint).code, "ends at batch 3" in only(checkpoint).meaning) == ("sink_ahead", True)
 
 
 def test_a_sink_that_forgot_everything_is_refused(tmp_path):
     checkpoint = made(tmp_path / "c")
     checkpoint.expect(sinks={"table": -1}, sinks_seen={"table": 2})
-    assert (only(checkpoint).code, only(checkpoint).severity) == ("K9", "error")
+    assert (only(checkpoint).code, only(checkpoint).severity) == ("sink_behind", "error")
     assert "'table' has no batch but had batch 2" in only(checkpoint).meaning
 
 
 def test_a_sink_put_back_to_an_older_state_is_reported(tmp_path):
     checkpoint = made(tmp_path / "c")
     checkpoint.expect(sinks={"table": 1}, sinks_seen={"table": 2})
-    assert (only(checkpoint).code, only(checkpoint).severity) == ("K9", "error")
+    assert (only(checkpoint).code, only(checkpoint).severity) == ("sink_behind", "error")
 
 
 def test_a_sink_that_only_had_empty_batches_is_sound(tmp_path):
     checkpoint = made(tmp_path / "c")
     checkpoint.expect(sinks={"table": -1, "other": 1}, sinks_seen={"other": 1})
     assert look(checkpoint) == ()
+
+
+def test_the_runbook_has_all_findings():
+    table = (ROOT / "docs" / "runbook.md").read_text().partition("### Findings")[2].partition("In Dagster")[0]
+    names = [
+        name for row in table.splitlines() if row[:3] == "| `" for name in re.findall("`(.*?)`", row.split("|")[1])
+    ]
+    assert sorted(names) == sorted(get_args(Code))

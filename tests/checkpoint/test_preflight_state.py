@@ -31,7 +31,7 @@ def room(monkeypatch):
     free_bytes(monkeypatch)
 
 
-# --- K10: state
+# --- state: state
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_damaged_changelog_is_named_with_operator_partition_and_version(tmp_pa
     checkpoint = made(tmp_path / "c", sums=False)
     path = checkpoint.write(f"state/0/1/{version}.changelog", data)
     finding = only(checkpoint)
-    assert (finding.code, finding.severity, finding.file) == ("K10", "error", path)
+    assert (finding.code, finding.severity, finding.file) == ("state", "error", path)
     assert what in finding.meaning
     assert "operator 0 (stateStoreSave), partition 1: version 4 cannot be loaded" in finding.meaning
 
@@ -52,7 +52,7 @@ def test_a_damaged_changelog_is_named_with_operator_partition_and_version(tmp_pa
 def test_a_flipped_bit_in_the_state_is_found(tmp_path, name):
     checkpoint = made(tmp_path / "c", first=19, batches=25)
     flip(checkpoint.folder / name, at=20)
-    assert (only(checkpoint).code, "checksum" in only(checkpoint).meaning) == ("K10", True)
+    assert (only(checkpoint).code, "checksum" in only(checkpoint).meaning) == ("state", True)
 
 
 @pytest.mark.parametrize("name", ["state/0/0/2.changelog", "state/0/1/4.changelog"])
@@ -60,7 +60,7 @@ def test_a_lost_changelog_is_named(tmp_path, name):
     checkpoint = made(tmp_path / "c")
     checkpoint.remove(name)
     finding = only(checkpoint)
-    assert (finding.code, finding.file) == ("K10", checkpoint.folder / name)
+    assert (finding.code, finding.file) == ("state", checkpoint.folder / name)
 
 
 def test_state_that_no_start_needs_may_be_gone_or_damaged(tmp_path):
@@ -77,7 +77,7 @@ def test_lost_folders_of_state_are_found(tmp_path, lost):
     checkpoint = made(tmp_path / "c")
     shutil.rmtree(checkpoint.folder / lost)
     found = errors(checkpoint)
-    assert {finding.code for finding in found} == {"K10"}
+    assert {finding.code for finding in found} == {"state"}
     assert str(found[0].file).startswith(str(checkpoint.folder / lost))
 
 
@@ -96,7 +96,7 @@ def test_a_damaged_snapshot_is_found(tmp_path, data, what):
     checkpoint = made(tmp_path / "c", first=19, batches=25)
     path = checkpoint.write("state/0/0/20.zip", data)
     finding = only(checkpoint)
-    assert (finding.code, finding.file) == ("K10", path)
+    assert (finding.code, finding.file) == ("state", path)
     assert what in finding.meaning
 
 
@@ -122,7 +122,7 @@ def test_another_number_of_partitions_is_found(tmp_path):
 def test_a_damaged_description_of_an_operator_is_found(tmp_path, data):
     checkpoint = made(tmp_path / "c")
     path = checkpoint.write("state/0/_metadata/metadata", data)
-    assert (only(checkpoint).code, only(checkpoint).severity, only(checkpoint).file) == ("K10", "error", path)
+    assert (only(checkpoint).code, only(checkpoint).severity, only(checkpoint).file) == ("state", "error", path)
 
 
 def test_a_store_with_a_hostile_name_is_not_followed(tmp_path):
@@ -132,14 +132,14 @@ def test_a_store_with_a_hostile_name_is_not_followed(tmp_path):
     assert "an invalid store" in only(checkpoint).meaning
 
 
-# --- K13, K19 and the rest
+# --- disk_full, source_log and the rest
 
 
 @pytest.mark.parametrize(("free", "severity"), [(0, "error"), (64 * 2**20 - 1, "error"), (64 * 2**20, "warning")])
 def test_a_disk_without_room_is_reported(tmp_path, monkeypatch, free, severity):
     checkpoint = made(tmp_path / "c")
     free_bytes(monkeypatch, free)
-    assert (only(checkpoint).code, only(checkpoint).severity) == ("K13", severity)
+    assert (only(checkpoint).code, only(checkpoint).severity) == ("disk_full", severity)
 
 
 def test_a_disk_that_does_not_answer_is_a_checkpoint_error(tmp_path, monkeypatch):
@@ -155,21 +155,21 @@ def test_the_lost_log_of_a_file_source_is_found(tmp_path):
     checkpoint = made(tmp_path / "c")
     shutil.rmtree(checkpoint.folder / "sources" / "file")
     found = only(checkpoint)
-    assert (found.code, found.severity, found.file) == ("K19", "error", checkpoint.folder / "sources" / "file")
+    assert (found.code, found.severity, found.file) == ("source_log", "error", checkpoint.folder / "sources" / "file")
 
 
 @pytest.mark.parametrize("entry", [0, 2, 3])
 def test_a_lost_entry_of_a_file_source_is_found(tmp_path, entry):
     checkpoint = made(tmp_path / "c")
     checkpoint.remove(f"sources/file/{entry}")
-    assert (only(checkpoint).code, only(checkpoint).file.name) == ("K19", str(entry))
+    assert (only(checkpoint).code, only(checkpoint).file.name) == ("source_log", str(entry))
 
 
 @pytest.mark.parametrize("data", ["", "v1", "v1\n", "v1\n{", source_log_text(3)[:-1], source_log_text(3) + "\n"])
 def test_a_damaged_entry_of_a_file_source_is_found(tmp_path, data):
     checkpoint = made(tmp_path / "c")
     path = checkpoint.write("sources/file/3", data)
-    assert (only(checkpoint).code, only(checkpoint).file) == ("K19", path)
+    assert (only(checkpoint).code, only(checkpoint).file) == ("source_log", path)
 
 
 def test_sources_that_come_and_go_are_only_told(tmp_path):
@@ -184,7 +184,7 @@ def test_sources_that_come_and_go_are_only_told(tmp_path):
 def test_a_plan_that_lost_its_last_line_is_found_without_a_checksum(tmp_path):
     checkpoint = made(tmp_path / "c", sums=False)
     checkpoint.plan(3, file='{"logOffset":3}')
-    assert (only(checkpoint).code, "'feed'" in only(checkpoint).meaning) == ("K2", True)
+    assert (only(checkpoint).code, "'feed'" in only(checkpoint).meaning) == ("damaged_plan", True)
 
 
 def test_leftovers_of_killed_runs_are_reported_and_removed(tmp_path):
@@ -262,7 +262,14 @@ def test_errors_are_refused_with_file_meaning_remedy_and_repair(tmp_path):
     with pytest.raises(CheckpointError) as caught:
         refuse(look(checkpoint), "shop.clicks")
     text = str(caught.value)
-    for part in ("shop.clicks", "K1", "offsets/4: is empty", "K7", "remedy: ", "(repair drop_uncommitted)"):
+    for part in (
+        "shop.clicks",
+        "empty_plan",
+        "offsets/4: is empty",
+        "metadata",
+        "remedy: ",
+        "(repair drop_uncommitted)",
+    ):
         assert part in text
 
 

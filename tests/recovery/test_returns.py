@@ -212,13 +212,13 @@ def test_a_table_that_was_restored_by_hand_is_refused_until_it_is_as_it_was(worl
     for _ in range(3):
         world.run()
     DeltaTable(world.table).restore(0)
-    with pytest.raises(CheckpointError, match="K20 .*RESTORE by another writer in version 3"):
+    with pytest.raises(CheckpointError, match="sink_changed .*RESTORE by another writer in version 3"):
         world.run()
     DeltaTable(world.table).restore(2)
     world.run()
     assert world.complete()
     DeltaTable(world.table).delete()
-    with pytest.raises(CheckpointError, match="K20 .*DELETE by another writer.*(?s:.*)repair accept_changes"):
+    with pytest.raises(CheckpointError, match="sink_changed .*DELETE by another writer.*(?s:.*)repair accept_changes"):
         world.run(rows=0)
     rewind(world.topology, 3, world.options)
     report = world.run()
@@ -250,13 +250,13 @@ def test_a_table_that_was_lost_behind_a_run_that_was_killed_is_missed(world):
     killed(world)
     assert world.complete()
     aside = Path(world.table).rename(world.folder / "aside")
-    with pytest.raises(CheckpointError, match="K9 .*has no batch but had batch"):
+    with pytest.raises(CheckpointError, match="sink_behind .*has no batch but had batch"):
         world.run()
     aside.rename(world.table)
     world.run()
     shutil.rmtree(world.table)
     shutil.copytree(copy, world.table)
-    with pytest.raises(CheckpointError, match="K9 .*ends at batch 0 but had batch 2"):
+    with pytest.raises(CheckpointError, match="sink_behind .*ends at batch 0 but had batch 2"):
         world.run()
     # The remedy.
     rewind(world.topology, 0, world.options)

@@ -16,7 +16,7 @@ LEAST_FREE_BYTES, LOW_FREE_BYTES = 64 * MIB, 1024 * MIB
 
 
 def check_room(facts: Facts) -> Iterator[Finding]:
-    """K13: the disk has room: less than 64 MiB is an error, less than 1 GiB a warning."""
+    """`disk_full`: the disk has room: less than 64 MiB is an error, less than 1 GiB a warning."""
     place = next(path for path in (facts.folder, *facts.folder.absolute().parents) if path.is_dir())
     try:
         free = shutil.disk_usage(place).free
@@ -24,7 +24,7 @@ def check_room(facts: Facts) -> Iterator[Finding]:
         raise CheckpointError(f"the disk does not answer: {error.strerror}", file=place) from error
     if free < LOW_FREE_BYTES:
         yield Finding(
-            code="K13",
+            code="disk_full",
             severity="error" if free < LEAST_FREE_BYTES else "warning",
             file=facts.folder,
             meaning=f"is on a disk with {free // MIB} MiB free: a batch that fills it fails",

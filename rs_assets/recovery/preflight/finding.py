@@ -10,18 +10,38 @@ from typing import Literal
 from rs_assets.connectors.sink import SinkChange
 
 Severity = Literal["error", "warning"]
+# The kinds of problems: docs/runbook.md says what each means.
+Code = Literal[
+    "empty_plan",
+    "damaged_plan",
+    "lost_plan",
+    "damaged_commit",
+    "plans_ahead",
+    "gap",
+    "unreadable",
+    "metadata",
+    "source_log",
+    "sources",
+    "state",
+    "lost_checkpoint",
+    "sink_ahead",
+    "sink_behind",
+    "sink_changed",
+    "disk_full",
+    "leftover",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One problem of a checkpoint.
 
-    `code` names the kind of problem (K1 to K20, "sources", "leftover"); `file` is the file or folder concerned;
-    `meaning` says what would go wrong; `remedy` what to do; `repair` names the repair that fixes it, None if nothing
-    fixes it without loss.
+    `code` names the kind of problem; `file` is the file or folder concerned; `meaning` says
+    what would go wrong; `remedy` what to do; `repair` names the repair that fixes it, None if nothing fixes it without
+    loss.
     """
 
-    code: str
+    code: Code
     severity: Severity
     file: Path
     meaning: str

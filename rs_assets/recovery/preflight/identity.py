@@ -1,4 +1,4 @@
-"""Checks that the checkpoint is the one that was recorded (finding K7)."""
+"""Checks that the checkpoint is the one that was recorded (finding `metadata`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check_identity(facts: Facts) -> Iterator[Finding]:
         meaning = f"holds the id {found.content!r}, recorded is {recorded!r}: this is the checkpoint of another query"
     mends = recorded is not None and (found is None or found.spoilt)
     yield Finding(
-        code="K7",
+        code="metadata",
         severity="error",
         file=facts.folder / "metadata",
         meaning=meaning,

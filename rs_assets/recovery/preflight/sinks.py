@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from rs_assets.recovery.preflight.facts import Facts
 from rs_assets.recovery.preflight.finding import Finding
 
-CHANGED = "K20"
+CHANGED: Final = "sink_changed"
 # The repair that accepts a sink as others have changed it.
 ACCEPT = "accept_changes"
 
 
 def check_lost(facts: Facts) -> Iterator[Finding]:
-    """K8, K16: no sink is ahead of the checkpoint."""
+    """`lost_checkpoint`, `sink_ahead`: no sink is ahead of the checkpoint."""
     ahead = facts.expected.furthest
     if ahead <= max(facts.last_plan, facts.last_commit):
         return
@@ -21,7 +22,7 @@ def check_lost(facts: Facts) -> Iterator[Finding]:
     last = "has no batch" if gone else f"ends at batch {max(facts.last_plan, facts.last_commit)}"
     names = ", ".join(sorted(name for name, batch in facts.expected.sinks.items() if batch == ahead))
     yield Finding(
-        code="K8" if gone else "K16",
+        code="lost_checkpoint" if gone else "sink_ahead",
         severity="error",
         file=facts.folder,
         meaning=(
@@ -34,7 +35,7 @@ def check_lost(facts: Facts) -> Iterator[Finding]:
 
 
 def check_changed(facts: Facts) -> Iterator[Finding]:
-    """K20: no other writer has removed rows of ours from a sink since our last commit."""
+    """`sink_changed`: no other writer has removed rows of ours from a sink since our last commit."""
     if not facts.commits:
         return
     for name, changes in sorted(facts.expected.sinks_changed.items()):
@@ -50,7 +51,7 @@ def check_changed(facts: Facts) -> Iterator[Finding]:
 
 
 def check_behind(facts: Facts) -> Iterator[Finding]:
-    """K9: no sink has lost batches that it had; a sink that skipped empty batches has lost none."""
+    """`sink_behind`: no sink has lost batches that it had; a sink that skipped empty batches has lost none."""
     if not facts.commits:
         return
     for name, seen in sorted(facts.expected.sinks_seen.items()):
@@ -61,7 +62,7 @@ def check_behind(facts: Facts) -> Iterator[Finding]:
         emptied = "empty it and " if name in facts.expected.sinks_staying else ""
         has = "has no batch" if lost else f"ends at batch {marker}"
         yield Finding(
-            code="K9",
+            code="sink_behind",
             severity="error",
             file=facts.folder / "commits" / str(facts.last_commit),
             meaning=f"is committed, but the sink {name!r} {has} but had batch {seen}: those in between are missing",

@@ -21,7 +21,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
 
 
 def check_file_sources(facts: Facts) -> Iterator[Finding]:
-    """K19: the log of each file source reaches from its newest compaction to the planned offset."""
+    """`source_log`: the log of each file source reaches from its newest compaction to the planned offset."""
     sources = facts.newest.sources if facts.newest else {}
     for name, offset in sources.items():
         reached = _log_offset(offset)
@@ -50,7 +50,7 @@ def _source_log(folder: Path, name: str, reached: int) -> Iterator[Finding]:
         found = _read_log(files[number])
         if found.state == "foreign":
             remedy = "run it with the release that wrote it"
-            yield Finding(code="K17", severity="error", file=found.file, meaning=found.problem, remedy=remedy)
+            yield Finding(code="unreadable", severity="error", file=found.file, meaning=found.problem, remedy=remedy)
         elif found.state != "sound":
             yield _lost(found.file, f"{found.problem}: it says which files the source {name!r} has planned")
 
@@ -74,7 +74,7 @@ def _log_files(folder: Path) -> dict[int, Path]:
 
 
 def _lost(file: Path, meaning: str) -> Finding:
-    return Finding(code="K19", severity="error", file=file, meaning=meaning, remedy=COPY)
+    return Finding(code="source_log", severity="error", file=file, meaning=meaning, remedy=COPY)
 
 
 def check_names(facts: Facts) -> Iterator[Finding]:

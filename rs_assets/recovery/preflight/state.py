@@ -1,4 +1,4 @@
-"""Checks that the state for the next batch can be loaded, in every partition of every store (finding K10)."""
+"""Checks that the state for the next batch can be loaded, in every partition of every store (finding `state`)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Versions:
 
 
 def check_state(facts: Facts) -> Iterator[Finding]:
-    """K10: the state after the last commit is complete. State of version V is the result of batch V - 1."""
+    """`state`: the state after the last commit is complete. State of version V is the result of batch V - 1."""
     yield from state_problems(facts, facts.last_commit + 1)
 
 
@@ -143,7 +143,7 @@ def _snapshot(files: Versions, base: int, needed: str) -> Iterator[Finding]:
     way_round = not gaps([older, *(number for number in sorted(files.changes) if older < number <= base), base + 1])
     from_there = f"snapshot {older} and all changes" if older else "all changes from the first on"
     remedy = f"move it away: {from_there} up to it exist; otherwise {REMEDY}" if way_round else REMEDY
-    yield Finding(code="K10", severity="error", file=file, meaning=f"{problem}; {needed}", remedy=remedy)
+    yield Finding(code="state", severity="error", file=file, meaning=f"{problem}; {needed}", remedy=remedy)
 
 
 def _versions(folder: Path) -> Versions:
@@ -158,4 +158,4 @@ def _versions(folder: Path) -> Versions:
 
 def _lost(file: Path, meaning: str, *, severe: bool = True) -> Finding:
     severity: Severity = "error" if severe else "warning"
-    return Finding(code="K10", severity=severity, file=file, meaning=meaning, remedy=REMEDY)
+    return Finding(code="state", severity=severity, file=file, meaning=meaning, remedy=REMEDY)

@@ -55,13 +55,13 @@ def refuse(findings: Iterable[Finding], pipeline: str) -> None:
     """Raise CheckpointError with file, meaning and remedy of each error among `findings`; warnings pass.
 
     >>> lost = Finding(
-    ...     code="K7", severity="error", file=Path("c/metadata"), meaning="is not there", remedy="restore it"
+    ...     code="metadata", severity="error", file=Path("c/metadata"), meaning="is not there", remedy="restore it"
     ... )
     >>> refuse([lost], "shop.clicks")
     Traceback (most recent call last):
         ...
     rs_assets.errors.CheckpointError: the checkpoint of shop.clicks cannot be started from
-      K7 c/metadata: is not there
+      metadata c/metadata: is not there
         remedy: restore it
     """
     errors = [_told(finding) for finding in findings if finding.severity == "error"]
