@@ -34,6 +34,7 @@ from benchmarks.requests import request_figures
 from benchmarks.rules import rule_figures
 from benchmarks.seen_files import seen_figures
 from benchmarks.small import small_figures
+from benchmarks.starts import start_figures
 from benchmarks.tables import table_figures
 from benchmarks.takeover import takeover_figures
 from benchmarks.throughput import (
@@ -65,6 +66,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType
         "rules": rule_figures,
         "latency": latency_figures,
         "small": small_figures,
+        "starts": start_figures,
         "memory": memory_figures,
         "seen": seen_figures,
         "upkeep": upkeep_figures,

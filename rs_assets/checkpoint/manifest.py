@@ -15,6 +15,7 @@ from rs_assets.common.files import write_atomically
 from rs_assets.errors import CheckpointError
 
 VERSION = 2
+FILE = "manifest.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,11 +150,16 @@ def generation_folder(generation: int) -> str:
     return f"g{generation:04d}"
 
 
+def exists(folder: Path) -> bool:
+    """Whether there is a manifest in `folder`, of a job that was started before."""
+    return (folder / FILE).exists()
+
+
 def load(folder: Path) -> Manifest | None:
     """The manifest in `folder`, None if there is none; CheckpointError if it is damaged or of another version."""
-    path = folder / "manifest.json"
-    if not path.exists():
+    if not exists(folder):
         return None
+    path = folder / FILE
     try:
         stored: dict[str, Any] = orjson.loads(path.read_bytes())
         body = stored["manifest"]
@@ -180,7 +186,7 @@ def save(folder: Path, manifest: Manifest) -> None:
     folder.mkdir(parents=True, exist_ok=True, mode=0o750)
     body = manifest.body()
     data = orjson.dumps({"version": VERSION, "sha256": _digest(body), "manifest": body}, option=orjson.OPT_INDENT_2)
-    write_atomically(folder / "manifest.json", data)
+    write_atomically(folder / FILE, data)
 
 
 def _digest(body: object) -> str:

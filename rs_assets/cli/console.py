@@ -132,7 +132,7 @@ class Bar:
         readers = {source.name: reader_of(source) for source in pipeline.topology.sources}
         self._metered = {name: reader for name, reader in readers.items() if isinstance(reader, Metered)}
         self.total = sum(reader.size() for reader in self._metered.values())
-        self.task: TaskID = progress.add_task("starting Spark", total=None)
+        self.task: TaskID = progress.add_task("starting", total=None)
 
     def begun(self) -> None:
         """Show that Spark and the queries have started."""
@@ -217,7 +217,8 @@ def show_report(report: RunReport, out: Console) -> None:
     if report.recovered_from:
         out.print(f"\n[bold]recovered[/]: the checkpoint was gone and came back from {report.recovered_from}")
     if not report.batches:
-        out.print("\n[bold]no new input[/]: nothing was read, nothing was written again")
+        since = f"; {report.unchanged_in_words}, found without Spark" if report.unchanged_since else ""
+        out.print(f"\n[bold]no new input[/]: nothing was read, nothing was written again{since}", soft_wrap=True)
         return
     out.print(
         f"\n[bold]{report.rows_in:,}[/] rows in{_parts(report)};"

@@ -21,11 +21,12 @@ from rs_assets.cli.sql import sql
 from rs_assets.cli.tables import show
 from rs_assets.cli.upkeep import COMMANDS
 from rs_assets.common.extras import check_extra
+from rs_assets.common.home import Home
 from rs_assets.common.project import project_folder
 from rs_assets.dagster.discovery import find_pipelines, split_modules
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from rs_assets.stream.pipeline import Pipeline
 
@@ -83,7 +84,8 @@ def describe(name: str | None, modules: tuple[str, ...], mermaid: bool) -> None:
 @guarded
 def run(name: str | None, modules: tuple[str, ...], *, plain: bool, as_json: bool, **request: Any) -> None:
     """Process all input there is, through Dagster, and show the results. A single pipeline needs no name."""
-    pipeline = _chosen_to_run(modules, name, brief=True)
+    pipeline = chosen(modules, name)
+    _prepare(brief=True, unless=lambda: _seems_unchanged(pipeline, request))
     from rs_assets.cli.console import run_and_show
     from rs_assets.dagster.runs.launch import LaunchRequest
 
@@ -96,7 +98,8 @@ def run(name: str | None, modules: tuple[str, ...], *, plain: bool, as_json: boo
 @guarded
 def start(name: str | None, modules: tuple[str, ...]) -> None:
     """Process input as it comes, through Dagster, until Ctrl-C, which drains and stops."""
-    pipeline = _chosen_to_run(modules, name, brief=False)
+    pipeline = chosen(modules, name)
+    _prepare(brief=False)
     from rs_assets.cli.console import start_and_watch
 
     start_and_watch(pipeline)
@@ -108,20 +111,35 @@ def start(name: str | None, modules: tuple[str, ...]) -> None:
 @guarded
 def standby(name: str | None, modules: tuple[str, ...]) -> None:
     """Wait with Spark running; take the stream over when its driver is gone, unless it was stopped."""
-    pipeline = _chosen_to_run(modules, name, brief=False)
+    pipeline = chosen(modules, name)
+    _prepare(brief=False)
     from rs_assets.cli.console import stand_by
 
     stand_by(pipeline)
 
 
-def _chosen_to_run(modules: tuple[str, ...], name: str | None, *, brief: bool) -> Pipeline:
-    """The chosen pipeline. Spark starts in the background during the next imports, which take as long."""
-    pipeline = chosen(modules, name)
+def _prepare(*, brief: bool, unless: Callable[[], bool] = bool) -> None:
+    """Start Spark in the background during the next imports, which take as long, if it will be needed."""
     from rs_assets.spark.driver import SparkDriver
     from rs_assets.spark.settings import BRIEF_JAVA, SparkSettings
 
-    SparkDriver.shared(SparkSettings(java_options=BRIEF_JAVA if brief else "")).prepare()
-    return pipeline
+    driver = SparkDriver.shared(SparkSettings(java_options=BRIEF_JAVA if brief else ""))
+    if not unless():
+        driver.prepare()
+
+
+def _seems_unchanged(pipeline: Pipeline, request: Mapping[str, Any]) -> bool:
+    """Whether the run will probably find nothing new; Spark starts later if it does find something."""
+    from rs_assets.checkpoint import manifest as manifests
+
+    topology = pipeline.topology
+    if not manifests.exists(Home.default().job(topology.namespace, topology.job)):
+        return False
+    from rs_assets.runtime.job.unchanged import seems_unchanged
+    from rs_assets.runtime.options import RunOptions
+
+    finish = request["finish"] or None
+    return seems_unchanged(topology, RunOptions(**{k: v for k, v in request.items() if k != "finish"}), finish=finish)
 
 
 @main.command()

@@ -196,6 +196,18 @@ class Unfinished(Protocol):
 
 
 @runtime_checkable
+class Foreseeing(Protocol):
+    """A reader that sees without Spark whether a query that starts now would read anything."""
+
+    def has_more(self, log: SourceLog) -> bool:
+        """Whether Spark would plan a batch after the last committed one, by the rules with which it lists the input.
+
+        Called after `check`, while no batch is planned; True in doubt. RsError or OSError if it cannot look.
+        """
+        ...
+
+
+@runtime_checkable
 class Metered(Protocol):
     """A reader whose progress can be shown in bytes."""
 

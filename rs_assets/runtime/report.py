@@ -163,7 +163,8 @@ class RunReport:
     their sum; for the pipeline's numbers if it has one query.
 
     `rows_open` are groups in state whose windows have not fired and wait for the next run. `sealed` says that the input
-    has ended. `recovered_from` names the savepoint from which a lost checkpoint was restored. `shuffles` names the
+    has ended. `recovered_from` names the savepoint from which a lost checkpoint was restored. `unchanged_since` has the
+    last batch of each query, if nothing was new since and Spark was not needed. `shuffles` names the
     sinks that feed other queries. `previews` are the first open windows of each step of the queries with a batch, as
     they would fire now; `warnings` lists background failures.
     """
@@ -174,6 +175,7 @@ class RunReport:
     seconds: float
     sealed: bool
     recovered_from: str = ""
+    unchanged_since: Mapping[str, int] = field(default_factory=dict)
     queries: tuple[QueryReport, ...]
     shuffles: frozenset[str] = frozenset()
     tables: Mapping[str, str] = field(default_factory=dict)
@@ -195,6 +197,15 @@ class RunReport:
             *(f"<b>warning</b>: {escape(warning)}" for warning in self.warnings),
         ]
         return "<br>".join(lines)
+
+    @property
+    def unchanged_in_words(self) -> str:
+        """Since which checkpoint nothing was new, if Spark was not needed; else empty."""
+        if not self.unchanged_since:
+            return ""
+        read = {query: batch for query, batch in self.unchanged_since.items() if batch >= 0}
+        since = [f"{batch} of {query}" if len(read) > 1 else str(batch) for query, batch in read.items()]
+        return f"nothing new since checkpoint {', '.join(since)}" if read else "nothing new since the start"
 
     @property
     def rows_in_words(self) -> str:
@@ -270,6 +281,7 @@ class RunReport:
             "generation": self.generation,
             "sealed": self.sealed,
             "recovered_from": self.recovered_from,
+            "unchanged_since": dict(self.unchanged_since),
             "warnings": list(self.warnings),
             "seconds": round(self.seconds, 3),
             **{name: getattr(self, name) for name in numbers},

@@ -124,7 +124,8 @@ class Pipeline:
         """Process all input there is now, then stop.
 
         A bounded pipeline fires its open windows at the end. An unbounded one keeps them in state for the next run.
-        Errors: see rs_assets.errors; nothing of a failed batch is visible.
+        Without new input Spark is not needed, nor started; `RunReport.unchanged_since` says so. Errors: see
+        rs_assets.errors; nothing of a failed batch is visible.
 
         - `finish` (bool, default: whether the pipeline is bounded): True ends the input, so that all windows fire.
 

@@ -33,6 +33,7 @@ from rs_assets.dagster.discovery import find_pipelines
 from rs_assets.dagster.runs.launch import LaunchRequest
 from rs_assets.dagster.sensors import recovery_sensor
 from rs_assets.dagster.sensors.refusals import was_canceled
+from rs_assets.spark.driver import SparkDriver
 
 ROOT = Path(__file__).parents[2]
 # Spark starts, a batch in flight ends and the checks of the run follow; on a machine with other work that takes long.
@@ -182,6 +183,24 @@ def test_list_loads_few_modules_and_no_large_package():
     assert not HEAVY & {name.partition(".")[0] for name in modules}
 
 
+def loaded(program, tmp_path, *arguments):
+    """The packages that a process has loaded at its end, in a home without anything."""
+    environment = {**os.environ, "RS_HOME": str(tmp_path / "rs"), "DAGSTER_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", f"import sys\n{program}\nprint('loaded', *sys.modules)", *arguments]
+    shown = subprocess.check_output(command, cwd=ROOT, env=environment, text=True)
+    return {name.partition(".")[0] for name in shown.splitlines()[-1].split()} & {*HEAVY, "alembic", "fsspec"}
+
+
+def test_status_loads_no_dagster_and_no_pandas(tmp_path):
+    program = "from rs_assets.cli.main import main\nmain(standalone_mode=False)"
+    assert loaded(program, tmp_path, "status") <= {"pyspark", "pyarrow", "numpy", "deltalake", "rich"}
+
+
+def test_the_definitions_load_no_pandas_and_no_sqlalchemy(tmp_path):
+    needed = {"pyspark", "pyarrow", "numpy", "deltalake", "dagster", "fsspec"}
+    assert loaded("import pipelines.definitions", tmp_path) <= needed
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
@@ -212,6 +231,27 @@ def test_should_drain_and_give_its_lease_back_when_it_is_told_to_stop(project, n
         with pytest.MonkeyPatch.context() as patched:
             patched.setenv("RS_HOME", str(project / "rs"))
             assert isinstance(recovery_sensor(StreamAssets.of(find_pipelines(())[0]))(context), SkipReason)
+
+
+def test_a_run_that_finds_nothing_new_should_start_no_spark_and_say_so_in_dagster(project, driver, monkeypatch):
+    def refused(*_):
+        raise AssertionError("Spark was called")
+
+    monkeypatch.setenv("RS_HOME", str(project / "rs"))
+    monkeypatch.setenv("DAGSTER_HOME", str(project / "dagster"))
+    code, text = call("run", "hits", "--json")
+    assert (code, json.loads(text.splitlines()[-1])["rows_in"]) == (0, 2)
+    monkeypatch.setattr(SparkDriver, "call", refused)
+    monkeypatch.setattr(SparkDriver, "prepare", refused)
+    code, text = call("run", "hits")
+    assert (code, "nothing new since checkpoint 0, found without Spark" in text) == (0, True), text
+    key = StreamAssets.of(find_pipelines(())[0]).key("hits_table")
+    with DagsterInstance.from_config(str(project / "dagster")) as instance:
+        assert [run.status for run in instance.get_runs()] == [DagsterRunStatus.SUCCESS] * 2
+        [observed] = instance.fetch_observations(key, limit=9).records
+        assert observed.asset_observation.description == "nothing new since checkpoint 0"
+        assert observed.asset_observation.metadata["checkpoint"].value == "0"
+        assert len(instance.fetch_materializations(key, limit=9).records) == 1
 
 
 def test_should_say_in_a_line_that_a_run_was_told_to_stop_twice(project, monkeypatch):

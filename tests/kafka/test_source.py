@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -16,6 +17,7 @@ from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.errors import BadRecordError, ConfigurationError, DataLossError
 from rs_assets.testing import KafkaRecord, PipelineDriver
 from tests.kafka.reader import Reader, as_numbers, numbered, until
+from tests.unchanged import NoSpark, reason
 
 # At the beginning of a window of ten seconds, and so young that the broker keeps it.
 T0 = int(time.time()) // 10 * 10_000 - 3_600_000
@@ -185,6 +187,39 @@ def test_earliest_reads_all_and_a_second_run_nothing_twice(broker, topic, option
         broker.produce(topic, ids(10, 12))
         assert as_numbers(read.values("id")) == [10, 11]
         assert admin.group_offsets(f"{topic}-group") == admin.latest([(topic, 0), (topic, 1)])
+
+
+def test_ends_of_partitions_decide_whether_spark_starts(broker, topic, options):
+    broker.create_topic(topic, partitions=2)
+    broker.produce(topic, numbered(0, 5))
+    out = MemoryChannel()
+    stream = StreamBuilder.data_stream("tests", "ends").from_kafka(
+        broker.bootstrap_servers, topic, format="text", group=f"{topic}-group", name="records"
+    )
+    job = stream.to_memory(out).build()
+    assert job.run(options).rows_in == 5
+    report = job.run(replace(options, driver=NoSpark()))
+    assert (report.batches, dict(report.unchanged_since)) == (0, {"records": 0})
+    _abort(broker, topic)
+    assert reason(job, options) == "there is more of records"
+    assert job.run(options).rows_in == 0
+    assert reason(job, options) == ""
+    broker.produce(topic, numbered(5, 6))
+    assert reason(job, options) == "there is more of records"
+    assert job.run(options).rows_in == 1
+    broker.add_partitions(topic, 3)
+    assert reason(job, options) == "there is more of records"
+    assert len(out.take()) == 6
+
+
+def _abort(broker, topic):
+    """Records of a transaction that was aborted take offsets."""
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id=f"{topic}-aborted")
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(topic, b"never", partition=0).get(timeout=30)
+    producer.abort_transaction()
+    producer.close()
 
 
 def test_latest_reads_only_what_comes_after_the_first_start(broker, topic, options):

@@ -54,7 +54,7 @@ def test_a_bar_without_a_batch_says_whether_spark_runs():
     pipeline = StreamBuilder.data_stream("shop", "hits").from_array([{"n": 1}]).to_print().build()
     with Progress(console=Console(file=io.StringIO())) as shown:
         bar = Bar(pipeline, shown)
-        assert shown.tasks[0].description == "starting Spark"
+        assert shown.tasks[0].description == "starting"
         bar.begun()
         assert shown.tasks[0].description == "Spark runs; no batch so far"
 

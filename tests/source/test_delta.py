@@ -17,6 +17,7 @@ from rs_assets.compile.readers import reader_of
 from rs_assets.connectors.dead_letters import dead_letters_of
 from rs_assets.dagster.sensors.inputs import ends_of, watched
 from rs_assets.errors import ConfigurationError, DataLossError, SchemaError, SourceReadError, StepError, TopologyError
+from tests.unchanged import NoSpark
 
 SCHEMA = "id bigint, page string"
 PAGES = ["/", "/a", "/b"]
@@ -69,6 +70,18 @@ def test_should_read_the_rows_that_are_there_and_then_those_that_are_added(table
     table.add(4)
     table.add(5, 6)
     assert table.ids(schema=SCHEMA) == [4, 5, 6]
+
+
+def test_a_run_without_a_new_version_should_start_no_spark(table):
+    table.add(1, 2)
+    assert table.ids(schema=SCHEMA) == [1, 2]
+    driver, table.options = table.options.driver, replace(table.options, driver=NoSpark())
+    assert table.ids(schema=SCHEMA) == []
+    table.add(3)
+    with pytest.raises(AssertionError, match="Spark was called"):
+        table.ids(schema=SCHEMA)
+    table.options = replace(table.options, driver=driver)
+    assert table.ids(schema=SCHEMA) == [3]
 
 
 def test_should_know_the_fields_of_the_table_where_none_are_declared(table):

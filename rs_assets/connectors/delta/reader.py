@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from rs_assets.checkpoint.source_log import SourceBatch
+from rs_assets.checkpoint.source_log import SourceBatch, SourceLog
 from rs_assets.connectors.delta.store import delta_table, is_table
 from rs_assets.connectors.delta.versions import ALL_FILES, check_same, files_added, next_version, versions_of
 from rs_assets.connectors.source import BEGIN_ANEW, Ends, Known, Positions, Reading, Start
@@ -87,6 +87,11 @@ class DeltaReader:
                 source=self.name,
             )
         return start.known
+
+    def has_more(self, log: SourceLog) -> bool:
+        """Whether there is a version that was not read to its end."""
+        offset = log.committed
+        return offset is None or next_version(offset) <= self._table().version()
 
     def ends(self, patience: timedelta) -> Ends:  # noqa: ARG002  needs no remote call
         """The version of the next commit; 0 while there is no table."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaProtocolError
 from pyarrow import fs
+
+if TYPE_CHECKING:
+    # It loads pandas, for half a second.
+    import pyarrow.dataset as ds
 
 
 def dataset_of(table: DeltaTable, path: str) -> ds.Dataset:

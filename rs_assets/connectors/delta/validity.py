@@ -14,7 +14,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable
 
 from rs_assets.connectors.delta.merge import kept, merge, winners
@@ -88,11 +87,11 @@ class Validity:
         until = np.concatenate([np.full(count, UNKNOWN), _numbers(known[TO])])
         return _versions(events, pool, until, schema)
 
-    def _wanted(self, net: pa.Table) -> ds.Expression:
+    def _wanted(self, net: pa.Table) -> pc.Expression:
         """The versions in the table that these rows may change, and some others."""
         kind = self.schema(net.schema).field(TO).type
         first = pa.scalar(datetime.now(UTC)) if self.time is None else pc.min(net[self.time])
-        lasting = ds.field(TO).is_null() | (ds.field(TO) > first.cast(kind))
+        lasting = pc.field(TO).is_null() | (pc.field(TO) > first.cast(kind))
         return reduce(lambda found, key: found & _among(key, net[key]), self.keys, lasting)
 
     def _events(self, net: pa.Table, known: pa.Table, codes: Numbers) -> pa.Table:
@@ -163,9 +162,9 @@ def _codes(columns: Sequence[pa.ChunkedArray]) -> Numbers:
     return codes
 
 
-def _among(key: str, values: pa.ChunkedArray) -> ds.Expression:
+def _among(key: str, values: pa.ChunkedArray) -> pc.Expression:
     """A condition that holds for all rows whose key is one of `values`, and for few others."""
-    field, kind, found = ds.field(key), values.type, pc.unique(values).drop_null()
+    field, kind, found = pc.field(key), values.type, pc.unique(values).drop_null()
     if not len(found) or not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_temporal(kind)):
         return pc.scalar(True)  # noqa: FBT003  a literal
     if pa.types.is_string(kind):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from rs_assets.errors import SourceReadError
@@ -54,8 +54,8 @@ def existing_files(path: str, *, follow: bool = False) -> list[Path]:
     return sorted(files_below(path, follow=follow), key=lambda file: file.parts)
 
 
-def files_below(path: str, *, follow: bool = False) -> Iterator[Path]:
-    """The same, unsorted and lazy."""
+def files_below(path: str, *, follow: bool = False, hidden: Callable[[str], bool] = is_hidden) -> Iterator[Path]:
+    """The same, unsorted and lazy; `hidden` are the names that are ignored."""
     place = Path(located(path))
     if place.exists():
         found: Iterable[Path] = [place]
@@ -69,18 +69,20 @@ def files_below(path: str, *, follow: bool = False) -> Iterator[Path]:
         if not follow and folder not in real and os.path.realpath(folder) != folder:
             raise _linked(folder)
         real.add(folder)
-        yield from _below(top, follow=follow)
+        yield from _below(top, follow=follow, hidden=hidden)
 
 
-def _below(top: Path, *, follow: bool) -> Iterator[Path]:
+def _below(top: Path, *, follow: bool, hidden: Callable[[str], bool]) -> Iterator[Path]:
     """`top` if it is a file, else the files in it at any depth; hidden ones only if they were named."""
     if top.is_file():
         yield top
     elif top.is_dir():
-        yield from map(Path, walked(str(top), follow=follow))
+        yield from map(Path, walked(str(top), follow=follow, hidden=hidden))
 
 
-def walked(folder: str, *, follow: bool, above: tuple[str, ...] = ()) -> Iterator[str]:
+def walked(
+    folder: str, *, follow: bool, above: tuple[str, ...] = (), hidden: Callable[[str], bool] = is_hidden
+) -> Iterator[str]:
     """The files in a folder at any depth, without hidden ones; none if the folder is gone.
 
     A link back to a folder in `above` is skipped.
@@ -91,16 +93,17 @@ def walked(folder: str, *, follow: bool, above: tuple[str, ...] = ()) -> Iterato
     except (FileNotFoundError, NotADirectoryError):
         return
     for entry in entries:
-        if is_hidden(entry.name):
+        if hidden(entry.name):
             continue
         if entry.is_dir(follow_symlinks=False):
-            yield from walked(entry.path, follow=follow, above=(*above, os.path.realpath(entry.path)))
+            further = (*above, os.path.realpath(entry.path))
+            yield from walked(entry.path, follow=follow, above=further, hidden=hidden)
         elif entry.is_dir():
             if not follow:
                 raise _linked(entry.path)
             leads = os.path.realpath(entry.path)
             if leads not in above:
-                yield from walked(entry.path, follow=True, above=(*above, leads))
+                yield from walked(entry.path, follow=True, above=(*above, leads), hidden=hidden)
         elif entry.is_file():
             yield entry.path
 

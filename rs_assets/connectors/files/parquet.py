@@ -16,7 +16,7 @@ from rs_assets.connectors.files.parse import LineFormat
 from rs_assets.connectors.files.whole import spark_files as native
 from rs_assets.connectors.files.whole.counting import FileWatch
 from rs_assets.connectors.files.whole.line_format import file_sizes
-from rs_assets.connectors.files.whole.modified_files import check_all_read, check_whole
+from rs_assets.connectors.files.whole.modified_files import check_all_read, check_whole, has_unread
 from rs_assets.connectors.files.whole.watch import FilesWatch
 from rs_assets.connectors.source import Ends, Known, Positions, Reading, Start, Watch, Watching
 from rs_assets.records.calendar import judged
@@ -64,6 +64,10 @@ class ParquetReader:
     def check(self, start: Start) -> Known:
         """Refuse files that have changed since they were read."""
         return check_whole(self.name, self.path, FORM, self.schema, start)
+
+    def has_more(self, log: SourceLog) -> bool:
+        """Whether there is a file that Spark has not planned."""
+        return has_unread(self.path, log)
 
     def check_all_read(self, log: SourceLog, before_ms: int) -> None:
         """Refuse a file that Spark did not list."""

@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from rs_assets.connectors.files.header import check_header
@@ -24,6 +23,8 @@ def first_rows(node: FileSource, rows: int, folder: Path) -> FileSource:
     """The first rows of a source, unabridged, by file name; lines with the same header make one file."""
     place = folder / f"records of {node.name}"
     if node.format == "parquet":
+        import pyarrow.dataset as ds
+
         pq.write_table(ds.dataset(existing_files(node.path), format="parquet").head(rows), place)
         return replace(node, path=str(place))
     found = _first_lines(node, rows)

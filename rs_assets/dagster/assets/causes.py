@@ -11,8 +11,10 @@ from typing import Any
 
 from dagster import AssetKey, AssetObservation, DagsterRun, EventLogRecord, MetadataValue
 
+from rs_assets.dagster.assets.roles import roles_of
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.runs.run_tags import EVENT, EVENT_AT, RECOVERS, RECOVERY_REASON, RESUMES_AFTER, RESUMES_RUN, WHY
+from rs_assets.runtime.report import RunReport
 
 Metadata = dict[str, Any]
 
@@ -51,6 +53,16 @@ def restart_events(assets: StreamAssets, run: DagsterRun) -> list[AssetObservati
         AssetObservation(assets.key(source.name), description=text, metadata=metadata)
         for source in assets.topology.origins
     ]
+
+
+def unchanged_events(assets: StreamAssets, report: RunReport) -> list[AssetObservation]:
+    """What a run that found nothing new says on the assets of its outputs, which it does not materialize; else []."""
+    text, since = report.unchanged_in_words, report.unchanged_since
+    metadata = {
+        f"checkpoint of {query}" if len(since) > 1 else "checkpoint": str(batch) for query, batch in since.items()
+    }
+    outputs = [sink.name for sink in assets.topology.sinks if (sink.name, "output") in roles_of(assets.topology)]
+    return [AssetObservation(assets.key(sink), description=text, metadata=metadata) for sink in outputs if text]
 
 
 def _restart(tags: Mapping[str, str]) -> tuple[str, Metadata] | None:

@@ -9,7 +9,7 @@ from dagster import DagsterExecutionInterruptedError, In, Nothing, OpDefinition,
 
 from rs_assets.common.node import Family, Node
 from rs_assets.compile.planner.context import Flow
-from rs_assets.dagster.assets.causes import restart_events
+from rs_assets.dagster.assets.causes import restart_events, unchanged_events
 from rs_assets.dagster.assets.events import StepEvents
 from rs_assets.dagster.assets.op_events import OpEvents
 from rs_assets.dagster.assets.roles import PROCESS, output_name, roles_of
@@ -164,7 +164,9 @@ def process_op(assets: StreamAssets) -> OpDefinition:
                 raise
             finally:
                 events.close()
-        context.log.info(events.summary(ended.report))
+        context.log.info(ended.report.unchanged_in_words or events.summary(ended.report))
+        for event in unchanged_events(assets, ended.report):
+            context.log_event(event)
         reported = {output_name(step, role): events.metadata(step, role) for step, role in events.seen()}
         for warning in (*ended.report.warnings, *events.failures.warnings):
             context.log.warning(warning)

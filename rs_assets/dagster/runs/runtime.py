@@ -32,6 +32,7 @@ from rs_assets.dagster.sensors.stream_runs import refuse_if_stopped
 from rs_assets.runtime.job.ending import record
 from rs_assets.runtime.job.opening import opened
 from rs_assets.runtime.job.session import JobSession
+from rs_assets.runtime.job.unchanged import is_unchanged
 from rs_assets.runtime.options import (
     RunOptions,
     SavepointPolicy,
@@ -234,10 +235,11 @@ class RuntimeResource(ConfigurableResource[None]):
     ) -> Mapping[str, Flow]:
         """The flows of `step` by query, from those of its inputs; the first call opens the pipeline.
 
-        The resource of the step's family wires it.
+        The resource of the step's family wires it, unless nothing is new: then there are no queries.
         """
         family: FamilyResource = getattr(self, topology[step].family)
-        return family.wire(self._open(topology, run_id), step, inputs)
+        session = self._open(topology, run_id)
+        return {} if session.unchanged_since else family.wire(session, step, inputs)
 
     def process(self, *, on_interrupt: Callable[[], bool] = bool) -> Ended:
         """Run the wired queries in `mode`. An interrupt drains and stops them; it is not an error by itself.
@@ -246,14 +248,18 @@ class RuntimeResource(ConfigurableResource[None]):
         """
         assert self._session is not None  # noqa: S101  ops wired it before
         session, go_on = self._session, PROCESS[self.run.mode]
-        for begun in BEGUN:
+        for begun in () if session.unchanged_since else BEGUN:
             begun()
-        finish = True if self.window.finish else None
-        ended = go_on(session, finish, on_interrupt)
+        ended = go_on(session, self._finish, on_interrupt)
         LAST_REPORTS[session.options.run_id] = ended.report
         self._session = None
         session.close()
         return ended
+
+    @property
+    def _finish(self) -> bool | None:
+        """Whether all windows are fired; None: if the pipeline is bounded."""
+        return True if self.window.finish else None
 
     def _open(self, topology: Topology, run_id: str) -> JobSession:
         if self._session is None:
@@ -264,7 +270,8 @@ class RuntimeResource(ConfigurableResource[None]):
                 self._session = opened(topology, options)
                 if self.run.mode == "start":
                     self._begin_stream(self._session)
-            self._session.options.driver.call(self._session.prepare)
+            if self.run.mode == "start" or not is_unchanged(self._session, finish=self._finish):
+                self._session.options.driver.call(self._session.prepare)
         return self._session
 
     def _taken_over(self, standby: Standby) -> JobSession:

@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -23,7 +22,6 @@ from rs_assets.connectors.files.header import Columns, check_header, columns_of
 from rs_assets.connectors.files.lines.offsets import LineRange
 from rs_assets.connectors.files.whole.spark_files import as_glob
 from rs_assets.errors import RsError, SchemaError, SourceReadError
-from rs_assets.operators.dimension.database import DatabaseLoader
 from rs_assets.operators.dimension.spec import DatabaseOrigin, DeltaOrigin, Dimension, FileOrigin, LoaderOrigin
 from rs_assets.records.columns import PREFIX
 from rs_assets.records.rows import infer_schema, to_table
@@ -117,6 +115,8 @@ class FileLoader:
         return reader.csv([as_glob(str(file)) for file in files]).select(*map(quoted, schema.names)).toArrow()
 
     def _parquet(self, schema: StructType | None) -> pa.Table:
+        import pyarrow.dataset as ds
+
         rows = ds.dataset(self.origin.path, format="parquet")
         return rows.to_table(columns=[name for name in schema.names if name in rows.schema.names] if schema else None)
 
@@ -176,6 +176,8 @@ def loader_of(dimension: Dimension, spark: SparkSession, table: Callable[[str], 
         case DeltaOrigin(name):
             return DeltaLoader(table(name))
         case DatabaseOrigin() as origin:
+            from rs_assets.operators.dimension.database import DatabaseLoader
+
             return DatabaseLoader(origin)
         case LoaderOrigin() as origin:
             return FunctionLoader(origin)

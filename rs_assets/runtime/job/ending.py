@@ -49,7 +49,7 @@ def record(session: JobSession, *, sealed: bool) -> RunReport:
     session.recorded = True
     _finish_uploads(session)
     _save_by_policy(session)
-    reports = [(plan, session.queries[plan.name].report) for plan in session.plans]
+    reports = [(plan, session.report_of(plan)) for plan in session.plans]
     # A query without a batch has unchanged state: showing it again would be most of the work of such a run.
     open_now = [plan for plan, report in reports if report.batches and report.rows_open]
     session.previews = previews(session.topology, open_now, session.options)

@@ -48,7 +48,7 @@ from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.record.exporters import counted, listening
 from rs_assets.runtime.record.following import Following, followings
 from rs_assets.runtime.record.journal import Flush, Journal
-from rs_assets.runtime.report import RunReport, unfired, unread, unused, unwaited
+from rs_assets.runtime.report import QueryReport, RunReport, unfired, unread, unused, unwaited
 from rs_assets.runtime.upkeep.repartition import StateSum, repartition
 from rs_assets.topology.nodes.shuffle import ShuffleWrite
 from rs_assets.topology.topology import Topology
@@ -75,6 +75,8 @@ class JobSession:
         self.claim: Claim | None = None
         self.catalog = Catalog(options.home.catalog)
         self.recovered_from = ""
+        # The last batch of each query, if the run needs none: there are no queries then, and no Spark.
+        self.unchanged_since: Mapping[str, int] = {}
         # The sinks that store their batches.
         self.remembering: frozenset[str] = frozenset()
         self.warnings: tuple[str, ...] = ()
@@ -191,7 +193,7 @@ class JobSession:
             self.finish_rescale(spark)
             self.note("rescale", f"completed an interrupted rescale: {self.manifest.partitions} partitions")
         self._pin_partitions(spark)
-        self._follow_sources()
+        self.follow_sources()
         self._load_dimensions(spark)
         self._announce()
         self.queries = {plan.name: query_of(self, spark, plan) for plan in self.plans}
@@ -244,7 +246,8 @@ class JobSession:
         for following in self.followings:
             following.close()
 
-    def _follow_sources(self) -> None:
+    def follow_sources(self) -> None:
+        """Let the sources' systems be informed of committed offsets."""
         assert self.journal is not None  # noqa: S101  made on entry
         self.followings = followings(self.readers, [(plan, self.log(plan)) for plan in self.plans])
         for following in self.followings:
@@ -317,8 +320,8 @@ class JobSession:
 
     def report(self) -> RunReport:
         """The report so far."""
-        reports = tuple(query.report for query in self.queries.values())
-        timed = [query.report for query in self.queries.values() if closing(self.topology, query.plan)]
+        reports = tuple(map(self.report_of, self.plans))
+        timed = [self.report_of(plan) for plan in self.plans if closing(self.topology, plan)]
         ended = unfired(timed) if self.manifest.sealed else ()
         idle = unread(reports, changed=self.manifest.code not in ("", self.topology.code))
         late = unwaited(reports, {plan.name: unmarked(self.topology, plan) for plan in self.plans})
@@ -329,12 +332,18 @@ class JobSession:
             seconds=time.monotonic() - self._began,
             sealed=self.manifest.sealed,
             recovered_from=self.recovered_from,
+            unchanged_since=self.unchanged_since,
             previews=self.previews,
             warnings=(*self.warnings, *self.failures.warnings, *unused(reports), *idle, *late, *ended),
             queries=reports,
             shuffles=frozenset(s.name for s in self.topology.sinks if isinstance(s, ShuffleWrite)),
             tables=self.tables(),
         )
+
+    def report_of(self, plan: QueryPlan) -> QueryReport:
+        """The report of one query so far; a query that is not needed has what is open in its state."""
+        query = self.queries.get(plan.name)
+        return query.report if query is not None else QueryReport(query=plan.name, rows_open=self.facts(plan).rows_open)
 
     @property
     def computing_s(self) -> float:

@@ -18,6 +18,7 @@ from rs_assets.runtime.job.ending import record
 from rs_assets.runtime.job.inputs import check_all_read, check_ended
 from rs_assets.runtime.job.opening import opened
 from rs_assets.runtime.job.session import JobSession
+from rs_assets.runtime.job.unchanged import is_unchanged
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.report import RunReport
 from rs_assets.runtime.run.quarantine import go_on
@@ -35,7 +36,8 @@ def run(topology: Topology, options: RunOptions | None = None, *, finish: bool |
     """Process all input there is, then stop; see `Pipeline.run`."""
     options = options or RunOptions()
     with opened(topology, options) as session:
-        options.driver.call(lambda spark: wire_all(session, spark))
+        if not is_unchanged(session, finish=finish):
+            options.driver.call(lambda spark: wire_all(session, spark))
         return run_wired(session, finish=finish)
 
 
@@ -47,13 +49,15 @@ def wire_all(session: JobSession, spark: SparkSession) -> None:
 
 
 def run_wired(session: JobSession, *, finish: bool | None = None, stop: threading.Event | None = None) -> RunReport:
-    """Run the wired queries to the end of the current input; `stop` ends them early, between two batches.
+    """Run the wired queries, if any are needed, to the end of the current input; `stop` ends them between two batches.
 
     `finish` None means: fire all windows if the topology is bounded.
     """
     ending = session.topology.bounded if finish is None else finish
     if session.manifest.sealed:
         return session.report()
+    if session.unchanged_since:
+        return record(session, sealed=False)
     # Coarse file systems round times down, and a listing may be cached for a moment.
     before_ms = time.time_ns() // 1_000_000 - GRACE_MS
     for plans in in_order(session.topology, session.plans):

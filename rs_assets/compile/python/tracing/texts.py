@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from typing import Any
 
 from rs_assets.compile.python.tracing.expression import Expression, call, text, whole
 from rs_assets.compile.python.tracing.numeric import Whole
 from rs_assets.compile.python.tracing.values import Value
 
-# Python's white space.
-BLANKS = "".join(chr(number) for number in range(sys.maxunicode + 1) if chr(number).isspace())
 # The longest string.
 LONGEST = 2**31 - 1
 
@@ -109,7 +108,7 @@ class Text(Value):
         return self._stripped("trim_end", chars)
 
     def _stripped(self, operation: str, chars: Any) -> Text:
-        wanted = BLANKS if chars is None else chars
+        wanted = _blanks() if chars is None else chars
         if type(wanted) is not str:
             self.rs_path.ask("strip takes constants only in a plan")
         return self._made(operation, self.rs_constant(wanted)) if wanted else self
@@ -152,3 +151,9 @@ class Text(Value):
     def rs_length(self) -> Whole:
         """The number of characters."""
         return Whole(self.rs_path, call("length", self.rs_expression), 0, LONGEST)
+
+
+@cache
+def _blanks() -> str:
+    """Python's white space."""
+    return "".join(chr(number) for number in range(sys.maxunicode + 1) if chr(number).isspace())

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from rs_assets.checkpoint.source_log import SourceBatch, SourceLog
 from rs_assets.connectors.files.lines.files import codec_of
-from rs_assets.connectors.files.lines.offsets import Ended, load_offsets, ranges_between, splits_of
+from rs_assets.connectors.files.lines.offsets import Ended, dump_offsets, load_offsets, ranges_between, splits_of
 from rs_assets.connectors.files.lines.planner import FinalLine, Planner
 from rs_assets.connectors.files.lines.spark_source import FORMAT, register
 from rs_assets.connectors.files.listing import existing_files
@@ -89,6 +89,11 @@ class LinesReader:
     def watch(self, watching: Watching) -> Watch:  # noqa: ARG002
         """Tasks check by themselves whether a file is still what was planned."""
         return LinesWatch()
+
+    def has_more(self, log: SourceLog) -> bool:
+        """Whether there is a complete line more, or a file has ended: as Spark's source plans it."""
+        start = load_offsets(log.committed)
+        return dump_offsets(Planner(self.path).plan(start, max_rows=1)) != dump_offsets(start)
 
     def ends(self, patience: timedelta) -> Ends:  # noqa: ARG002  needs no remote call
         """The sizes of the files."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ from rs_assets.connectors.files.codecs import CODECS
 from rs_assets.connectors.files.header import check_header
 from rs_assets.connectors.files.lines.offsets import load_offsets, splits_of
 from rs_assets.connectors.files.lines.planner import Planner
-from rs_assets.connectors.files.listing import existing_files, fixed_root, is_hidden
+from rs_assets.connectors.files.listing import existing_files, files_below, fixed_root, is_hidden
 from rs_assets.connectors.files.parse import LineFormat
 from rs_assets.connectors.files.whole.known_files import FileFacts, Former, Same, compared
 from rs_assets.connectors.files.whole.spark_files import check_name, check_path, check_whole_frames
@@ -23,6 +24,10 @@ from rs_assets.errors import DataLossError, SourceReadError
 
 # The suffix of a file that Hadoop is still copying; Spark ignores it.
 COPYING = "._COPYING_"
+# Names that Spark lists although they begin with an underscore.
+SUMMARIES = ("_metadata", "_common_metadata")
+# Parts of a glob that mean something else to Hadoop.
+AMBIGUOUS = re.compile(r"[\[\]{}\\]|\*\*")
 
 
 def check_columns(form: LineFormat, schema: str | None, file: Path) -> None:
@@ -81,6 +86,23 @@ def check_all_read(name: str, path: str, log: SourceLog, before_ms: int) -> None
                 source=name,
                 file=file,
             )
+
+
+def has_unread(path: str, log: SourceLog) -> bool:
+    """Whether Spark's file source would plan a batch: of a file that it has not planned, or that no batch has.
+
+    True for a pattern that Spark may read in another way than we do.
+    """
+    files, end = log.files(), log.log.source_offset(log.source, log.log.last_committed())
+    if any(file.batch > end for file in files) or (AMBIGUOUS.search(path) and not Path(path).exists()):
+        return True
+    planned = {file.place for file in files}
+    return any(str(file) not in planned for file in files_below(path, hidden=_unlisted))
+
+
+def _unlisted(name: str) -> bool:
+    """Whether Spark's listing leaves out a file or folder of this name."""
+    return is_hidden(name) and not name.startswith(SUMMARIES)
 
 
 def _changed(name: str, file: Path, number: int | None) -> DataLossError:

@@ -16,7 +16,7 @@ from rs_assets.connectors.files.whole import spark_files as native
 from rs_assets.connectors.files.whole.counting import FileWatch
 from rs_assets.connectors.files.whole.json_lines import json_lines
 from rs_assets.connectors.files.whole.line_format import file_sizes, form_with_schema, read_ranges
-from rs_assets.connectors.files.whole.modified_files import check_all_read, check_whole
+from rs_assets.connectors.files.whole.modified_files import check_all_read, check_whole, has_unread
 from rs_assets.connectors.files.whole.watch import FilesWatch
 from rs_assets.connectors.source import Ends, Known, Positions, Reading, Start, Watch, Watching
 
@@ -63,6 +63,10 @@ class FilesReader:
     def check(self, start: Start) -> Known:
         """Refuse files that have changed since they were read."""
         return check_whole(self.name, self.path, self.form, self.schema, start)
+
+    def has_more(self, log: SourceLog) -> bool:
+        """Whether there is a file that Spark has not planned."""
+        return has_unread(self.path, log)
 
     def check_all_read(self, log: SourceLog, before_ms: int) -> None:
         """Refuse a file that Spark did not list."""

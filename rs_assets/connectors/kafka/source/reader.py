@@ -9,8 +9,8 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from rs_assets.checkpoint.source_log import SourceBatch
-from rs_assets.connectors.kafka.client.admin import connected, partitions_of
+from rs_assets.checkpoint.source_log import SourceBatch, SourceLog
+from rs_assets.connectors.kafka.client.admin import PATIENCE, connected, partitions_of
 from rs_assets.connectors.kafka.registry.stored import forget_unknown, schema_folder
 from rs_assets.connectors.kafka.source.dead_letters import refused_of, send_refused
 from rs_assets.connectors.kafka.source.groups import GroupMirror
@@ -73,6 +73,11 @@ class TopicsReader:
             folder = schema_folder(watching.log.log.folder.parent, self.name)
             watch.before = partial(forget_unknown, folder, pinned=self.pinned)
         return watch
+
+    def has_more(self, log: SourceLog) -> bool:
+        """Whether a partition ends elsewhere than it was read to, or is new."""
+        read = {split_name(partition): offset for partition, offset in parse_offsets(str(log.committed)).items()}
+        return log.committed is None or read != self.ends(PATIENCE)
 
     def follower(self) -> Follower | None:
         """The mirror to the consumer group, if there is one."""
