@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 import orjson
 
 from rs_assets.connectors.generations import Lineage, Point
-from rs_assets.connectors.sink import BatchMark, LastWriter
-from rs_assets.errors import LeaseLostError, SinkError
+from rs_assets.connectors.sink import BatchMark, LastWriter, overtaken
+from rs_assets.errors import SinkError
 
 # `Commit.sent` of a topic that never got a record.
 NOTHING = (0, -1)
@@ -64,13 +64,7 @@ class Commit:
         """
         mark.check(LastWriter(token=self.token, claim=self.claim, home=self.home), where=mark.sink)
         if self.generation > mark.generation:
-            raise LeaseLostError(
-                "another driver has taken over and written since",
-                remedy="nothing to do: this run ends here, the other one goes on",
-                sink=mark.sink,
-                token=mark.token,
-                newer_token=self.token,
-            )
+            raise overtaken(sink=mark.sink, token=mark.token, newer_token=self.token)
         return self.batch_id if self.generation == mark.generation else -1
 
 

@@ -32,6 +32,13 @@ def no_record_time(field: str, kind: str, *, step: str) -> TopologyError:
     )
 
 
+def no_key(what: str, *, why: str = "which is not a plain value", step: str) -> TopologyError:
+    """The error for a field, `what` says which one and of what type, that rows cannot be compared by."""
+    return TopologyError(
+        f"step {step!r}: {what}, {why}", remedy="name fields of texts, whole numbers or times", step=step
+    )
+
+
 def not_plain(key: str, kind: str, *, step: str) -> TopologyError:
     """The error for a key of the type `kind`, which a table cannot compare."""
     return TopologyError(

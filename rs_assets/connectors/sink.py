@@ -17,6 +17,11 @@ RANDOM_BITS = 47
 MOST_GENERATIONS = (1 << 15) - 1
 
 
+def overtaken(what: str = "another driver has taken over and written since", **facts: object) -> LeaseLostError:
+    """The error of a run after which another one has begun."""
+    return LeaseLostError(what, remedy="nothing to do: this run ends here, the other one goes on", **facts)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """The start of a pipeline that writes. Tokens are counted per home, so those of two homes cannot be compared.
@@ -97,13 +102,7 @@ class BatchMark:
     def check(self, seen: LastWriter, *, where: str) -> None:
         """LeaseLostError if another driver has written to the sink `where` since."""
         if seen.token > self.token:
-            raise LeaseLostError(
-                "another driver has taken over and written since",
-                remedy="nothing to do: this run ends here, the other one goes on",
-                sink=where,
-                token=self.token,
-                newer_token=seen.token,
-            )
+            raise overtaken(sink=where, token=self.token, newer_token=seen.token)
         if self.claim is not None and self.refuses(seen.claim):
             raise LeaseLostError(
                 f"another home has written as {self.claim.pipeline} since this run began",

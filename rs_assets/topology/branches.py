@@ -91,7 +91,7 @@ def _refusal(node: Node, nodes: tuple[Node, ...], ancestors: Ancestors, meeting:
     where = f"upstream of {node.name!r}, which keeps state" if node.stateful else "together with another source"
     return TopologyError(
         f"the branches of step {parts!r} meet in {meets.name!r}, {where}: Spark reads a source once in a query",
-        remedy=f"write the steps between in SQL, or unite the branches of {parts!r} alone, and put"
+        remedy=f"write the steps between in SQL and unite the branches of {parts!r} alone, before others; or put"
         " .shuffle(n, strategy='delta') after that union",
         step=meets.name,
     )

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -464,3 +465,18 @@ def test_the_compaction_goes_where_the_pipeline_keeps_what_it_has(pipeline, inst
     resources = {"rs_spark": SparkResource(share=True)}
     assert job.execute_in_process(instance=instance, run_config=config, resources=resources).success
     assert seen == [("shop.logs", elsewhere), (elsewhere, "memory://saved")]
+
+
+def test_upkeep_of_a_stream_that_does_not_stop_is_launched_again_when_its_run_was_terminated(
+    pipeline, instance, held, monkeypatch
+):
+    monkeypatch.setattr(upkeep, "STOP_S", 0.1)
+    terminate = held(created(instance, pipeline, "start").run_id)
+    with build_op_context(instance=instance) as context:
+        stopped = partial(upkeep._stopped, context, pipeline.topology, Place().options(), "a rescale")
+        with pytest.raises(PipelineBusyError, match="did not stop within 0 s") as refused, stopped():
+            pass
+        assert refused.value.remedy == "terminate its run, then launch this again"
+        terminate()
+        with stopped():
+            pass

@@ -1,13 +1,18 @@
 """Versions that call inputs and outputs otherwise, or let rows replace others: none stands twice, none is missing."""
 
+import json
+
 import pytest
 
+from rs_assets.catalog.deployments import Version
 from rs_assets.deploy import supervisor as supervisors
+from rs_assets.deploy.checking import checked
 from rs_assets.deploy.supervisor import Supervisor
-from rs_assets.errors import SinkError
+from rs_assets.deploy.texts import pipeline_of
+from rs_assets.errors import ConfigurationError, SinkError, TopologyChangedError
 from rs_assets.sql.plan.build import pipeline_from_sql
 from rs_assets.topology.shape import changes, looks_through, shape_of
-from tests.deploy.deploying import NAME, Deployed, Supervised
+from tests.deploy.deploying import COUNTING, NAME, Deployed, Supervised
 
 CLICKS = """CREATE TABLE {0} (page STRING, ms BIGINT)
     WITH ('connector' = 'filesystem', 'path' = '{1}', 'format' = 'json')"""
@@ -162,3 +167,54 @@ def test_should_know_by_state_what_lies_above_a_durable_shuffle():
     assert looks_through(before)
     assert not looks_through(older)
     assert not changes(older, shape_of(other, "best_top", through=False))
+
+
+SHUFFLED = """
+CREATE TABLE clicks (page STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
+    WITH ('connector' = 'filesystem', 'path' = '{folder}', 'format' = 'json');
+CREATE TABLE best (page STRING, n BIGINT, rn BIGINT{more}) WITH ('connector' = 'delta', 'table' = 'best');
+CREATE VIEW counts AS SELECT page, COUNT(*) AS n
+    FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '10' SECOND)) GROUP BY page, window_start, window_end;
+INSERT INTO best SELECT page, n, rn{selected} FROM
+    (SELECT *, ROW_NUMBER() OVER (PARTITION BY page ORDER BY n DESC) AS rn FROM counts) WHERE rn <= 2
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "in").mkdir()
+    rows = ({"page": page, "ms": 1, "ts": "2026-01-05 00:00:00"} for page in "ab")
+    (tmp_path / "in" / "0.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path / "in"
+
+
+def version(number, text, pipeline="shop.totals", reset=()):
+    return Version(pipeline=pipeline, version=number, text=text, reset=reset)
+
+
+@pytest.mark.long
+def test_state_that_another_version_cannot_continue_is_kept_as_it_was_or_dropped(options, folder):
+    text = COUNTING.format(folder=folder, select="page, n, ms", least=0, more="")
+    good = version(1, text)
+    pipeline_of(good).run(options)
+    other = text.replace("ms >= 0", "ms >= 1")
+    with pytest.raises(TopologyChangedError) as refused:
+        checked(version(2, other), good, options)
+    assert refused.value.remedy.startswith("leave stateful steps, the steps upstream of them, and how outputs replace")
+    assert "(rs-assets deploy --reset STEP), or '*' to start over" in refused.value.remedy
+    [state] = [node.name for node in pipeline_of(good).topology if node.stateful]
+    for reset in ((state,), ("*",)):
+        assert checked(version(2, other, reset=reset), good, options)
+    assert checked(version(2, text.replace("SELECT page, n, ms FROM", "SELECT page, n, ms + 1 FROM")), good, options)
+
+
+@pytest.mark.long
+def test_a_pipeline_with_a_durable_shuffle_that_changes_is_deployed_under_another_name(options, folder):
+    good = version(1, SHUFFLED.format(folder=folder, more="", selected=""))
+    assert pipeline_of(good).topology.shuffled
+    pipeline_of(good).run(options)
+    text = SHUFFLED.format(folder=folder, more=", one BIGINT", selected=", 1")
+    with pytest.raises(ConfigurationError, match="cannot be rolled back after a trial") as refused:
+        checked(version(2, text, reset=("*",)), good, options)
+    assert refused.value.remedy == "drop the pipeline, and deploy this version under another name"
+    assert checked(version(1, text.replace("'best'", "'best2'"), "shop.others"), None, options)

@@ -276,6 +276,10 @@ def test_should_let_no_newcomer_take_the_name_of_a_pipeline_that_runs(deployed, 
     deployed.insert(1, pipeline="shop.a_b", text=deployed.text())
     ticks()
     [told] = deployed.history.of("shop.a_b")
+    # As its remedy says: another name.
+    deployed.insert(1, pipeline="shop.a_c", text=deployed.text())
+    assert "shop.a_c" in [request.tags["rs/pipeline"] for request in ticks().run_requests]
+    deployed.insert(2, pipeline="shop.a_c", state="dropped")
     assert (told.event, "the pipeline shop_a.b is called shop_a_b in Dagster" in told.summary) == ("refused", True)
     ticks.load()
     assert {spec.key.path[0] for spec in ticks.definitions.resolve_all_asset_specs()} == {"shop_a"}

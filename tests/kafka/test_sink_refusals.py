@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -23,13 +24,13 @@ WRONG = {
 }
 
 
-def sending(broker, job, row, **sink):
+def sending(broker, job, row, wanted="true", **sink):
     rows = [{"to": "x", "p": 0, "k": "k", "v": "v", "h": None, **row}]
     source = StreamBuilder.data_stream("test", job.replace("-", "_")).from_array(
         rows, schema="to string, p bigint, k string, v string, h array<struct<key: string, value: string>>"
     )
     topic = {} if "topic_field" in sink else {"topic": job}
-    return source.to_kafka(broker.bootstrap_servers, value="v", name="out", **topic, **sink).build()
+    return source.filter(wanted).to_kafka(broker.bootstrap_servers, value="v", name="out", **topic, **sink).build()
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)
@@ -40,6 +41,10 @@ def test_a_row_that_no_topic_takes_names_step_and_field(broker, topic, options, 
         with pytest.raises(SinkError, match=said) as refused:
             sending(broker, job, row, delivery=delivery, **sink).run(options)
         assert (refused.value.facts["step"], refused.value.facts["field"]) == ("out", field)
+    assert refused.value.remedy == "filter out such rows, or correct the field before the sink"
+    afresh = replace(options, new_generation=True)
+    assert sending(broker, job, row, "p < 2", delivery=delivery, **sink).run(afresh).rows_out == 0
+    assert sending(broker, job, {"p": 1}, delivery=delivery, **sink).run(afresh).rows_out == 1
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES)

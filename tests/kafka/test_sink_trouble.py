@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -247,6 +248,18 @@ def test_should_refuse_null_headers_where_the_client_does(broker, out, options):
 @only_by_driver
 def test_should_refuse_neither_key_nor_value_where_the_client_does(broker, out, options):
     assert "key or value" in refused_row(broker, out, options, "n int, v string", {"n": 1, "v": None}, {})
+
+
+@only_by_driver
+def test_rows_that_the_client_does_not_send_are_filtered_out(broker, out, options):
+    rows = StreamBuilder.data_stream("test", "sink").from_array([{"v": None}, {"v": "v"}], schema="v string")
+    sending = {"value": "v", "delivery": "exactly_once", "name": "out"}
+    with pytest.raises(SinkError) as refused:
+        rows.to_kafka(broker.bootstrap_servers, out, **sending).build().run(options)
+    assert refused.value.remedy.startswith("filter out rows without a topic, with neither key nor value")
+    full = rows.filter("v IS NOT NULL").to_kafka(broker.bootstrap_servers, out, **sending).build()
+    assert full.run(replace(options, new_generation=True)).rows_out == 1
+    assert [record.value for record in broker.read(out)] == [b"v"]
 
 
 def test_should_take_a_megabyte(broker, topic, driver):

@@ -10,9 +10,10 @@ from sqlalchemy import create_engine
 
 from rs_assets import Dimension, StreamBuilder
 from rs_assets.compile.planner.context import ddl_type
-from rs_assets.errors import RsError, SourceReadError, TopologyError
+from rs_assets.errors import RsError, SchemaError, SourceReadError, TopologyError
 from rs_assets.operators.dimension.database import DatabaseLoader
 from rs_assets.operators.dimension.loading import FileLoader, loaded, loader_of
+from rs_assets.operators.dimension.spec import FileOrigin
 
 SCHEMA = "k string, tier string"
 
@@ -105,20 +106,37 @@ def test_a_loader_that_would_end_its_thread_is_a_load_that_fails(load, error):
         load(Dimension.from_loader(leave, schema=SCHEMA))
 
 
-@pytest.mark.parametrize(
-    ("rows", "settings", "told"),
-    [
-        ([], {"may_be_empty": True}, "no field 'k'"),
-        ([{"tier": "a"}], {}, "no field 'k'"),
-        (pa.table({"k": ["a"], "n": pa.array([1], pa.uint64())}), {}, "type that Spark does not know"),
-        ([{"tier": "a"}, {"k": "", "tier": "b"}], {"schema": SCHEMA}, "has no row with a key"),
-        ([{"k": "a", "_rs_line": 1}], {}, "whose prefix is reserved"),
-    ],
-    ids=str,
-)
-def test_rows_that_cannot_be_looked_up_refuse_the_start(options, rows, settings, told):
-    with pytest.raises(RsError, match=told):
+UNSIGNED = pa.array([1], pa.uint64())
+# Rows, settings, what is refused, words of the remedy, and what they make of both.
+REFUSED = [
+    ([], {"may_be_empty": True}, "no field 'k'", "declare its schema", [], {"may_be_empty": True, "schema": SCHEMA}),
+    ([{"tier": "a"}], {}, "no field 'k'", "name its fields in on=", [{"tier": "a", "k": "b"}], {}),
+    (
+        pa.table({"k": ["a"], "n": UNSIGNED}),
+        {},
+        "type that Spark does not know",
+        "declare a schema with types of Spark",
+        pa.table({"k": ["a"], "n": UNSIGNED}),
+        {"schema": "k string, n bigint"},
+    ),
+    (
+        [{"tier": "a"}, {"k": "", "tier": "b"}],
+        {"schema": SCHEMA},
+        "has no row with a key",
+        "may_be_empty=True",
+        [{"tier": "a"}, {"k": "", "tier": "b"}],
+        {"schema": SCHEMA, "may_be_empty": True},
+    ),
+    ([{"k": "a", "_rs_line": 1}], {}, "whose prefix is reserved", "rename it", [{"k": "a", "line": 1}], {}),
+]
+
+
+@pytest.mark.parametrize(("rows", "settings", "told", "words", "better", "mended"), REFUSED, ids=str)
+def test_rows_that_cannot_be_looked_up_refuse_the_start(options, rows, settings, told, words, better, mended):
+    with pytest.raises(RsError, match=told) as refused:
         started(Dimension.from_loader(lambda: rows, **settings), options)
+    assert words in refused.value.remedy
+    started(Dimension.from_loader(lambda: better, **mended), options)
 
 
 def test_a_table_that_is_not_there_refuses_the_start(options, tmp_path):
@@ -144,3 +162,41 @@ def test_errors_of_a_driver_show_no_secret(monkeypatch):
         loaded(DatabaseLoader(origin), None, step="users")
     assert "s3cr3t" not in str(caught.value)
     assert caught.value.__cause__ is None
+
+
+def test_a_file_that_spark_would_pass_over_gets_another_name(load, tmp_path):
+    (tmp_path / "_d.csv").write_text("k,tier\na,1\n")
+    with pytest.raises(SourceReadError, match="Spark skips files") as refused:
+        load(Dimension.from_file(tmp_path / "_d.csv", format="csv", schema=SCHEMA))
+    assert refused.value.remedy == "give the dimension's file another name"
+    (tmp_path / "_d.csv").rename(tmp_path / "d.csv")
+    assert load(Dimension.from_file(tmp_path / "d.csv", format="csv", schema=SCHEMA)) == [{"k": "a", "tier": "1"}]
+
+
+def test_a_file_that_changes_while_it_is_read_is_replaced_by_a_rename(tmp_path, monkeypatch):
+    path = tmp_path / "d.parquet"
+    pq.write_table(pa.table({"k": ["a"]}), path)
+    loader, read = FileLoader(FileOrigin(str(path), "parquet"), None), FileLoader._parquet
+
+    def meanwhile(self, schema):
+        found = read(self, schema)
+        pq.write_table(pa.table({"k": ["b", "c"]}), path)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FileLoader, "_parquet", meanwhile)
+        with pytest.raises(SourceReadError, match="the file was changed while it was read") as refused:
+            loader.load(None)
+    assert refused.value.remedy == "write a new file next to it and rename it"
+    pq.write_table(pa.table({"k": ["d"]}), tmp_path / "new.parquet")
+    (tmp_path / "new.parquet").rename(path)
+    assert loader.load(None).to_pylist() == [{"k": "d"}]
+
+
+def test_fields_of_one_name_in_a_query_are_named_apart(tmp_path):
+    url = Dimension.from_database(f"sqlite:///{tmp_path / 'd.db'}", sql="SELECT 'a' AS k, 'b' AS k").origin
+    with pytest.raises(SchemaError, match="two fields of one name: k, k") as refused:
+        DatabaseLoader(url).load(None)
+    assert refused.value.remedy == "name them with AS"
+    named = Dimension.from_database(f"sqlite:///{tmp_path / 'd.db'}", sql="SELECT 'a' AS k, 'b' AS tier").origin
+    assert DatabaseLoader(named).load(None).to_pylist() == [{"k": "a", "tier": "b"}]

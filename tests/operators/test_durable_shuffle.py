@@ -1,6 +1,7 @@
 """shuffle: memory, delta and kafka give equal results."""
 
 import shutil
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -106,6 +107,18 @@ def test_should_not_go_on_without_the_half_that_was_begun_anew(driver, tmp_path)
     report = pipeline.run(RunOptions(home=Home(tmp_path), driver=driver, new_generation=True))
     assert report.rows_out == len(ROWS)
     assert DeltaTable(str(tmp_path / "tables" / "test" / "out")).count() == len(ROWS)
+
+
+@pytest.mark.long
+def test_should_begin_the_whole_pipeline_anew_whose_writer_starts_over(options):
+    windows = totals(StreamBuilder.data_stream("test", "over").from_array(ROWS))
+    pipeline = windows.shuffle(2, strategy="delta").to_delta("out").build()
+    assert pipeline.run(options).rows_out == 20
+    with pytest.raises(CheckpointError, match="starts over, but .* has read its earlier rows") as refused:
+        pipeline.run(replace(options, reset_steps=("window",)))
+    assert refused.value.remedy == "begin a new generation of the whole pipeline (--new-generation)"
+    assert pipeline.run(replace(options, new_generation=True)).rows_out == 20
+    assert DeltaTable(options.home.table("test", "out")).count() == 20
 
 
 def test_should_refuse_to_go_back_behind_a_topic(options):

@@ -14,6 +14,7 @@ REASONS = {
     "names": "lists what there is: one of the names is taken",
     "outside": "asks for what no test does: another disk, other permissions, a broker, a package, a copy, a release",
     "nothing": "there is nothing to do, or only to try again",
+    "unseen": "guards against what nobody has seen: no input is known that leads to it",
     "open": "no test follows it yet",
 }
 

@@ -165,6 +165,24 @@ def test_a_step_that_cannot_be_rescaled_is_refused_before_anything_happens(optio
     assert not options.home.root.exists()
 
 
+def test_state_that_cannot_be_redistributed_begins_with_another_number_of_partitions(options, monkeypatch):
+    channel = MemoryChannel(schema=SCHEMA)
+    job = pipeline(channel, WINDOWS["tumbling"])
+    channel.put(*PARTS[0])
+    job.run(options)
+    monkeypatch.setattr(type(job.topology["window"]), "rescalable", False)
+    with pytest.raises(ConfigurationError, match="cannot be redistributed") as refused:
+        rescale(job.topology, 3, options)
+    assert refused.value.remedy == "begin a new generation with another number (--new-generation)"
+    three = replace(options, partitions=3)
+    with pytest.raises(ConfigurationError, match="has 2 partitions, 3 were requested") as pinned:
+        job.run(three)
+    assert pinned.value.remedy == "leave the number out, or begin a new generation (--new-generation)"
+    assert job.run(options).generation == 1
+    report = job.run(replace(three, new_generation=True))
+    assert (report.generation, manifests.load(folder(options)).partitions) == (2, 3)
+
+
 def test_a_running_pipeline_is_not_rescaled(options):
     channel = MemoryChannel(schema=SCHEMA)
     job = pipeline(channel, WINDOWS["tumbling"])

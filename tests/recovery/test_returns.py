@@ -171,8 +171,16 @@ def test_a_sink_without_the_methods_keeps_its_pipeline_from_going_back(world):
     pipeline = world.source().to(sink).build()
     world.run(pipeline)
     world.run(pipeline)
-    with pytest.raises(SinkError, match="'sink' cannot go back"):
+    with pytest.raises(SinkError, match="'sink' cannot go back") as refused:
         rewind(pipeline.topology, 0, world.options)
+    assert refused.value.remedy.startswith(
+        "give it the methods of rs_assets.sinks.Rewinding, or begin a new generation"
+    )
+    both = type("Both", (one_way,), {n: getattr(Stubborn, n) for n in ("check_rewind", "rewind")})()
+    both.marks = sink.marks
+    rewind(world.source().to(both).build().topology, 1, world.options)
+    world.options = replace(world.options, new_generation=True)
+    world.run(pipeline)
     half = type("Half", (one_way,), {"rewind": Stubborn.rewind})
     with pytest.raises(TopologyError, match="has no check_rewind"):
         world.source().to(half())

@@ -307,6 +307,20 @@ def test_uploads_of_several_lost_pipelines_are_not_guessed(home, tmp_path):
     assert home.rows() == [0, 1]
 
 
+def test_outputs_of_several_pipelines_of_one_name_are_moved_away_or_others_are_written(home, tmp_path):
+    for sink in ("a", "b"):
+        replace(home, root=tmp_path / sink, store=tmp_path / f"{sink} store", sinks=(sink,)).start()
+    both = replace(home, sinks=("a", "b"))
+    with pytest.raises(CheckpointError, match="written by several pipelines of that name") as refused:
+        both.start(new_generation=True)
+    assert refused.value.remedy == "move the outputs away, or give this pipeline others"
+    others = replace(both, root=tmp_path / "others", store=tmp_path / "store of others", outputs=tmp_path / "other")
+    others.start(2, new_generation=True)
+    home.outputs.rename(tmp_path / "away")
+    both.start(2, new_generation=True)
+    assert [each.rows(sink) for each in (both, others) for sink in "ab"] == [[0, 1]] * 4
+
+
 def test_outputs_that_were_lost_with_the_home_are_not_continued(home):
     home.start(2)
     lose(home)

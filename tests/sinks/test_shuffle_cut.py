@@ -7,13 +7,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyspark.sql.types import StructType
 
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets.connectors.sink import BatchMark
-from rs_assets.errors import CheckpointError
+from rs_assets.connectors.source import BEGIN_ANEW, Reading
+from rs_assets.errors import CheckpointError, RsError
 from rs_assets.operators.shuffle.cut import cut, end_of, go_on, needed_files, newest_within, written_before
+from rs_assets.operators.shuffle.reader import ShuffleReader
 from rs_assets.recovery.savepoints.shuffled import Link, copied_in_order, readers_first, tables_of
+from rs_assets.runtime.upkeep.shuffles import _unread
 from tests.sinks.frames import ArrowFrame
 
 
@@ -104,8 +108,10 @@ def test_what_is_needed_is_what_waits_and_what_the_table_holds(shuffle):
     shuffle.purge(5)
     DeltaTable(shuffle.path).vacuum(0, dry_run=False, enforce_retention_duration=False)
     assert shuffle.needed(4, 9)[1] == []
-    with pytest.raises(CheckpointError, match="at the end of its batch 3 are gone"):
+    with pytest.raises(CheckpointError, match="at the end of its batch 3 are gone") as refused:
         shuffle.needed(3, 7)
+    assert refused.value.remedy == "go back to a later batch, or restore a savepoint"
+    assert shuffle.needed(4, 9)[1] == []
 
 
 def test_a_table_that_was_cut_goes_on_under_the_same_versions(shuffle):
@@ -178,3 +184,50 @@ def test_a_reader_whose_first_batch_is_ahead_is_not_saved(shuffle):
     shuffle.read(0, 6)
     with pytest.raises(CheckpointError, match="the first batch of second has read rows of a batch"):
         copied_in_order([Path("first"), Path("second")], links(shuffle.folder)[:1], lambda f, _: Copied(0))
+
+
+def test_a_writer_goes_back_to_a_batch_that_the_first_batch_of_its_reader_has_not_passed(shuffle):
+    shuffle.read(0, 4)
+    link = Link(
+        table=shuffle.path, sink="spread_write", checkpoint=shuffle.log.folder, writer="w", reader="r", source="spread"
+    )
+    with pytest.raises(
+        CheckpointError, match="the first batch of r has read rows that w has written after its"
+    ) as refused:
+        _unread(link, 0)
+    assert refused.value.remedy == "go back to a later batch of w, or begin a new generation (--new-generation)"
+    assert _unread(link, 3) is None
+
+
+class Whole:
+    """A place of rows, with nothing purged or something."""
+
+    def __init__(self, *, purged=False):
+        self.purged = purged
+
+    def whole(self):
+        return not self.purged
+
+    def stream(self, spark, schema, *, name):
+        return schema
+
+
+def test_a_reader_begins_anew_where_other_fields_wait_or_rows_are_gone(shuffle):
+    fields, others = (StructType().add(name, "long") for name in "no")
+
+    def read(pinned, place):
+        reading = Reading(
+            spark=None, name="spread", folder=shuffle.folder / "fresh", schema_of=lambda infer: pinned or infer(),
+            written_by=lambda _: fields, max_line_bytes=1,
+        )  # fmt: skip
+        return ShuffleReader(name="spread", after="spread_write", place=place).stream(reading)
+
+    for pinned, place, what in (
+        (others, Whole(), "other fields"),
+        (None, Whole(purged=True), "rows of it were purged"),
+    ):
+        with pytest.raises(RsError, match=what) as refused:
+            read(pinned, place)
+        assert refused.value.remedy == BEGIN_ANEW
+    # A new generation pins the fields anew, and begins with a table of its own.
+    assert read(None, Whole()) == fields

@@ -245,3 +245,20 @@ def test_a_constraint_that_forbids_a_row_is_named_with_what_helps(writer):
     with closing(sqlite3.connect(writer.path)) as database, database:
         database.execute("DROP INDEX one")
     assert writer._commit(fields, [(1,)], again) == 1
+
+
+@pytest.mark.long
+def test_a_column_that_a_table_lacks_is_added_or_another_table_is_written(driver, writer):
+    driver.call(lambda _: writer.stage(frame(driver, 1), MARK)).commit()
+    wide = driver.call(lambda spark: spark.createDataFrame([(2, "/a")], "id bigint, page string"))
+    following = replace(MARK, batch_id=1)
+    with pytest.raises(SinkError, match="the table 'hits' has no column 'page'") as refused:
+        driver.call(lambda _: writer.stage(wide, following)).commit()
+    add, _, other = refused.value.remedy.partition(", or ")
+    assert other == "write to another table"
+    with closing(sqlite3.connect(writer.path)) as database:
+        database.execute(add)
+    assert driver.call(lambda _: writer.stage(wide, following)).commit() == 1
+    assert asked(writer.path, "SELECT id, page FROM hits ORDER BY id") == [(1, None), (2, "/a")]
+    elsewhere = SqliteWriter("out", writer.path, "pages")
+    assert driver.call(lambda _: elsewhere.stage(wide, replace(MARK, sink="pages"))).commit() == 1

@@ -15,6 +15,7 @@ from rs_assets import MemoryChannel, StreamBuilder, build_definitions
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.compile.readers import reader_of
 from rs_assets.connectors.dead_letters import dead_letters_of
+from rs_assets.connectors.delta.versions import files_added
 from rs_assets.dagster.sensors.inputs import ends_of, watched
 from rs_assets.errors import ConfigurationError, DataLossError, SchemaError, SourceReadError, StepError, TopologyError
 from tests.unchanged import NoSpark
@@ -274,3 +275,17 @@ def test_should_read_a_table_with_a_renamed_column_in_a_new_generation(table, sp
     spark.sql(f"INSERT INTO delta.`{table.path}` VALUES (2, '/b')")
     with pytest.raises(SourceReadError, match="renamed, dropped or replaced"):
         table.run()
+
+
+def test_should_find_the_files_of_a_version_while_the_log_is_kept(tmp_path):
+    for days in (30, 0):
+        path = str(tmp_path / f"{days}")
+        for each in range(3):
+            settings = {"delta.logRetentionDuration": f"interval {days} days"}
+            write_deltalake(path, pa.table({"id": [each]}), mode="append", configuration=None if each else settings)
+        DeltaTable(path).create_checkpoint()
+        DeltaTable(path).cleanup_metadata()
+    assert len(files_added(str(tmp_path / "30"), 1)) == 1
+    with pytest.raises(DataLossError, match="version 1 of the table is gone from its log") as refused:
+        files_added(str(tmp_path / "0"), 1)
+    assert refused.value.remedy == "keep the log for longer: delta.logRetentionDuration"

@@ -14,7 +14,7 @@ import pytest
 from rs_assets import MemoryChannel, StreamBuilder
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.connectors.files.zstd import is_cut
-from rs_assets.errors import ConfigurationError, DataLossError, SealedError, SourceReadError
+from rs_assets.errors import ConfigurationError, DataLossError, SealedError, SourceReadError, UnknownFieldError
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.report import RunReport
 from rs_assets.spark.driver import SparkDriver
@@ -121,6 +121,18 @@ def test_a_sealed_file_that_changed_is_refused(tmp_path: Path, options: RunOptio
     assert refused.value.facts["file"] == file
     rows, report = run(file, replace(options, new_generation=True))
     assert (ids(rows), report.generation) == ([1, 2], 2)
+
+
+def test_a_schema_of_a_start_that_read_nothing_is_inferred_again(tmp_path: Path, options: RunOptions) -> None:
+    file, out = tmp_path / "a.jsonl", MemoryChannel()
+    file.write_text('{"pge":"/"}\n')
+    stream = StreamBuilder.data_stream("shop", "inferred").from_file(file).select_fields("page")
+    pipeline = stream.to_memory(out).build()
+    with pytest.raises(UnknownFieldError, match="page"):
+        pipeline.run(options)
+    file.write_text('{"page":"/"}\n')
+    pipeline.run(options)
+    assert out.rows() == [{"page": "/"}]
 
 
 def test_a_directory_is_caught_up_with_and_new_files_are_read_once(tmp_path: Path, options: RunOptions) -> None:

@@ -171,6 +171,7 @@ def test_should_name_the_row_that_cannot_be_used_and_go_on_once_it_is_mended(tab
     with pytest.raises(BadRecordError, match="not of its field's type") as raised:
         table.run()
     assert (raised.value.facts["split"], raised.value.facts["line"]) == ("hits", 2)
+    assert raised.value.remedy == "correct the input, or choose bad_records='dead_letter' or 'skip'"
     table.execute("UPDATE hits SET ms = 2 WHERE id = 2")
     assert table.keys() == [1, 2]
 

@@ -130,7 +130,7 @@ CASES = [
         lambda: (to_delta(), to_delta(mode="upsert", keys=["page"], order_by=["ms"])),
     ),
     Case(
-        "connectors/delta/connector.py::_check",
+        "connectors/messages.py::no_key",
         lambda: to_delta(mode="upsert", keys=["tags"]),
         "name fields of texts, whole numbers or times",
         lambda: to_delta(mode="upsert", keys=["page", "ms", "ts"]),

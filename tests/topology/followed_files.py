@@ -13,15 +13,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rs_assets.connectors.files.header import Columns, check_header, header_names
-from rs_assets.connectors.files.lines.files import LineCounter, archive_blocks
+from rs_assets.connectors.files.lines.files import BLOCK_BYTES, LineCounter, archive_blocks
 from rs_assets.connectors.files.lines.offsets import LineRange
 from rs_assets.connectors.files.lines.planner import Planner
+from rs_assets.connectors.files.lines.reading import first_line
 from rs_assets.connectors.files.lines.spark_source import _final_line, _path, _positive, _ranges
 from rs_assets.connectors.files.listing import existing_files
 from rs_assets.connectors.files.parquet_columns import check_columns, schema_of
 from rs_assets.connectors.files.parse import java_pattern
+from rs_assets.connectors.files.shortened import first_rows
 from rs_assets.connectors.files.whole.spark_files import check_path, sample_file
-from tests.topology.followed_programs import Case
+from tests.topology.followed_programs import Case, begin, built
 
 HEADER = "connectors/files/header.py"
 LINES = "connectors/files/lines"
@@ -66,6 +68,18 @@ def linked(folder: Path, *, inside: bool) -> list[Path]:
     if inside:
         (folder / "in" / "link").symlink_to(folder / "other")
     return [*existing_files(str(folder / "in")), *existing_files(str(folder / "other"))]
+
+
+def header_of(folder: Path, text: str) -> object:
+    file = written(folder, text)
+    return first_line(LineRange(file=str(file), split=file.name))
+
+
+def shortened(folder: Path, name: str) -> object:
+    """The first line of a file `a.csv` under a path."""
+    written(folder, "page\n/\n")
+    stream = begin().from_file(folder / name, format="csv", schema="page string", name="read")
+    return first_rows(built(stream).topology["read"], 1, folder)
 
 
 FIELDS = pa.schema([("page", pa.string())])
@@ -189,5 +203,17 @@ CASES = [
         within(lambda folder: check_path(str(folder / "b"), step="read")),
         "check the path of the source",
         within(lambda folder: check_path(str(folder), step="read")),
+    ),
+    Case(
+        f"{LINES}/reading.py::first_line",
+        within(lambda folder: header_of(folder, "x" * BLOCK_BYTES)),
+        "give the file a header",
+        within(lambda folder: header_of(folder, "page\n" + "x" * BLOCK_BYTES)),
+    ),
+    Case(
+        "connectors/files/shortened.py::_first_lines",
+        within(lambda folder: shortened(folder, "b.csv")),
+        "check the path",
+        within(lambda folder: shortened(folder, "a.csv")),
     ),
 ]

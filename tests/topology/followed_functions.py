@@ -185,4 +185,16 @@ CASES = [
             .aggregate(n=F.max("value"))
         ),
     ),
+    Case(
+        f"{SIGNATURE}::_fields",
+        lambda: table_function(returns="word interval")(no_rows),
+        "write it as 's string, n bigint'",
+        lambda: table_function(returns="s string, n bigint")(no_rows),
+    ),
+    Case(
+        "expressions/functions/json.py::_of_key",
+        lambda: scripted("x = json_field(page, 'a]')"),
+        "rename it at the source",
+        lambda: scripted("x = json_field(page, 'a')"),
+    ),
 ]

@@ -46,6 +46,7 @@ from rs_assets.runtime.upkeep.ownership import newest_savepoint
 from rs_assets.runtime.upkeep.savepoints import check_rewind, savepoint
 from rs_assets.runtime.upkeep.state import _log
 from rs_assets.spark.jars import maven_url
+from rs_assets.testing import PipelineDriver
 from tests.topology.followed_files import within
 from tests.topology.followed_programs import BROKER, MINUTE, Case, built, counted, from_kafka, hits, two
 from tests.topology.followed_settings import environment
@@ -416,5 +417,11 @@ CASES = [
         lambda: row_of({"key": "a"}, key="a"),
         "remove that row from the storage; the next batch writes a new one",
         lambda: (newest_of_each([]), in_order([])),
+    ),
+    Case(
+        "testing/driver.py::PipelineDriver._replaced",
+        lambda: PipelineDriver(built(hits(schema=None))),
+        "declare it",
+        lambda: PipelineDriver(built(hits(schema="page string"))),
     ),
 ]

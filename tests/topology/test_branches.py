@@ -50,7 +50,7 @@ def test_branches_that_meet_above_state_are_refused_with_a_way_out():
         windows(parted_in_python(begin().filter("true", name="last"))).to_print().build()
     assert refused.value.what.startswith("the branches of step 'last' meet in 'meet', upstream of 'w'")
     assert refused.value.facts["step"] == "meet"
-    assert "unite the branches of 'last' alone, and put .shuffle(n, strategy='delta') after" in refused.value.remedy
+    assert "unite the branches of 'last' alone, before others; or put .shuffle(n, " in refused.value.remedy
     assert outputs(windows(parted(begin().filter("true", name="last")))) == [("w", "w")]
     way_out = windows(parted_in_python(begin().filter("true", name="last")).shuffle(2, strategy="delta", name="far"))
     assert outputs(way_out) == [("file", "last"), ("w", "w")]

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from rs_assets import Dimension, OverWindow, Time, column
 from rs_assets.compile.planner.context import ddl_type
 from rs_assets.connectors.delta.columns import check_columns
 from rs_assets.connectors.delta.nodes import DeltaSink
+from rs_assets.connectors.files.parse import LineFormat
+from rs_assets.connectors.files.whole.spark_files import infer_schema
 from rs_assets.errors import RsError
 from rs_assets.runtime.job.analysis import analyse
 from tests.project.remedies import table
 from tests.sinks.frames import ArrowFrame
+from tests.topology.followed_files import within
 from tests.topology.followed_programs import TEN, Case, begin, built, counted, hits
 from tests.topology.test_followed import may_make
 
@@ -73,7 +77,19 @@ def of_a_name(name, **how):
     check_columns(ArrowFrame(pa.table({"n": [1], name: [1]})), sink)
 
 
+def inferred(folder, line):
+    (folder / "a.jsonl").write_text(f"{line}\n")
+    form = LineFormat("json")
+    return infer_schema(SparkSession.active(), step="read", path=str(folder), form=form).names or None
+
+
 CASES = [
+    Case(
+        "connectors/files/whole/spark_files.py::infer_schema",
+        within(lambda folder: inferred(folder, "no JSON")),
+        "pass schema='...'",
+        lambda: built(hits(schema="page string")),
+    ),
     Case(
         "compile/dim_join.py::_check",
         lambda: looked_up({"more": "user"}, "user array<string>"),
@@ -141,12 +157,6 @@ CASES = [
             ordered("a", rich().with_fields(a="tags['a']")),
             ordered("tags", rich().with_fields(tags="to_json(tags)")),
         ),
-    ),
-    Case(
-        COLUMNS,
-        lambda: to_delta(rich(), mode="upsert", keys=["more"]),
-        "name fields of texts, whole numbers or times",
-        lambda: [to_delta(rich(), mode="upsert", keys=[key]) for key in ("page", "ms", "ts")],
     ),
     Case(
         COLUMNS,

@@ -40,11 +40,17 @@ def test_each_phase_has_a_function_of_the_product(phase):
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    ("way", "origin"),
-    [("SIGTERM", "a standby"), ("Terminate", "recovery"), ("deploy --stop", "deployments"), ("eviction", "Dagster")],
+    ("number", "way", "origin"),
+    [
+        # A stream that is deployed has a name that no code of this process has.
+        (101, "SIGTERM", "a standby"),
+        (102, "Terminate", "recovery"),
+        (103, "deploy --stop", "deployments"),
+        (104, "eviction", "Dagster"),
+    ],
 )
-def test_recovery_of_a_stream_that_others_have_started_heeds_its_stop(tmp_path, driver, way, origin):
-    assert done(Case(1, "starts a query", way, behind=False, origin=origin), tmp_path) == ""
+def test_recovery_of_a_stream_that_others_have_started_heeds_its_stop(tmp_path, driver, number, way, origin):
+    assert done(Case(number, "starts a query", way, behind=False, origin=origin), tmp_path) == ""
 
 
 @pytest.mark.long

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from rs_assets.common.home import Home
 from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, code, listed
 from rs_assets.connectors.database.nodes import DatabaseSink, DatabaseSource
-from rs_assets.connectors.messages import check_flag
-from rs_assets.errors import TopologyError
+from rs_assets.connectors.messages import check_flag, no_key
 from rs_assets.records.fields import Fields
 
 if TYPE_CHECKING:
@@ -39,11 +38,7 @@ def _check(node: DatabaseSink, fields: Fields) -> None:
     for name in node.keys:
         kind = fields.type_of(name)
         if kind is not None and kind.nested:
-            raise TopologyError(
-                f"step {node.name!r}: the key {name!r} is {kind.text}, which is not a plain value",
-                remedy="name fields of texts, whole numbers or times",
-                step=node.name,
-            )
+            raise no_key(f"the key {name!r} is {kind.text}", step=node.name)
 
 
 def _check_rows(node: DatabaseSink, rows: DataFrame) -> None:

@@ -7,7 +7,7 @@ from pyspark.sql.types import ArrayType, BooleanType, MapType, StructType, Times
 
 from rs_assets.connectors.delta.nodes import KEYED, VALIDITY, DeltaSink
 from rs_assets.connectors.delta.partitions import may_partition
-from rs_assets.connectors.messages import history_taken, no_condition, no_record_time
+from rs_assets.connectors.messages import history_taken, no_condition, no_key, no_record_time
 from rs_assets.errors import TopologyError
 from rs_assets.records.columns import check_fields, visible
 
@@ -34,11 +34,7 @@ def check_columns(df: DataFrame, node: DeltaSink) -> None:
         ),
     ]
     if wrong:
-        raise TopologyError(
-            f"step {node.name!r}: {wrong[0]}, which is not a plain value",
-            remedy="name fields of texts, whole numbers or times",
-            step=node.name,
-        )
+        raise no_key(wrong[0], step=node.name)
     taken = [name for name in kinds if name.lower() in VALIDITY] if node.mode == "history" else []
     if taken:
         raise history_taken(taken[0], step=node.name)

@@ -12,7 +12,7 @@ from rs_assets.connectors.delta.nodes import VALIDITY, DeltaSink, DeltaSource
 from rs_assets.connectors.delta.sql_table import METADATA, read_table, write_table
 from rs_assets.connectors.files.nodes import FileSource
 from rs_assets.connectors.location import REMOTE
-from rs_assets.connectors.messages import check_flag, history_taken, no_record_time
+from rs_assets.connectors.messages import check_flag, history_taken, no_key, no_record_time
 from rs_assets.errors import TopologyError
 from rs_assets.records.fields import Fields
 
@@ -94,11 +94,7 @@ def _check(node: DeltaSink, fields: Fields) -> None:
         kind = fields.type_of(name)
         if kind is not None and kind.nested:
             what = f"the key {name!r} is" if name in node.keys else f"{name!r} of order_by is"
-            raise TopologyError(
-                f"step {node.name!r}: {what} {kind.text}, which is not a plain value",
-                remedy="name fields of texts, whole numbers or times",
-                step=node.name,
-            )
+            raise no_key(f"{what} {kind.text}", step=node.name)
 
 
 def _check_rows(node: DeltaSink, rows: DataFrame) -> None:

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 from rs_assets.common.home import Home
 from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, code, listed
-from rs_assets.connectors.messages import check_flag
+from rs_assets.connectors.messages import check_flag, no_key
 from rs_assets.connectors.redis.nodes import RedisSink, RedisSource
 from rs_assets.connectors.redis.tables import SQL_SINK, SQL_SOURCE
-from rs_assets.errors import TopologyError
 from rs_assets.records.fields import Fields
 
 if TYPE_CHECKING:
@@ -48,10 +47,8 @@ def _check(node: RedisSink, fields: Fields) -> None:
     for name in node.keys:
         kind = fields.type_of(name)
         if kind is not None and (kind.nested or kind.name in ("double", "float")):
-            raise TopologyError(
-                f"step {node.name!r}: the key {name!r} is {kind.text}, whose values have no text of their own",
-                remedy="name fields of texts, whole numbers or times",
-                step=node.name,
+            raise no_key(
+                f"the key {name!r} is {kind.text}", why="whose values have no text of their own", step=node.name
             )
 
 

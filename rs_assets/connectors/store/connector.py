@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from rs_assets.common.home import Home
 from rs_assets.connectors.connector import Connector, SinkConnector, code, listed
-from rs_assets.connectors.messages import check_flag
+from rs_assets.connectors.messages import check_flag, no_key
 from rs_assets.connectors.store.nodes import StoreSink
-from rs_assets.errors import TopologyError
 from rs_assets.records.fields import Fields
 
 if TYPE_CHECKING:
@@ -30,11 +29,7 @@ def _check(node: StoreSink, fields: Fields) -> None:
     for name in node.keys:
         kind = fields.type_of(name)
         if kind is not None and kind.nested:
-            raise TopologyError(
-                f"step {node.name!r}: the key {name!r} is {kind.text}, which has no order",
-                remedy="name fields of plain values: text, numbers, times",
-                step=node.name,
-            )
+            raise no_key(f"the key {name!r} is {kind.text}", why="which has no order", step=node.name)
 
 
 def _check_rows(node: StoreSink, rows: DataFrame) -> None:

@@ -75,9 +75,9 @@ def state_changes(spark: SparkSession, state: StateOf, *, first: int, last: int)
     return frame.groupBy(KEY).agg(newest).select(KEY, "_last.*")
 
 
-def state_frame(spark: SparkSession, state: StateOf, *, batch_id: int | None = None) -> DataFrame:
+def state_frame(spark: SparkSession, state: StateOf) -> DataFrame:
     """The state as Spark returns it: key and value as structs whose fields have unique names."""
-    return _named(_load(spark, state, {} if batch_id is None else {"batchId": batch_id}))
+    return _named(_load(spark, state, {}))
 
 
 def store_frame(spark: SparkSession, state: StateOf, store: str) -> DataFrame:
@@ -100,7 +100,7 @@ def _load(spark: SparkSession, state: StateOf, options: Mapping[str, object]) ->
             f"the state cannot be read: {str(error).splitlines()[0][:300]}",
             remedy="name a batch whose state still exists; Spark keeps that of the last 100 or so",
             file=state.checkpoint,
-            **{name: value for name, value in options.items() if "Batch" in name},
+            **{name: value for name, value in options.items() if "batch" in name.casefold()},
         ) from error
 
 

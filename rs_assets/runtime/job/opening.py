@@ -11,6 +11,7 @@ from rs_assets.checkpoint import manifest as manifests
 from rs_assets.checkpoint.manifest import Manifest
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.shuffle import place_of
+from rs_assets.connectors.files.nodes import FileSource
 from rs_assets.connectors.sink import BatchMark, Beginning, Checked, SinkWriter
 from rs_assets.errors import CheckpointError, SinkError, StartRefused
 from rs_assets.recovery import rollback_marker as returning
@@ -31,6 +32,7 @@ from rs_assets.runtime.upkeep.returns import roll_back_dead_letters, undo_dead_l
 from rs_assets.runtime.upkeep.uploads import begin_uploads, check_uploads, uploaded_token
 from rs_assets.topology.describe import as_text
 from rs_assets.topology.nodes.shuffle import ShuffleWrite
+from rs_assets.topology.nodes.versioned import VersionedTable
 from rs_assets.topology.topology import Topology
 
 
@@ -76,6 +78,7 @@ def _open(session: JobSession) -> None:
     _preflight(session)
     _check_rules(session, stored)
     _check_shuffles(session)
+    _infer_again(session)
     logs = [(plan, session.log(plan)) for plan in session.plans]
     inputs = check_inputs(session.readers, session.manifest, logs, session.note_loss)
     session.manifest = replace(session.manifest, inputs=inputs)
@@ -231,6 +234,14 @@ def _check_shuffles(session: JobSession) -> None:
                     remedy="begin a new generation of the whole pipeline (--new-generation)",
                     pipeline=session.topology.name,
                 )
+
+
+def _infer_again(session: JobSession) -> None:
+    """Forget schemas that a start has inferred which planned no batch: what they are of may be corrected since."""
+    if not any(session.log(plan).begun for plan in session.plans):
+        corrected = {node.name for node in session.topology if isinstance(node, FileSource | VersionedTable)}
+        kept = {name: schema for name, schema in session.manifest.schemas.items() if name not in corrected}
+        session.manifest = replace(session.manifest, schemas=kept)
 
 
 def _untouched(session: JobSession, step: str) -> bool:

@@ -18,7 +18,7 @@ from rs_assets.connectors.kafka.client.names import COMMITS
 from rs_assets.connectors.kafka.sink.commits import last_commit
 from rs_assets.connectors.kafka.sink.jvm_producer import fault_of
 from rs_assets.connectors.kafka.sink.producer import ALLOW, ProducerFailed, unsendable
-from rs_assets.connectors.sink import BatchMark
+from rs_assets.connectors.sink import BatchMark, overtaken
 from rs_assets.errors import LeaseLostError, RsError, SinkError, SourceReadError
 
 OTHER_TOPIC = "create the topic, or correct its name, and start again"
@@ -105,12 +105,7 @@ class Attempt:
                 return lost
         if self.took_s >= self.timeout_s:
             return None
-        return LeaseLostError(
-            "another driver has begun to write to the topic",
-            remedy="nothing to do: this run ends here, the other one goes on",
-            step=self.step,
-            batch=self.mark.batch_id,
-        )
+        return overtaken("another driver has begun to write to the topic", step=self.step, batch=self.mark.batch_id)
 
     def _too_long(self) -> SinkError:
         return SinkError(
