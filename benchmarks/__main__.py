@@ -21,6 +21,7 @@ from benchmarks.flink import flink_figures
 from benchmarks.joins import join_figures
 from benchmarks.kafka import kafka_figures
 from benchmarks.kafka_firing import kafka_firing_figures
+from benchmarks.kafka_tables import kafka_table_figures
 from benchmarks.keys import key_figures
 from benchmarks.languages import sql_figures
 from benchmarks.latency import latency_figures
@@ -76,6 +77,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType
         "collectors": collector_figures,
         "kafka": kafka_figures,
         "kafka_firing": kafka_firing_figures,
+        "kafka_tables": kafka_table_figures,
         "redis": redis_figures,
         "nexmark": nexmark_figures,
         "sql": sql_figures,

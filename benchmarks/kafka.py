@@ -54,6 +54,8 @@ class Ran:
 
 
 Way = Callable[[], Ran]
+# What is compared of the records of an output.
+Look = Callable[[DataFrame], DataFrame]
 
 
 def kafka_figures(bench: Bench) -> Iterator[Figure]:
@@ -80,20 +82,20 @@ def _filter(ways: Ways) -> Iterator[Figure]:
     ran = in_turns(ways.bench, name, ways.filters())
     for delivery, target in (("at_least_once", MOST_BY_HAND), ("exactly_once", None)):
         ours = OURS[delivery]  # type: ignore[index]
-        yield _against(name, ran, ours, HAND, ways.rows, target=target)
+        yield against(name, ran, ours, HAND, ways.rows, target=target)
         streams = STREAMS["at_least_once" if delivery == "at_least_once" else "exactly_once_v2"]
         if streams in ran:
-            yield _against(name, ran, ours, streams, ways.rows)
+            yield against(name, ran, ours, streams, ways.rows)
 
 
 def _windows(ways: Ways) -> Iterator[Figure]:
     name = "Kafka, 10 s windows"
     ran = in_turns(ways.bench, name, ways.windows())
     for hand in HAND_WINDOWS.values():
-        yield _against(name, ran, OUR_WINDOWS, hand, ways.rows, target=MOST_BY_HAND)
+        yield against(name, ran, OUR_WINDOWS, hand, ways.rows, target=MOST_BY_HAND)
     for streams in STREAMS.values():
         if streams in ran:
-            yield _against(name, ran, OUR_WINDOWS, streams, ways.rows)
+            yield against(name, ran, OUR_WINDOWS, streams, ways.rows)
 
 
 def in_turns(bench: Bench, name: str, ways: Mapping[str, Way]) -> dict[str, list[Ran]]:
@@ -115,9 +117,10 @@ def in_turns(bench: Bench, name: str, ways: Mapping[str, Way]) -> dict[str, list
     return ran
 
 
-def _against(
+def against(
     benchmark: str, ran: Mapping[str, list[Ran]], ours: str, other: str, rows: int, *, target: float | None = None
 ) -> Figure:
+    """How the time of one way compares with that of another."""
     pairs = list(zip(ran[ours], ran[other], strict=False))
     result = Comparison(ours=tuple(a.taken for a, _ in pairs), other=tuple(b.taken for _, b in pairs))
     first, second = (rows / statistics.median(t.seconds for t in taken) for taken in (result.ours, result.other))
@@ -172,7 +175,7 @@ class Ways:
             )
         return made | self._peers("windows", _sum_of_longs)
 
-    def _peers(self, mode: Mode, look: Callable[[DataFrame], DataFrame]) -> dict[str, Way]:
+    def _peers(self, mode: Mode, look: Look) -> dict[str, Way]:
         if self.peer is None:
             return {}
         return {
@@ -183,24 +186,24 @@ class Ways:
     def _run(self, pipeline: Pipeline, folder: Path) -> None:
         pipeline.run(RunOptions(home=Home(folder), driver=self.bench.driver))
 
-    def _to_topic(self, run: Callable[[str, Path], None]) -> Ran:
+    def _to_topic(self, run: Callable[[str, Path], None], look: Look | None = None) -> Ran:
         topic = kafka_load.make_output(self.broker)
         with self.bench.place() as folder:
             taken, _ = timed(lambda: run(topic, folder) or 0)  # type: ignore[func-returns-value]
-        return Ran(taken=taken, result=self._look(topic, _sums_of_json))
+        return Ran(taken=taken, result=self._look(topic, look or _sums_of_json))
 
     def _to_table(self, run: Callable[[Path], None], table: Callable[[Path], Path | str]) -> Ran:
         with self.bench.place() as folder:
             taken, _ = timed(lambda: run(folder) or 0)  # type: ignore[func-returns-value]
             return Ran(taken=taken, result=_sum_of_table(Path(table(folder))))
 
-    def _of_peer(self, peer: Peer, mode: Mode, guarantee: Guarantee, look: Callable[[DataFrame], DataFrame]) -> Ran:
+    def _of_peer(self, peer: Peer, mode: Mode, guarantee: Guarantee, look: Look) -> Ran:
         topic = kafka_load.make_output(self.broker)
         settings = settings_of(self.broker.bootstrap_servers, kafka_queries.INPUT, topic, rows=self.rows)
         told = peer.run(mode, guarantee, {**settings, "emit": "final", "least": kafka_load.LEAST_MS})
         return Ran(taken=Taken(seconds=told.seconds, cpu_s=0.0), result=self._look(topic, look))
 
-    def _look(self, topic: str, look: Callable[[DataFrame], DataFrame]) -> Result:
+    def _look(self, topic: str, look: Look) -> Result:
         """What readers of committed records find in `topic`, which goes away."""
         options = {
             "kafka.bootstrap.servers": self.broker.bootstrap_servers,

@@ -26,13 +26,15 @@ import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
+import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.Suppressed;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
+import org.apache.kafka.streams.state.Stores;
 
 /**
- * The benchmarks' queries in Kafka Streams. Arguments are name=value: mode (filter or windows), servers, input,
+ * The benchmarks' queries in Kafka Streams. Arguments are name=value: mode (filter, windows or table), servers, input,
  * output, rows, application, state (a folder), guarantee (Kafka's processing.guarantee), emit (final or updates), least
  * (what the filter keeps), window and grace (seconds), cache (bytes; 0: each record is told). It ends when it has consumed `rows` records and committed, and
  * prints a line of JSON: seconds from the first record to the commit, and to the last record.
@@ -139,8 +141,19 @@ public final class KafkaPeer {
 
     private StreamsBuilder topology() {
         StreamsBuilder builder = new StreamsBuilder();
-        Consumed<String, View> how = Consumed.with(Serdes.String(), views()).withTimestampExtractor(
-                (record, before) -> Instant.parse(((View) record.value()).ts).toEpochMilli());
+        boolean table = given.get("mode").equals("table");
+        Consumed<String, View> how = Consumed.with(Serdes.String(), views()).withTimestampExtractor((record, before) -> {
+            // A table passes on what changed between two commits, so its records are counted as they are read.
+            if (table) {
+                counted(true);
+            }
+            return Instant.parse(((View) record.value()).ts).toEpochMilli();
+        });
+        if (table) {
+            builder.table(given.get("input"), how, Materialized.<String, View>as(Stores.persistentKeyValueStore("table")))
+                    .toStream().to(given.get("output"), Produced.with(Serdes.String(), views()));
+            return builder;
+        }
         KStream<String, View> views = builder.stream(given.get("input"), how);
         if (given.get("mode").equals("windows")) {
             windows(views);

@@ -30,7 +30,7 @@ HEAP = "1g"
 COMMIT_MS = 1000
 TIMEOUT_S = 900
 
-Mode = Literal["filter", "windows"]
+Mode = Literal["filter", "windows", "table"]
 Guarantee = Literal["at_least_once", "exactly_once_v2"]
 
 

@@ -10,8 +10,9 @@ from pyspark.sql import functions as F
 from rs_assets.compile.join_spec import spec_of
 from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.planner.self_join import replayed_self_join
+from rs_assets.compile.step import as_column
 from rs_assets.compile.timed import timed
-from rs_assets.operators.join.processed import both_sides, processed_join
+from rs_assets.operators.join.processed import THERE, both_sides, processed_join
 from rs_assets.operators.join.spec import AsOf, Interval
 from rs_assets.operators.join.stream_join import stream_join
 from rs_assets.operators.window.assign import last_end
@@ -26,10 +27,12 @@ def compile_join(context: CompileContext, node: StreamJoin, inputs: tuple[Flow, 
         return Flow(replayed_self_join(context, node, frames) if node.shared else _replayed(context, node, frames))
     left, right = frames
     spec = spec_of(context, node, left, right)
+    if node.deletes is not None:
+        right = right.withColumn(THERE, ~F.coalesce(as_column(node.deletes), F.lit(False)))  # noqa: FBT003  a literal
     if node.bound is not None:
         left, right = (
             timed(context, node, frame, visible(frame.columns), kept=side.water_mark, side=side)
-            for frame, side in zip(frames, node.sides, strict=True)
+            for frame, side in zip((left, right), node.sides, strict=True)
         )
     if node.variable is not None:
         return Flow(processed_join(both_sides(left, right), spec))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from operator import or_
 
@@ -10,6 +11,7 @@ from pyspark.sql import functions as F
 
 from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.step import as_column
+from rs_assets.compile.timed import timed
 from rs_assets.connectors.messages import flag_taken
 from rs_assets.operators.table.groups import appended_groups, kept_groups, present, signed_groups
 from rs_assets.operators.table.joins import TableJoinSpec, joined
@@ -17,12 +19,22 @@ from rs_assets.operators.table.keys import check_keys
 from rs_assets.operators.table.rows import newest_rows
 from rs_assets.operators.table.tops import first_rows
 from rs_assets.operators.window.aggregate import aggregate_column
+from rs_assets.operators.window.bounds import EventTimeBounds
+from rs_assets.operators.window.event_time import event_time, time_reason
 from rs_assets.operators.window.output import Aggregate
-from rs_assets.records.columns import REASON, RETRACTED, check_fields
+from rs_assets.records.columns import EVENT_TIME, REASON, RETRACTED, check_fields, visible
 from rs_assets.records.policy import BadRecords
 from rs_assets.records.schema import quoted
-from rs_assets.topology.nodes.table import StreamTableJoin, TableChanges, TableGroup, TableJoin, TableTop, ToTable
-from rs_assets.topology.nodes.timed import TimedState
+from rs_assets.topology.nodes.table import (
+    StreamTableJoin,
+    TableChanges,
+    TableGroup,
+    TableJoin,
+    TableTop,
+    TableVersions,
+    ToTable,
+)
+from rs_assets.topology.nodes.timed import NONE, TimedState
 
 NO_KEY = "the key of the table is null: "
 
@@ -31,16 +43,39 @@ def compile_to_table(context: CompileContext, node: ToTable, inputs: tuple[Flow,
     """The changes of the newest row of each key. A replay ends at the check of the keys."""
     df = inputs[0].df
     check_keys(df, (*node.keys, *node.order_by), step=node.name)
-    missing = reduce(or_, (F.col(quoted(key)).isNull() for key in node.keys))
-    judged = df.withColumn(REASON, F.when(missing, F.lit(NO_KEY + ", ".join(node.keys))))
-    policy = context.policy
-    rows = context.record_filter.filter_bad_records(
-        judged, step=node.name, policy=policy, counted=policy is not BadRecords.FAIL
-    )
+    rows = _judged(context, df, _without_key(node.keys), step=node.name)
+    if not node.untimed:
+        rows = timed(context, node, rows, visible(df.columns), kept=node.delay)
     if not context.streaming:
         return Flow(rows)
-    gone = as_column(node.deletes) if node.deletes is not None else F.lit(False)  # noqa: FBT003  a literal
-    return Flow(newest_rows(rows, node.keys, order_by=node.order_by, gone=gone))
+    return Flow(newest_rows(rows, node.keys, order_by=node.order_by, gone=_gone(node), lives=node.time_to_live))
+
+
+def compile_versions(context: CompileContext, node: TableVersions, inputs: tuple[Flow, ...]) -> Flow:
+    """The records with RETRACTED, those that end a row."""
+    df = inputs[0].df
+    check_keys(df, node.keys, step=node.name)
+    at = event_time(df, node.time_field, step=node.name, now=context.now())
+    reason = F.coalesce(_without_key(node.keys), time_reason(at, EventTimeBounds(), now=context.now()))
+    rows = _judged(context, df, reason, step=node.name)
+    return Flow(rows.withColumn(RETRACTED, F.coalesce(_gone(node), F.lit(False))))  # noqa: FBT003  a literal
+
+
+def _without_key(keys: Sequence[str]) -> Column:
+    missing = reduce(or_, (F.col(quoted(key)).isNull() for key in keys))
+    return F.when(missing, F.lit(NO_KEY + ", ".join(keys)))
+
+
+def _judged(context: CompileContext, df: DataFrame, reason: Column, *, step: str) -> DataFrame:
+    """The rows without a reason why they are bad."""
+    policy = context.policy
+    return context.record_filter.filter_bad_records(
+        df.withColumn(REASON, reason), step=step, policy=policy, counted=policy is not BadRecords.FAIL
+    )
+
+
+def _gone(node: ToTable | TableVersions) -> Column:
+    return as_column(node.deletes) if node.deletes is not None else F.lit(False)  # noqa: FBT003  a literal
 
 
 def compile_group(context: CompileContext, node: TableGroup, inputs: tuple[Flow, ...]) -> Flow:
@@ -92,10 +127,22 @@ def compile_table_join(context: CompileContext, node: TableJoin, inputs: tuple[F
 
 
 def compile_stream_table(context: CompileContext, node: StreamTableJoin, inputs: tuple[Flow, ...]) -> Flow:
-    """The rows of a stream with those of a table."""
-    return _joined(
-        context, TableJoinSpec(step=node.name, on=node.on, how=node.how, kind="stream", prefix=node.prefix), inputs
+    """The rows of a stream with those of a table, or with its versions."""
+    spec = TableJoinSpec(
+        step=node.name,
+        on=node.on,
+        how=node.how,
+        kind="stream" if node.time_fields is None else "versions",
+        prefix=node.prefix,
+        history=node.history or NONE,
     )
+    if node.time_fields is None or not context.streaming:
+        return _joined(context, spec, inputs)
+    frames = (
+        flow.df.withColumn(EVENT_TIME, event_time(flow.df, field, step=node.name, now=context.now()))
+        for flow, field in zip(inputs, node.time_fields, strict=True)
+    )
+    return _joined(context, spec, tuple(map(Flow, frames)))
 
 
 def _joined(context: CompileContext, spec: TableJoinSpec, inputs: tuple[Flow, ...]) -> Flow:

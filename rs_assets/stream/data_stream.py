@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from rs_assets.common.names import checked_owners, one_or_more
 from rs_assets.compile.planner.plan import plan_queries
@@ -26,7 +26,7 @@ from rs_assets.stream.pipeline import Pipeline
 from rs_assets.stream.process_steps import ProcessSteps
 from rs_assets.stream.rule_steps import RuleSteps
 from rs_assets.stream.sink_steps import SinkSteps
-from rs_assets.stream.table import GroupedTable, Table, stream_table_pairs, table_of
+from rs_assets.stream.table_steps import TableSteps
 from rs_assets.stream.window_stream import WindowStream
 from rs_assets.topology.check.build import check_fields
 from rs_assets.topology.check.io_overlap import check_places
@@ -45,7 +45,6 @@ from rs_assets.topology.nodes.step import (
     Union,
     WithFields,
 )
-from rs_assets.topology.nodes.table import StreamTableJoin, ToTable
 from rs_assets.topology.nodes.timed import TimedState
 from rs_assets.topology.topology import Topology
 from rs_assets.topology.user_code.expression import (
@@ -73,7 +72,7 @@ PREVIEW = "preview"
 
 
 @dataclass(frozen=True, slots=True)
-class DataStream(JoinSteps, DimJoinSteps, ProcessSteps, RuleSteps, SinkSteps, Fluent):
+class DataStream(JoinSteps, DimJoinSteps, TableSteps, ProcessSteps, RuleSteps, SinkSteps, Fluent):
     """The output of one step. Each method adds a step and returns its output; sinks return the same stream.
 
     A Python function gets a copy of the record as a dict; a filter gets a read-only mapping. Functions must be
@@ -503,92 +502,6 @@ class DataStream(JoinSteps, DimJoinSteps, ProcessSteps, RuleSteps, SinkSteps, Fl
         return WindowStream(
             upstream=self.step, assigner=window, name=name, resume=self._then, beside=self.draft.add, emit=emit
         )
-
-    def to_table(
-        self,
-        *keys: str,
-        order_by: str | Sequence[str] = (),
-        deletes: object = None,
-        name: str = "table",
-    ) -> Table:
-        """The newest row of each key, as a table that changes with each newer row.
-
-        Typical uses: changes of a database, a compacted topic, the current state of things. See docs/tables.md.
-
-        - `keys` (str): the fields that identify a row. A record with a null among them is a bad record.
-        - `order_by` (str or sequence of str, default: the order of reading): the newest row is the greatest by these
-          fields, whenever it comes; of equal ones the one read last. Records of a key that lie in several splits have
-          no order of reading, and files that are read whole have none at all: they need it.
-        - `deletes` (SQL text or Column, default None): a row for which it is true removes its key. With `order_by` the
-          table remembers the key, so that an older row does not bring it back; state grows with removed keys.
-        - `name` (str, default "table"): the state is stored under it.
-
-        >>> from rs_assets import StreamBuilder
-        >>> rows = [{"id": 1, "tier": "free"}, {"id": 2, "tier": "free"}, {"id": 1, "tier": "paid"}, {"id": 2}]
-        >>> users = StreamBuilder.data_stream("shop", "users").from_array(rows, schema="id bigint, tier string")
-        >>> users.to_table("id", deletes="tier IS NULL").to_stream().preview()
-        [{'id': 1, 'tier': 'paid', 'retracted': False}]
-        """
-        node = ToTable(
-            name=name,
-            inputs=(self.step,),
-            keys=keys,
-            order_by=one_or_more(order_by),
-            deletes=native(deletes, step=name) if deletes is not None else None,
-        )
-        return Table(self.draft, self.draft.add(node), keys)
-
-    def group_by(self, *fields: str) -> GroupedTable:
-        """Begin aggregates over all rows that are equal in `fields`, as a table that changes with each batch.
-
-        Typical uses: totals since the beginning, a total per user that another table joins. A row with a null among
-        the fields is in no group. No row is late, and no group ends: the state has one row for each, with what its
-        aggregates need. Windows end: `.window(...).group_by(...)`.
-
-        - `fields` (str): the key of the resulting table.
-
-        >>> from rs_assets import StreamBuilder
-        >>> rows = [{"page": "/a", "ms": 5}, {"page": "/b", "ms": 7}, {"page": "/a", "ms": 6}]
-        >>> pages = StreamBuilder.data_stream("docs", "pages").from_array(rows).group_by("page").count("n").max("ms")
-        >>> sizes = pages.to_table(name="pages").group_by("n").count("pages")
-        >>> sizes.filter("n > 1").to_stream().preview()
-        [{'n': 2, 'pages': 1, 'retracted': False}]
-        """
-        return GroupedTable(Table(self.draft, self.step, fields), fields, appends=True)
-
-    def join_table(
-        self,
-        table: Table,
-        *,
-        on: str | Sequence[str] | Mapping[str, str],
-        how: Literal["inner", "left"] = "inner",
-        prefix: str | None = None,
-        name: str = "join_table",
-    ) -> DataStream:
-        """Join each row with the current row of `table`; changes of the table alone emit nothing.
-
-        Typical uses: clicks with the user as he is now. A batch changes the table first: which row a record sees
-        depends on the division into batches. `asof_join` joins by time.
-
-        - `table` (Table): of the same pipeline.
-        - `on` (dict from a field of the stream to the key of the table, or names of both).
-        - `how` (default "inner"): "inner" drops a row without a match, "left" joins it with nulls.
-        - `prefix` (str, default None): put before the names of the table's fields. Without it names must differ, and
-          the table's key is left out.
-        - `name` (str, default "join_table"): the state is stored under it.
-
-        >>> from rs_assets import StreamBuilder
-        >>> shop = StreamBuilder.data_stream("shop", "seen")
-        >>> users = shop.from_array([{"id": "ann", "tier": "paid"}], name="users").to_table("id")
-        >>> clicks = shop.from_array([{"user": "ann", "page": "/"}, {"user": "bo", "page": "/"}], name="clicks")
-        >>> seen = clicks.join_table(users, on={"user": "id"}, how="left")
-        >>> sorted(seen.preview(), key=lambda row: row["user"])
-        [{'user': 'ann', 'page': '/', 'tier': 'paid'}, {'user': 'bo', 'page': '/', 'tier': None}]
-        """
-        beside = table_of(table, self.draft, step=name)
-        on_keys = stream_table_pairs(on, beside, step=name)
-        node = StreamTableJoin(name=name, inputs=(self.step, beside.step), on=on_keys, how=how, prefix=prefix)
-        return self._then(node)
 
     def preview(
         self,

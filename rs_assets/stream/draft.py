@@ -55,7 +55,7 @@ class Draft:
     `build()` takes the stream that it is called on and the branches that were written since the previous one. In a
     program a duplicate name among them, or a step that leads nowhere, is a mistake. In a notebook or at a prompt, where
     a cell may run again, a later step replaces the earlier one of its name, and steps that lead nowhere are left out.
-    Steps that were only previewed are left out everywhere.
+    Steps that were only previewed, or are `spare`, are left out everywhere.
     """
 
     namespace: str
@@ -63,7 +63,7 @@ class Draft:
     pending: list[StepRef] = field(default_factory=list)
     count: int = 0
     built: bool = False
-    previewed: set[int] = field(default_factory=set)
+    spare: set[int] = field(default_factory=set)
 
     def add(self, node: Node) -> StepRef:
         """Add `node` and return a reference to it; TopologyError if its name is taken.
@@ -91,6 +91,17 @@ class Draft:
         for step in plain if isinstance(node, Sink) else ():
             step.sinks = (*step.sinks, made)
         return made
+
+    def add_spare(self, node: Node) -> StepRef:
+        """`add` a step that is left out if nothing follows it."""
+        made = self.add(node)
+        self.leave_out(made)
+        return made
+
+    def leave_out(self, step: str) -> None:
+        """Leave a step out if nothing follows it."""
+        if isinstance(step, StepRef):
+            self.spare.add(step.number)
 
     def add_sink(self, step: str, node: Node) -> str:
         """Add the sink `node` to `step` and return a reference to that step which knows the sink."""
@@ -120,7 +131,7 @@ class Draft:
     def preview(self, step: str) -> tuple[Node, ...]:
         """`leading_to` for a preview: these steps may lead nowhere."""
         if isinstance(step, StepRef):
-            self.previewed |= {each.number for each in step.upstream(sinks=False)}
+            self.spare |= {each.number for each in step.upstream(sinks=False)}
         return self.leading_to(step)
 
     def take(self, step: str) -> tuple[Node, ...]:
@@ -130,7 +141,7 @@ class Draft:
         """
         waiting, self.pending = self.pending, []
         self.built = True
-        left_out, self.previewed = self.previewed, set()
+        left_out, self.spare = self.spare, set()
         branches = [
             each for each in waiting if isinstance(each.node, Sink) or not (_prompted() or each.number in left_out)
         ]

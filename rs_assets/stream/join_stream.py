@@ -119,6 +119,7 @@ class JoinSteps:
         how: Literal["inner", "left"] = "left",
         water_mark: timedelta | tuple[timedelta, timedelta] = timedelta(0),
         prefix: str | None = None,
+        deletes: object = None,
         name: str = "asof_join",
     ) -> Self:
         """Join each row with the newest row of `right` at or before its time that is equal in `on`.
@@ -134,6 +135,8 @@ class JoinSteps:
           state until the input ends.
         - `how` ("left" or "inner", default "left"): "left" keeps rows without a match.
         - `water_mark`, `prefix`: as for `join`.
+        - `deletes` (SQL text or Column of a right row, default None): a right row for which it is true ends the one
+          before it, and matches nothing. At one time a row wins over one that ends it.
         - `name` (str, default "asof_join"): the state is stored under it.
 
         >>> from rs_assets import StreamBuilder, Time
@@ -162,6 +165,7 @@ class JoinSteps:
             water_marks=_both(water_mark) or (timedelta(0), timedelta(0)),
             prefix=prefix,
             shared=meet(self.step, other.step),
+            deletes=native(deletes, step=name) if deletes is not None else None,
         )
         return self._then(node)
 

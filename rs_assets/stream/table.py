@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from rs_assets.common.node import Node
@@ -67,12 +68,30 @@ class Keyed:
 
 
 @dataclass(frozen=True, slots=True)
+class Records:
+    """The step whose records a table was made of, and the condition of those that remove their key."""
+
+    step: str
+    deletes: object
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """The step with the versions of a table, their event time, and how far back they are kept."""
+
+    step: str
+    time_field: str
+    history: timedelta
+
+
+@dataclass(frozen=True, slots=True)
 class Table(TableSinks, Fluent):
     """The current row of each key. Each method returns another table, which changes when this one does.
 
     Its rows are changes inside: a row that goes and a row that comes. Steps of SQL and Python see both, so a row that
     stops to pass a filter goes, and the sinks of a table hold exactly its current rows. In one batch a key changes
-    once, from what it was to what it is. `keys` are the fields that identify a row.
+    once, from what it was to what it is. `keys` are the fields that identify a row. `versions` has a table with a
+    history, `records` one that was made of a stream; steps of it have neither.
 
     >>> from rs_assets import StreamBuilder
     >>> rows = [{"id": 1, "tier": "free"}, {"id": 2, "tier": "free"}, {"id": 1, "tier": "paid"}]
@@ -85,6 +104,8 @@ class Table(TableSinks, Fluent):
     draft: Draft
     step: str
     keys: tuple[str, ...]
+    versions: Versions | None = None
+    records: Records | None = None
 
     def filter(self, condition: object, *, trace: bool = True, name: str | None = None) -> Table:
         """The rows for which `condition` is true. A row that stops to fulfil it goes.
@@ -222,7 +243,7 @@ class Table(TableSinks, Fluent):
             prefix=prefix,
             foreign=tuple(own for own, _ in ordered) != self.keys,
         )
-        return replace(self, step=self.draft.add(node))
+        return self._then(node)
 
     def to_stream(self, *, name: str | None = None) -> DataStream:
         """The changes as a stream, in which a row that goes has the field `retracted` true.
@@ -260,7 +281,7 @@ class Table(TableSinks, Fluent):
         return DataStream(self.draft, self.step).build(**settings)
 
     def _then(self, node: Node) -> Table:
-        return replace(self, step=self.draft.add(node))
+        return replace(self, step=self.draft.add(node), versions=None, records=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,7 +412,7 @@ class GroupedTable:
             n=n,
             rank=rank,
         )
-        return replace(self.table, step=self.table.draft.add(node))
+        return Table(self.table.draft, self.table.draft.add(node), self.table.keys)
 
     def aggregate(self, *, name: str | None = None, **columns: object) -> Table:
         """Any aggregates of Spark, and the table of all. Keeps the rows of each group, unless all can be subtracted.

@@ -20,6 +20,7 @@ from rs_assets.topology.nodes.match import MatchRules
 from rs_assets.topology.nodes.process import Process
 from rs_assets.topology.nodes.shuffle import Shuffle
 from rs_assets.topology.nodes.step import Filter, ForEach, Map, Select, SelectFields, Split, Union, WithFields
+from rs_assets.topology.nodes.table import ToTable
 from rs_assets.topology.nodes.timed import NONE, Arrival, Side, TimedState
 from rs_assets.topology.nodes.window import WindowAggregate
 from rs_assets.topology.user_code.expression import SqlText, calls_python
@@ -111,7 +112,9 @@ def _arrival(node: TimedState, step: TimedState, field: str, lag: timedelta) -> 
 def _check_untimed(node: TimedState, known: Mapping[str, Node], ancestors: Ancestors) -> None:
     """Refuse a step without event time downstream of one whose rows the watermark emits."""
     above = [each for name, each in known.items() if name in ancestors(node.name)]
-    timed = next((each for each in above if isinstance(each, TimedState) and not each.untimed), None)
+    # A table whose rows go by time emits changes as any other.
+    by_time = (each for each in above if isinstance(each, TimedState) and not each.untimed)
+    timed = next((each for each in by_time if not isinstance(each, ToTable)), None)
     if timed is not None:
         raise _refused(node, timed, "keeps state without event time")
     first = next(each for each in above if each.stateful)

@@ -1,5 +1,6 @@
 """Joins as plain Python: which rows are late, and nested loops over the others."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -104,6 +105,8 @@ class AsOf:
     keys: tuple[str, ...] = ("k",)
     # The field that tells right rows of one time apart.
     by: str = "w"
+    # Whether a right row ends the one before it.
+    ends: Callable[[dict], bool] = lambda row: False
 
     def accepted(self, batches, delays, restarts=()):
         """As of a join by interval: each row in time for the watermark of its batch."""
@@ -114,7 +117,9 @@ class AsOf:
         made = []
         for left, place in kept[0]:
             before = [right for right, _ in kept[1] if self.meet(left, right)]
-            newest = max(before, key=lambda row: (row["ts"], row[self.by]), default=None)
+            newest = max(before, key=lambda row: (row["ts"], not self.ends(row), row[self.by]), default=None)
+            if newest is not None and self.ends(newest):
+                newest = None
             if newest is not None or self.how == "left":
                 made.append((left, newest, place))
         return made

@@ -119,18 +119,19 @@ def test_early_rows_should_add_up_to_the_model_behind_each_batch(driver, data):
         assert now == told(model.rows(so_far)), number
 
 
+@pytest.mark.parametrize("deletes", [None, "w % 3 = 0"])
 @MODEL
-@given(st.data())
-def test_a_join_as_of_a_time_should_equal_the_model(driver, data):
+@given(data=st.data())
+def test_a_join_as_of_a_time_should_equal_the_model(driver, deletes, data):
     how, tolerance = data.draw(st.sampled_from(["left", "inner"])), data.draw(st.sampled_from([None, 0, 6]))
     delays = data.draw(st.sampled_from([(0, 0), (12, 3)]))
     batches, restarts = drawn(data)
     left, right = sides("asof")
     stream = left.asof_join(right, on="k", how=how, time_field="ts", prefix="r_",
                             tolerance=None if tolerance is None else Time.seconds(tolerance),
-                            water_mark=tuple(map(Time.seconds, delays)))  # fmt: skip
+                            water_mark=tuple(map(Time.seconds, delays)), deletes=deletes)  # fmt: skip
     taken, late, dead = driven(driver, stream, [{"one": a, "two": b} for a, b in batches], restarts)
-    model = AsOf(how, tolerance)
+    model = AsOf(how, tolerance, ends=lambda row: deletes is not None and row["w"] % 3 == 0)
     kept, were_late, were_dead = model.accepted(batches, delays, restarts)
     assert (late, dead) == (were_late, were_dead)
     assert found(taken) == told(model.rows(kept))

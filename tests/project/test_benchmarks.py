@@ -65,6 +65,7 @@ OVER_KAFKA = [
         pytest.param(["sql"], ["Nexmark in SQL"] * len(IN_SQL), marks=pytest.mark.long),
         pytest.param(["keys"], KEYED, marks=pytest.mark.long),
         pytest.param(["kafka_firing"], KEYED_OVER_KAFKA, marks=pytest.mark.long),
+        pytest.param(["kafka_tables"], ["Kafka, tables by keys"] * (2 * PEERS), marks=pytest.mark.long),
         pytest.param(["kafka"], OVER_KAFKA, marks=pytest.mark.long),
         # A table of its own.
         pytest.param(["flink"], ["query", *QUERIES], marks=pytest.mark.long),

@@ -1,6 +1,10 @@
-"""FOR SYSTEM_TIME AS OF PROCTIME() of a table: each row of a stream with the row of the table in its batch."""
+"""FOR SYSTEM_TIME AS OF of a table: each row of a stream with the row of its batch, or of its event time."""
 
 from __future__ import annotations
+
+import random
+from collections import Counter
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -101,3 +105,118 @@ def test_should_refuse_what_is_no_join_with_current_rows(query, what):
     plain = "CREATE VIEW plain AS SELECT page FROM clicks;"
     with pytest.raises(SqlError, match=what):
         pipeline_from_sql(statements(["by_tier"]) + plain + f"INSERT INTO by_tier SELECT u.tier, c.ms FROM {query}")
+
+
+BEGIN = datetime(2026, 1, 5, tzinfo=UTC)
+FILE = "WITH ('connector' = 'filesystem', 'path' = '/data/{0}.jsonl', 'format' = 'json', 'follow' = 'true'{1})"
+SALES = "n BIGINT, item STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' DAY"
+PRICES = """sku STRING, price BIGINT, ms BIGINT, gone BOOLEAN, since AS TO_TIMESTAMP_LTZ(ms, 3),
+    WATERMARK FOR since AS since - INTERVAL '1' DAY, PRIMARY KEY (sku) NOT ENFORCED"""
+VERSIONED = f"""
+    CREATE TABLE sales ({SALES}) {FILE.format("sales", "")};
+    CREATE TABLE prices ({PRICES}) {FILE.format("prices", ", 'deletes' = 'gone'")};
+    CREATE TABLE plain (sku STRING, price BIGINT, PRIMARY KEY (sku) NOT ENFORCED) {FILE.format("plain", "")};
+"""
+TIMED_SINKS = {
+    "outer_rows": "n BIGINT, sku STRING, price BIGINT",
+    "dear": "n BIGINT, price BIGINT",
+    "twice": "n BIGINT, price BIGINT, other BIGINT",
+    "per_hour": "item STRING, ends TIMESTAMP(3), spent BIGINT",
+}
+OF = "FOR SYSTEM_TIME AS OF s.ts"
+TIMED_QUERIES = f"""
+    CREATE VIEW valued AS SELECT s.ts, s.item, p.price FROM sales AS s JOIN prices {OF} AS p ON p.sku = s.item;
+    INSERT INTO outer_rows SELECT s.n, p.sku, p.price FROM sales AS s LEFT JOIN prices {OF} AS p ON s.item = p.sku;
+    INSERT INTO dear SELECT s.n, p.price FROM sales AS s JOIN prices {OF} AS p ON s.item = p.sku AND p.price > 50
+        WHERE s.n > 3;
+    INSERT INTO twice SELECT s.n, p.price, q.price FROM sales AS s LEFT JOIN prices {OF} AS p ON s.item = p.sku
+        LEFT JOIN prices {OF} AS q ON q.sku = s.item;
+    INSERT INTO per_hour SELECT item, window_end, SUM(price)
+        FROM TABLE(TUMBLE(TABLE valued, DESCRIPTOR(ts), INTERVAL '1' HOUR)) GROUP BY item, window_start, window_end;
+"""
+
+
+def timed_statements():
+    made = [f"CREATE TABLE {name} ({columns}) WITH ('connector' = 'print');" for name, columns in TIMED_SINKS.items()]
+    return VERSIONED + "\n".join(made)
+
+
+def at(minutes):
+    return BEGIN + timedelta(minutes=minutes)
+
+
+def sales_and_prices(seed, batches=3):
+    """Sales and prices within five hours, in no order; no two prices of an item have one time."""
+    rng, number, times = random.Random(seed), 0, list(range(300))
+    rng.shuffle(times)
+    for _ in range(batches):
+        prices, sales = [], []
+        for _ in range(12):
+            ms = int(at(times.pop()).timestamp() * 1000)
+            prices.append({"sku": rng.choice("abc"), "price": rng.randrange(99), "ms": ms, "gone": rng.random() < 0.3})
+        for _ in range(15):
+            number += 1
+            sales.append({"n": number, "item": rng.choice(["a", "b", "c", "d", None]), "ts": at(rng.randrange(300))})
+        yield {"prices": prices, "sales": sales}
+
+
+def of_their_times(batches):
+    prices = [row for batch in batches for row in batch["prices"]]
+    found, hours = {name: [] for name in TIMED_SINKS}, Counter()
+    for sale in (row for batch in batches for row in batch["sales"]):
+        ms = sale["ts"].timestamp() * 1000
+        version = max(
+            (row for row in prices if row["sku"] == sale["item"] and row["ms"] <= ms),
+            key=lambda row: row["ms"],
+            default={"gone": True},
+        )
+        there = not version["gone"]
+        price = version["price"] if there else None
+        found["outer_rows"].append((sale["n"], sale["item"] if there else None, price))
+        found["twice"].append((sale["n"], price, price))
+        if there and price > 50 and sale["n"] > 3:
+            found["dear"].append((sale["n"], price))
+        if there:
+            ends = sale["ts"].replace(minute=0, tzinfo=None) + timedelta(hours=1)
+            hours[sale["item"], ends] += price
+    found["per_hour"] = [(*group, total) for group, total in hours.items()]
+    return found
+
+
+def test_each_row_has_the_version_of_its_time_in_whatever_order_both_come(driver):
+    batches, taken = [*sales_and_prices(5)], {name: [] for name in TIMED_SINKS}
+    with PipelineDriver(pipeline_from_sql(timed_statements() + TIMED_QUERIES), spark=driver) as running:
+        for number, batch in enumerate(batches):
+            if number == len(batches) - 1:
+                running.restart()
+            for table, rows in batch.items():
+                running.push(rows, table)
+            running.step()
+        running.finish()
+        for name, rows in taken.items():
+            rows += [tuple(row.values()) for row in running.take(name)]
+    for name, rows in of_their_times(batches).items():
+        assert sorted(map(plain, taken[name]), key=str) == sorted(rows, key=str), name
+
+
+def plain(row):
+    return tuple(value.replace(tzinfo=None) if isinstance(value, datetime) else value for value in row)
+
+
+@pytest.mark.parametrize(
+    ("query", "what"),
+    [
+        (f"sales AS s JOIN plain {OF} AS p ON s.item = p.sku", "current rows only"),
+        (f"sales AS s JOIN valued {OF} AS p ON s.item = p.item", "has no key"),
+        (f"sales AS s RIGHT JOIN prices {OF} AS p ON s.item = p.sku", "its changes emit nothing"),
+        (f"sales AS s JOIN prices {OF} AS p ON s.n = p.price", "whole key"),
+        (f"sales AS s LEFT JOIN prices {OF} AS p ON s.item = p.sku AND p.price > 3", "equal columns only"),
+        (f"sales AS s JOIN prices {OF} AS s ON s.item = s.sku", "duplicate table name"),
+        ("prices AS p", "join its versions"),
+    ],
+)
+def test_should_refuse_what_has_no_versions(query, what):
+    now = "FOR SYSTEM_TIME AS OF PROCTIME()"
+    view = f"CREATE VIEW valued AS SELECT item, price FROM sales AS s JOIN plain {now} AS p ON p.sku = s.item;"
+    with pytest.raises(SqlError, match=what):
+        pipeline_from_sql(timed_statements() + view + f"INSERT INTO dear SELECT p.price, p.price FROM {query}")

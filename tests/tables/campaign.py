@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter, defaultdict
+from datetime import timedelta
 from decimal import Decimal
 
 from deltalake import DeltaTable
@@ -29,8 +30,11 @@ SCHEMAS = {
     "users": "uid string, tier string, gone boolean",
     "newest": "sku string, v int, stock int, gone boolean",
     "clicks": "user string, page string, n bigint",
+    "beats": "device bigint, load int, ts bigint, gone boolean",
 }
-KEYS = {"orders": "id", "notes": "nid", "users": "uid", "newest": "sku"}
+KEYS = {"orders": "id", "notes": "nid", "users": "uid", "newest": "sku", "beats": "device"}
+# The fields by which a row is newer than another one, and how long rows live, in milliseconds of `ts`.
+ORDERS, LIVES = {"newest": "v", "beats": "ts"}, {"beats": 30_000}
 USERS = ["ann", "bo", "cy", "dee", "é\"'`", None]
 NUMBERS = [None, 0, 1, 2, 3, -5, 2**31 - 1, -(2**31)]
 
@@ -63,6 +67,16 @@ def drawn(rng, size=25):
             6,
         ),
         "clicks": each(lambda: {"user": rng.choice(USERS), "page": rng.choice("abc"), "n": rng.randrange(9)}, size),
+        # Before or after a time that goes on with each row.
+        "beats": each(
+            lambda: {
+                "device": rng.randrange(12),
+                "load": rng.randrange(4),
+                "ts": rng.choice([0, 0, 0, -9_000, -40_000]) + rng.randrange(2_000),
+                "gone": gone(0.2),
+            },
+            size // 2,
+        ),
     }
 
 
@@ -77,16 +91,17 @@ class Model:
             self.rows[source] += rows
 
     def table(self, source):
-        """The current rows of a table by key: the last record; of `newest` the greatest by `v`."""
-        key, found = KEYS[source], {}
+        """The current rows of a table by key: the last record or the greatest, while it lives."""
+        key, order, found = KEYS[source], ORDERS.get(source), {}
         for row in self.rows[source]:
             before = found.get(row[key])
-            if source != "newest" or before is None or row["v"] >= before["v"]:
+            if order is None or before is None or row[order] >= before[order]:
                 found[row[key]] = row
+        lives, now = LIVES.get(source), max((row["ts"] for row in self.rows[source] if "ts" in row), default=0)
         return {
             at: {name: value for name, value in row.items() if name != "gone"}
             for at, row in found.items()
-            if not row["gone"]
+            if not row["gone"] and (lives is None or row["ts"] + lives > now)
         }
 
 
@@ -186,6 +201,17 @@ def make_stream_group(s):
 
 def make_filtered(s):
     return s["newest"].filter("stock > 0", name="stocked").map_values("stock % 10 AS last", name="last")
+
+
+def make_alive(s):
+    return s["beats"].group_by("load").count("devices").max("ts", "seen").to_table(name="alive")
+
+
+def model_alive(m):
+    return [
+        {"load": load, "devices": len(rows), "seen": max(row["ts"] for row in rows)}
+        for (load,), rows in grouped(m.table("beats").values(), "load").items()
+    ]
 
 
 def model_left(m):
@@ -308,6 +334,7 @@ OPERATORS = {
     "lows": (make_top_group, model_top_group),
     "pages": (make_stream_group, model_stream_group),
     "filtered": (make_filtered, model_filtered),
+    "alive": (make_alive, model_alive),
 }
 
 
@@ -330,10 +357,14 @@ class World:
 
     def __init__(self, options, folder, operators=tuple(OPERATORS), shown=(), *, tail=False):
         self.options, self.operators, self.shown, self.model, self.tail = options, operators, shown, Model(), tail
-        self.folder, self.number = folder, 0
+        self.folder, self.number, self.compared = folder, 0, {}
         for name in SCHEMAS:
-            (folder / name).mkdir(parents=True)
-            self.path(name).write_text("")
+            self.made(name)
+
+    def made(self, name):
+        """The folder of a source, with an empty file."""
+        (self.folder / name).mkdir(parents=True)
+        self.path(name).write_text("")
 
     def path(self, source):
         """The file to which rows are added, or the next one."""
@@ -355,16 +386,24 @@ class World:
             stream = shop.from_file(self.path(name), schema=SCHEMAS[name], tail=True, name=name)
         else:
             schema = f"{SCHEMAS[name]}, seq bigint"
-            stream = shop.from_file(f"{self.folder / name}/*.jsonl", schema=schema, name=name)
+            files = f"{self.folder / name}/*.jsonl"
+            stream = shop.from_file(files, schema=schema, max_files_per_batch=1, name=name)
         key = KEYS.get(name)
         if key is None:
             return stream
         kept = [part.split()[0] for part in SCHEMAS[name].split(", ") if not part.startswith((f"{key} ", "gone "))]
-        order = ["v"] * (name == "newest") + ["seq"] * (not self.tail)
-        table = stream.to_table(key, order_by=order, deletes="gone", name=f"{name}_table")
+        order = ([ORDERS[name]] if name in ORDERS else []) + ["seq"] * (not self.tail)
+        lives = timedelta(milliseconds=LIVES[name]) if name in LIVES else None
+        time = {"time_field": "ts", "time_to_live": lives} if lives else {}
+        table = stream.to_table(key, order_by=order, deletes="gone", name=f"{name}_table", **time)
         return table.map_values(*kept, name=f"{name}_rows")
 
     def feed(self, batch):
+        number = self.number
+        beats = [
+            {**row, "ts": row["ts"] + (number + n) * 300 + 100_000} for n, row in enumerate(batch.get("beats", ()))
+        ]
+        batch = {**batch, "beats": beats}
         for name, rows in batch.items():
             lines = []
             for row in rows:
@@ -377,9 +416,31 @@ class World:
     def run(self):
         return self.pipeline().run(self.options)
 
-    def rows(self, table):
+    def rows(self, table, version=None):
         path = self.options.home.table("shop", table)
-        return DeltaTable(path).to_pyarrow_table().to_pylist() if DeltaTable.is_deltatable(str(path)) else []
+        there = DeltaTable.is_deltatable(str(path))
+        return DeltaTable(path, version=version).to_pyarrow_table().to_pylist() if there else []
+
+    def commits(self, table):
+        """The generation and the batch of each version that a batch has written."""
+        path = self.options.home.table("shop", table)
+        entries = DeltaTable(path).history() if DeltaTable.is_deltatable(str(path)) else []
+        written = {entry["version"]: entry for entry in entries if "rs.batch_id" in entry}
+        return {at: (entry["rs.writer"].split("/")[1], int(entry["rs.batch_id"])) for at, entry in written.items()}
+
+    def batches_that_differ(self, name):
+        """The batches since the last comparison after which the sum of changes was not the table."""
+        table, found = self.commits(f"{name}_out"), []
+        for version, (generation, batch) in sorted(self.commits(f"{name}_all").items()):
+            until = [at for at, (of, number) in table.items() if of == generation and number <= batch]
+            if version <= self.compared.get(name, -1) or not until:
+                continue
+            self.compared[name] = version
+            have = Counter(map(frozen, self.rows(f"{name}_out", max(until))))
+            summed = added_up(self.rows(f"{name}_all", version))
+            if summed != have:
+                found.append(f"batch {batch} of {generation}: {[*(summed - have)][:3]} {[*(have - summed)][:3]}")
+        return found
 
     def differences(self, operators=None):
         """What is not as it should be: one text for each operator."""
@@ -390,14 +451,21 @@ class World:
             if have != want:
                 found.append(f"{name}: surplus {[*(have - want)][:3]}, missing {[*(want - have)][:3]}")
             if name in self.shown:
-                summed = Counter()
-                for row in self.rows(f"{name}_all"):
-                    summed[frozen(row)] += -1 if row["retracted"] else 1
-                if +summed != want or -summed:
+                summed = added_up(self.rows(f"{name}_all"))
+                if summed != want:
                     found.append(
-                        f"{name}: the sum of changes differs: {[*(+summed - want)][:3]} {[*(want - summed)][:3]}"
+                        f"{name}: the sum of changes differs: {[*(summed - want)][:3]} {[*(want - summed)][:3]}"
                     )
+                found += [f"{name}: the sum of changes at the end of {each}" for each in self.batches_that_differ(name)]
         return found
+
+
+def added_up(changes):
+    """How often each row is there; a row that went more often than it came has a negative number."""
+    summed = Counter()
+    for row in changes:
+        summed[frozen(row)] += -1 if row["retracted"] else 1
+    return Counter({row: times for row, times in summed.items() if times})
 
 
 def frozen(row):
@@ -435,6 +503,10 @@ def crashed(world, monkeypatch, rng):
 class Play:
     """What happens to a world, drawn by a seed."""
 
+    acts = ("advance", "crash", "rewind", "rescale", "savepoint", "restore", "advance", "crash")
+    # What leaves input behind that the next run reads.
+    unfinished = ("crash", "rewind", "restore")
+
     def __init__(self, world, monkeypatch, seed, told=print):
         self.world, self.monkeypatch, self.seed, self.told = world, monkeypatch, seed, told
         self.rng, self.done, self.saved = random.Random(seed), [], []
@@ -443,13 +515,13 @@ class Play:
         """AssertionError for the first step after which a table differs, with what was done."""
         self.step("advance")
         for _ in range(steps):
-            self.step(self.rng.choice([*ACTS, "advance", "crash"]))
+            self.step(self.rng.choice(self.acts))
 
     def step(self, name):
         result = getattr(self, name)()
         self.done.append(f"{name} {result or ''}")
         self.told(self.done[-1])
-        if name in ("crash", "rewind", "restore"):
+        if name in self.unfinished:
             self.world.run()
         self.check()
 
@@ -485,13 +557,12 @@ class Play:
     def restore(self):
         if not self.saved:
             return "nothing"
-        taken, counts = self.rng.choice(self.saved)
+        return self.back_to(*self.rng.choice(self.saved))
+
+    def back_to(self, taken, counts):
         self.world.pipeline().restore(self.world.options, savepoint_id=taken)
         rows = self.world.model.rows
         self.world.model.rows = defaultdict(list, {name: rows[name][:count] for name, count in counts.items()})
         self.check()
         self.world.model.rows = rows
         return taken
-
-
-ACTS = ("advance", "crash", "rewind", "rescale", "savepoint", "restore")

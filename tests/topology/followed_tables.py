@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rs_assets import Time
 from tests.topology.followed_programs import TEN, Case, begin, hits
 
 NODES = "topology/nodes/table.py"
@@ -45,6 +46,16 @@ def looked_up(**how):
     return clicks.join_table(right.to_table("b"), on={"a": "b"}, **how).to_print().build()
 
 
+def by_time(**how):
+    clicks, right = both()
+    table = right.to_table("b", time_field="v_b", history=Time.hours(1))
+    return (table.filter("b > 0") if how.get("filtered") else table), clicks
+
+
+def of_its_time(table, clicks):
+    return clicks.join_table(table, on={"a": "b"}, time_field="v_a").to_print().build()
+
+
 def beside_stream():
     left, clicks = both()
     return left.to_table("a").join(clicks)
@@ -56,6 +67,24 @@ def of_two_pipelines():
 
 
 CASES = [
+    Case(
+        f"{NODES}::ToTable.__post_init__",
+        lambda: orders(time_to_live=Time.hours(1)),
+        "name the field of its event time: time_field='ts'",
+        lambda: built(orders(time_to_live=Time.hours(1), time_field="ms")),
+    ),
+    Case(
+        "stream/table_steps.py::TableSteps.to_table",
+        lambda: orders(history=Time.hours(1)),
+        "name the field from which a row is valid: time_field='ts'",
+        lambda: built(orders(history=Time.hours(1), time_field="ms")),
+    ),
+    Case(
+        "stream/table_steps.py::_versions",
+        lambda: of_its_time(*by_time(filtered=True)),
+        "with a history: .to_table('id', time_field='ts', history=Time.hours(1))",
+        lambda: of_its_time(*by_time()),
+    ),
     Case(
         f"{NODES}::TableState.__post_init__",
         lambda: stream().to_table(),

@@ -50,6 +50,7 @@ from rs_assets.compile.table import (
     compile_table_join,
     compile_to_table,
     compile_top,
+    compile_versions,
     none_late,
     probe_rows,
 )
@@ -106,6 +107,7 @@ COMPILE: Mapping[type[Node], CompileFunction] = MappingProxyType(
         match.MatchRules: compile_match,
         rule_windows.RuleWindows: compile_rule_windows,
         table.ToTable: compile_to_table,
+        table.TableVersions: compile_versions,
         table.TableGroup: compile_group,
         table.TableTop: compile_top,
         table.TableJoin: compile_table_join,

@@ -49,6 +49,9 @@ SENTENCES: Mapping[type[Node], Callable[[Any], str]] = MappingProxyType(
         TableTop: lambda node: f"Keeps rows of a table, {node.detail()}",
         TableJoin: lambda node: f"Joins two tables, {node.detail()}",
         Process: lambda node: f"Keeps the state of {code(node.function.label)} for each {listed(node.keys)}",
-        StreamTableJoin: lambda node: f"Joins a stream with the current rows of a table, {node.detail()}",
+        StreamTableJoin: lambda node: (
+            f"Joins a stream with the {'current rows' if node.time_fields is None else 'versions'} of a table,"
+            f" {node.detail()}"
+        ),
     }
 )

@@ -16,7 +16,7 @@ from rs_assets.operators.join.stream_join import GUARD, LEFT, RIGHT, JoinSpec, j
 from rs_assets.operators.state.reader import PART
 from rs_assets.operators.window.assign import WINDOW, assigned
 from rs_assets.operators.window.event_time import END_OF_TIME
-from rs_assets.records.columns import EVENT_TIME, RETRACTED, visible
+from rs_assets.records.columns import EVENT_TIME, PREFIX, RETRACTED, visible
 from rs_assets.records.schema import quoted
 from rs_assets.spark.processor.session import check_types, processors_of
 
@@ -24,6 +24,8 @@ from rs_assets.spark.processor.session import check_types, processors_of
 END = END_OF_TIME - timedelta(days=1)
 # The column with the row of a table.
 ROW = "row"
+# Of the right side of an as-of join: whether a row is there; else it ends the one before it.
+THERE = f"{PREFIX}there"
 PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 MICROSECOND, MILLISECOND = timedelta(microseconds=1), timedelta(milliseconds=1)
 
@@ -45,7 +47,9 @@ def both_sides(left: DataFrame, right: DataFrame) -> DataFrame:
 
 
 def _row(frame: DataFrame) -> Column:
-    return F.struct(*(F.col(quoted(name)) for name in visible(frame.columns)))
+    # First, since of rows of one time the greatest by its fields is used.
+    there = [F.col(THERE)] if THERE in frame.columns else []
+    return F.struct(*there, *(F.col(quoted(name)) for name in visible(frame.columns)))
 
 
 def processed_join(united: DataFrame, spec: JoinSpec) -> DataFrame:
@@ -58,11 +62,12 @@ def processed_join(united: DataFrame, spec: JoinSpec) -> DataFrame:
     for kind in (left, right):
         check_types(kind)
     keyed = _keyed(united, spec)
-    rows = DataFrame(_done(keyed, spec, left.names, right.names), united.sparkSession)
+    theirs = [name for name in right.names if name != THERE]
+    rows = DataFrame(_done(keyed, spec, left.names, theirs, ends=THERE in right.names), united.sparkSession)
     there = rows.withColumns({side: F.col(side).withField(GUARD, F.lit(0)) for side in (LEFT, RIGHT)})
     place = placed(F.col(WINDOW), spec) if WINDOW in keyed.columns else []
     retracted = [F.col(RETRACTED).alias("retracted")] if spec.early else []
-    return there.select(*joined_fields(left.names, right.names, spec), *place, *retracted)
+    return there.select(*joined_fields(left.names, theirs, spec), *place, *retracted)
 
 
 def _struct(united: DataFrame, side: str) -> StructType:
@@ -71,14 +76,14 @@ def _struct(united: DataFrame, side: str) -> StructType:
     return kind
 
 
-def _done(keyed: DataFrame, spec: JoinSpec, ours: Sequence[str], theirs: Sequence[str]) -> Any:
-    """The processor's output."""
+def _done(keyed: DataFrame, spec: JoinSpec, ours: Sequence[str], theirs: Sequence[str], *, ends: bool) -> Any:
+    """The processor's output; `ends`: right rows begin with THERE."""
     processors, frame = processors_of(keyed), keyed._jdf  # noqa: SLF001  there is no public way
     if isinstance(spec.bound, AsOf):
         tolerance = spec.bound.tolerance
         end = int((END - spec.longest_delay).timestamp() * 1000)
         reach = -1 if tolerance is None else tolerance // MICROSECOND
-        return processors.AsOfRows.apply(frame, spec.how == "inner", reach, end)
+        return processors.AsOfRows.apply(frame, spec.how == "inner", reach, end, ends)
     interval = spec.bound if isinstance(spec.bound, Interval) else None
     meeting = processors.Meeting(
         spec.how not in {"semi", "anti"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Literal
 
 from pyspark.sql import Column, DataFrame
@@ -14,12 +15,13 @@ from rs_assets.operators.join.processed import key_names
 from rs_assets.operators.join.spec import two_fields, unlike_keys
 from rs_assets.operators.join.stream_join import LEFT, RIGHT
 from rs_assets.operators.table.keys import NOT_PLAIN
-from rs_assets.operators.table.rows import struct_of
-from rs_assets.records.columns import RETRACTED, visible
+from rs_assets.operators.table.rows import numbered, order_of_reading, struct_of
+from rs_assets.records.columns import EVENT_TIME, RETRACTED, visible
 from rs_assets.records.schema import quoted
 from rs_assets.spark.processor.session import check_types, processors_of
 
 GUARD = "guard"
+MICROSECOND = timedelta(microseconds=1)
 # Left rows without a partner have no state: they are spread over so many groups.
 SPREAD = 64
 
@@ -28,15 +30,17 @@ SPREAD = 64
 class TableJoinSpec:
     """The fields `on` of both sides, the names of right fields, and the key of the left table.
 
-    `kind`: "keys" joins two tables by their keys, "foreign" a table by other fields, "stream" a stream.
+    `kind`: "keys" joins two tables by their keys, "foreign" a table by other fields, "stream" a stream; "versions" a
+    stream with the versions of a table of the last `history`, both with EVENT_TIME.
     """
 
     step: str
     on: Sequence[tuple[str, str]]
     how: str
-    kind: Literal["keys", "foreign", "stream"]
+    kind: Literal["keys", "foreign", "stream", "versions"]
     prefix: str | None = None
     left_keys: Sequence[str] = ()
+    history: timedelta = timedelta(0)
 
     @property
     def right_keys(self) -> list[str]:
@@ -52,7 +56,7 @@ def joined(left: DataFrame, right: DataFrame, spec: TableJoinSpec) -> DataFrame:
     names = key_names([name for name, _ in spec.on])
     united = _packed(left, right, spec, names)
     made = DataFrame(_processed(united, spec, _blanks(left, right, spec)), left.sparkSession)
-    flag = [] if spec.kind == "stream" else [F.col(RETRACTED)]
+    flag = [F.col(RETRACTED)] if spec.kind in ("keys", "foreign") else []
     return made.select(*_fields(left, right, spec, names), *flag)
 
 
@@ -72,26 +76,44 @@ def _processed(united: DataFrame, spec: TableJoinSpec, blanks: list[int]) -> Any
         return processors.TableJoins.apply(frame, alone, spec.how == "outer", blanks)
     if spec.kind == "foreign":
         return processors.ForeignJoins.apply(frame, alone, blanks)
+    if spec.kind == "versions":
+        return processors.TableVersions.apply(frame, alone, spec.history // MICROSECOND)
     return processors.StreamTables.apply(frame, alone)
 
 
 def _packed(left: DataFrame, right: DataFrame, spec: TableJoinSpec, names: Sequence[str]) -> DataFrame:
-    """Both sides: left row, right row, whether it goes, for a foreign key the left row's own key; and the keys."""
+    """Both sides: left row, right row, whether it goes, what its kind of join needs besides; and the keys."""
     ours, theirs = struct_of(_kept(left, spec)), struct_of(_beside(right, spec))
     nothing = {LEFT: _null(left, ours), RIGHT: _null(right, theirs)}
-    own = F.struct(*(F.col(quoted(key)) for key in spec.left_keys))
     flag = F.col(RETRACTED) if RETRACTED in left.columns else F.lit(False)  # noqa: FBT003  a literal
     keys = [
         [F.col(quoted(pair[side])).alias(name) for pair, name in zip(spec.on, names, strict=True)] for side in (0, 1)
     ]
     guards = _guards(left, spec)
-    owned = [own.alias("own")] * (spec.kind == "foreign")
-    absent = [_null(left, own).alias("own")] * (spec.kind == "foreign")
-    one = left.select(ours.alias(LEFT), nothing[RIGHT].alias(RIGHT), flag.alias("gone"), *owned, *guards[0], *keys[0])
+    besides = _besides(left, right, spec)
+    one = left.select(
+        ours.alias(LEFT), nothing[RIGHT].alias(RIGHT), flag.alias("gone"), *besides[0], *guards[0], *keys[0]
+    )
     two = right.select(
-        nothing[LEFT].alias(LEFT), theirs.alias(RIGHT), F.col(RETRACTED).alias("gone"), *absent, *guards[1], *keys[1]
+        nothing[LEFT].alias(LEFT),
+        theirs.alias(RIGHT),
+        F.col(RETRACTED).alias("gone"),
+        *besides[1],
+        *guards[1],
+        *keys[1],
     )
     return one.unionByName(two)
+
+
+def _besides(left: DataFrame, right: DataFrame, spec: TableJoinSpec) -> tuple[list[Column], list[Column]]:
+    """Of a foreign key the key of the left row itself; of versions the time of a row, and the order of right ones."""
+    if spec.kind == "foreign":
+        own = F.struct(*(F.col(quoted(key)) for key in spec.left_keys))
+        return [own.alias("own")], [_null(left, own).alias("own")]
+    if spec.kind == "versions":
+        order, at = numbered(order_of_reading(right, F.col(RETRACTED))), F.col(EVENT_TIME).alias("at")
+        return [at, _null(right, order).alias("order")], [at, order.alias("order")]
+    return [], []
 
 
 def _null(frame: DataFrame, column: Column) -> Column:

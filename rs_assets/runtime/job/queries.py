@@ -34,7 +34,7 @@ from rs_assets.runtime.job.inputs import watches_of
 from rs_assets.runtime.record.bookkeeping import Bookkeeper
 from rs_assets.runtime.report import QueryReport
 from rs_assets.topology.nodes.process import Process
-from rs_assets.topology.nodes.table import ToTable
+from rs_assets.topology.nodes.table import StreamTableJoin, ToTable
 from rs_assets.topology.nodes.table_reduce import TableReduce
 
 if TYPE_CHECKING:
@@ -144,7 +144,8 @@ def _context(session: JobSession, spark: SparkSession, plan: QueryPlan, folder: 
     own = [source for source in read if source.name in plan.sources]
     by_split = by_split_of(session.topology, plan)
     by_place = any(
-        isinstance(node, ToTable | TableReduce | Process) for node in map(session.topology.__getitem__, plan.states)
+        isinstance(node, ToTable | TableReduce | Process | StreamTableJoin)
+        for node in map(session.topology.__getitem__, plan.states)
     )
     policies = {source.bad_records for source in (own if len(own) == len(plan.sources) else read)}
     policy = BadRecords.strictest(policies)

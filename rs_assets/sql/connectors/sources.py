@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 # Rows, or a channel of rows, that the program passes for a table.
 Bound = MemoryChannel | Iterable[Mapping[str, Any]]
 ORDER_BY: Final = "order-by"
+# The field of a record of a table: whether it ends the row before it.
+ENDS: Final = "row_ends"
 POLICIES: Final = {name: name for name in ("fail", "dead_letter", "quarantine", "skip")}
 
 
@@ -39,7 +41,8 @@ POLICIES: Final = {name: name for name in ("fail", "dead_letter", "quarantine", 
 class SourceTable:
     """A table that is read: its options, its columns as DDL, and the name of the step.
 
-    `bound` are the rows, or the channel, that the program passes for it.
+    `bound` are the rows, or the channel, that the program passes for it. With `versions` all records of a
+    table are used.
     """
 
     begin: DataStreamSource
@@ -47,6 +50,7 @@ class SourceTable:
     schema: str
     name: str
     bound: Bound | None
+    versions: bool = False
 
     @property
     def bad_records(self) -> str:
@@ -74,7 +78,7 @@ class SourceTable:
         if not self.keys:
             return stream
         order = tuple(filter(None, (self.options.take(ORDER_BY) or "").split(",")))
-        if not (order or placed):
+        if not (order or placed or self.versions):
             raise self.options.error(
                 f"the rows of {self.options.table.name.text!r} have no order of reading, so no row is the newest",
                 at=self.options.table.key[0].start, remedy=f"'{ORDER_BY}' = 'ts', or {instead}",
@@ -84,22 +88,25 @@ class SourceTable:
         return stream.to_table(*self.keys, order_by=order, deletes=deletes, name=f"{self.name}_table")
 
 
-def source_of(planner: Planner, table: CreateTable, context: QueryContext) -> Relation:
-    """The rows of a table, with its computed columns."""
+def source_of(planner: Planner, table: CreateTable, context: QueryContext, *, versions: bool = False) -> Relation:
+    """The rows of a table, with its computed columns; its `versions` are records with ENDS and an event time."""
     name = planner.name(context, "", table.name.start)
     options = Options.of(planner.text, table, "source")
     bound = planner.bound.get(table.name.text)
     kind = connector(options, bound, SQL_SOURCES)
     source = SQL_SOURCES[kind]
     _check_metadata(planner, table, source)
-    made = source.read(SourceTable(planner.begin, options, _schema(table, options), name, bound))
+    made = source.read(SourceTable(planner.begin, options, _schema(table, options), name, bound, versions))
     options.check_all_read()
+    if versions:
+        made = _records(made, options, name)
     keys = made.keys if isinstance(made, Table) else None
     if keys is not None and table.watermark is not None:
         raise options.error(
             f"the table {table.name.text!r} has a PRIMARY KEY, and rows that change have no event time",
             at=table.watermark.column.start,
-            remedy="remove the WATERMARK, or the PRIMARY KEY to read each record as a row",
+            remedy="remove the WATERMARK, or the PRIMARY KEY to read each record as a row; or join its versions,"
+            " FOR SYSTEM_TIME AS OF the event time of a stream",
         )  # fmt: skip
     stream = DataStream(made.draft, made.step)
     if table.partitioned_by and table.name.text not in planner.bound:
@@ -109,8 +116,8 @@ def source_of(planner: Planner, table: CreateTable, context: QueryContext) -> Re
         )  # fmt: skip
     kinds = {column.name.text: column.type for column in table.columns if column.computed is None}
     relation = Relation(
-        stream=_renamed(planner, stream, table, context, kind),
-        fields=tuple(kinds),
+        stream=_renamed(planner, stream, table, context, kind, [ENDS] * versions),
+        fields=(*kinds, *[ENDS] * versions),
         columns=of_names(kinds),
         origins=frozenset({origin(table.name.text, context.reading)}),
         stateful=keys is not None,
@@ -118,6 +125,19 @@ def source_of(planner: Planner, table: CreateTable, context: QueryContext) -> Re
         changes=keys is not None,
     )
     return _with_time(planner, _computed(planner, relation, table, context), table)
+
+
+def _records(made: DataStream | Table, options: Options, name: str) -> DataStream:
+    """The records that a table was made of, with ENDS."""
+    if not isinstance(made, Table) or made.records is None:
+        raise options.error(
+            f"the versions of {options.table.name.text!r} are not known: its connector gives changes",
+            remedy="read records: 'connector' = 'upsert-kafka', or files with 'deletes'",
+        )
+    made.draft.leave_out(made.step)
+    records = DataStream(made.draft, made.records.step)
+    ends = "false" if made.records.deletes is None else f"coalesce({made.records.deletes}, false)"
+    return records.with_fields(**{ENDS: ends}, name=f"{name}_ends")
 
 
 def connector(options: Options, bound: object, known: Iterable[str]) -> str:
@@ -153,14 +173,16 @@ def _check_metadata(planner: Planner, table: CreateTable, source: SqlSource) -> 
         raise planner.error(f"unknown metadata {unknown.text!r}", unknown.start, remedy=has)
 
 
-def _renamed(planner: Planner, stream: DataStream, table: CreateTable, context: QueryContext, kind: str) -> DataStream:
-    """The stream with metadata renamed to their columns."""
+def _renamed(
+    planner: Planner, stream: DataStream, table: CreateTable, context: QueryContext, kind: str, more: Sequence[str]
+) -> DataStream:
+    """The stream with metadata renamed to their columns, and fields besides."""
     found = [column for column in table.columns if column.metadata is not None]
     if not found:
         return stream
     declared = [quote_name(column.name.text) for column in table.declared]
     named = [f"{_of_record(planner, column, kind)} AS {quote_name(column.name.text)}" for column in found]
-    return stream.map(*declared, *named, name=planner.name(context, "metadata", table.name.start))
+    return stream.map(*declared, *named, *more, name=planner.name(context, "metadata", table.name.start))
 
 
 def _of_record(planner: Planner, column: Declared, kind: str) -> str:

@@ -67,7 +67,7 @@ def later(join: Join, tree: Any) -> bool:
     return False
 
 
-def _side(join: Join, tree: Any) -> str:
+def sides_of(join: Join, tree: Any) -> str:
     """The sides whose columns a tree uses: 'left', 'right', 'both' or '' for neither."""
     from sqlglot import exp
 
@@ -101,7 +101,7 @@ def take(join: Join, tree: Any) -> None:
         ):
             take(join, made)
         return
-    side = _side(join, tree)
+    side = sides_of(join, tree)
     if not side and _never(tree):
         raise join.planner.error(
             "this condition is never true", tree, remedy="remove it, or compare columns of both sides"
@@ -135,10 +135,10 @@ def _filter(join: Join, side: str, tree: Any) -> None:
 def _compared(join: Join, tree: Any) -> bool:
     """Adds a comparison of both sides as a key or as a time bound; False if it is neither."""
     first, second = tree.this, tree.expression
-    swapped = _side(join, first) == "right"
+    swapped = sides_of(join, first) == "right"
     if swapped:
         first, second = second, first
-    if (_side(join, first), _side(join, second)) != ("left", "right"):
+    if (sides_of(join, first), sides_of(join, second)) != ("left", "right"):
         return False
     if _bound(join, first, second, tree, swapped=swapped):
         return True

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
 from rs_assets.errors import TopologyError
-from rs_assets.operators.join.spec import OF_BOTH, Bound, Interval, JoinType
+from rs_assets.operators.join.spec import Interval, JoinType
 from rs_assets.operators.window.spec import AlignedWindow
-from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.join_conditions import Join, later, same_window, take
-from rs_assets.sql.plan.join_fields import prefix_of, prefixed
+from rs_assets.sql.plan.join_step import written
 from rs_assets.sql.plan.lateral import expanded, is_lateral
 from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts
-from rs_assets.sql.plan.relation import NONE, Column, Relation, Scope
+from rs_assets.sql.plan.relation import NONE, Relation, Scope
 from rs_assets.sql.plan.stateful import shuffled
 from rs_assets.sql.plan.table_joins import table_join
 from rs_assets.sql.plan.table_refs import is_followed, origins_of
 from rs_assets.sql.plan.temporal_joins import NOW, temporal_join
+from rs_assets.sql.plan.version_joins import is_versioned, version_join
 from rs_assets.sql.plan.windowing import bound_values
 
 Item = Callable[[Planner, Any, QueryContext], Relation]
@@ -50,15 +50,22 @@ def joined(
 
 
 def _as_of(planner: Planner, left: Relation, tree: Any, how: JoinType, context: QueryContext, item: Item) -> Relation:
-    """`left` joined with the current rows of a table: one that is followed, or one that is looked up."""
+    """`left` joined with the rows of a table as of a time: one that is followed, or one that is looked up."""
+    if is_versioned(planner, left, tree):
+        return version_join(planner, left, tree, how, read_again(planner, left, _plain(tree.this), context))
     if not is_followed(planner, tree.this.name, context.local):
         from rs_assets.sql.plan.dimensions import dim_joined
 
         return dim_joined(planner, left, tree, how, context)
-    plain = tree.this.copy()
-    plain.set("version", None)
+    plain = _plain(tree.this)
     right = item(planner, plain, replace(read_again(planner, left, plain, context), changes=True))
     return temporal_join(planner, left, right, tree, how, context)
+
+
+def _plain(table: Any) -> Any:
+    plain = table.copy()
+    plain.set("version", None)
+    return plain
 
 
 def _how(planner: Planner, tree: Any) -> JoinType:
@@ -119,7 +126,7 @@ def made_join(join: Join) -> Relation:
         join.left = _apart(join, join.left, join.context, needed=join.left.stateful)
         join.right = _apart(join, join.right, right, needed=join.right.stateful)
     times = join.times if within is not None else None
-    return _written(join, within, (str(times[0].field), str(times[1].field)) if times is not None else None)
+    return written(join, within, (str(times[0].field), str(times[1].field)) if times is not None else None)
 
 
 def _apart(join: Join, side: Relation, context: QueryContext, *, needed: bool) -> Relation:
@@ -160,83 +167,9 @@ def _by_window(join: Join) -> Relation:
             remedy="ON a.window_start = b.window_start AND a.window_end = b.window_end AND a.id = b.id",
         )
     assert isinstance(left.window, AlignedWindow)  # noqa: S101  same_window allows only these
-    made = _written(join, replace(left.window, time_field=None), (str(left.field), str(right.field)))
+    made = written(join, replace(left.window, time_field=None), (str(left.field), str(right.field)))
     bounds = bound_values("`start_time`", "`end_time`")
     columns = tuple(replace(c, value=bounds.get(c.value.role, c.value)) for c in made.columns)
     return replace(
         made, columns=columns, window=left.window, pending=None, fields=(*made.fields, "start_time", "end_time")
     )
-
-
-def _written(join: Join, within: Bound, times: tuple[str, str] | None) -> Relation:
-    """The step of the join, and its result."""
-    planner, context, at = join.planner, join.context, join.at
-    if not join.pairs:
-        raise planner.error("a join needs equal columns", at, remedy="add ON a.id = b.id")
-    keys = [f"key_{n}" for n in range(1, len(join.pairs) + 1)]
-    sides = []
-    pairs = [_texts(*pair) for pair in join.pairs]
-    for number, side in enumerate((join.left, join.right)):
-        inside = context.inside(min(side.tables, default="")) if number else context
-        made, fields = planner.with_fields(
-            side, {k: p[number] for k, p in zip(keys, pairs, strict=True)}, inside, "keys", at
-        )
-        sides.append((_narrowed(planner, made, list(fields.values()), inside, at), fields))
-    (left, here), (right, there) = sides
-    prefix = prefix_of(left, right) if join.how in OF_BOTH else None
-    beside = right.fields if join.how in OF_BOTH else ()
-    columns = (*left.columns, *(prefixed(column, prefix) for column in right.columns if beside))
-    stream = left.stream.join(
-        right.stream,
-        on={here[key]: there[key] for key in keys},
-        within=within,
-        how=join.how,
-        time_field=times,
-        water_mark=(left.own_delay, right.own_delay) if times is not None else NONE,
-        condition=_condition(join, left, right),
-        prefix=prefix,
-        # Spark's own join loses rows next to other stateful steps; SQL has no option to choose it.
-        processor=join.how == "semi",
-        name=planner.name(context, "join", at),
-    )
-    return Relation(
-        stream=stream,
-        fields=(*left.fields, *(f"{prefix or ''}{name}" for name in beside)),
-        columns=columns,
-        origins=left.origins | right.origins,
-        stateful=True,
-        window=left.window if within is not None and (not beside or left.window == right.window) else None,
-    )
-
-
-def _texts(left: Value, right: Value) -> tuple[Value, Value]:
-    """A pair of keys; texts get a prefix, because an empty text never matches in a join of the topology."""
-    if not all(each.type is not None and each.type.name == "string" for each in (left, right)):
-        return left, right
-    return replace(left, text=f"('=' || {left.text})"), replace(right, text=f"('=' || {right.text})")
-
-
-def _narrowed(planner: Planner, side: Relation, keys: Sequence[str], context: QueryContext, at: Any) -> Relation:
-    """A side with only the fields that its columns, keys and times need; all others would go into state."""
-    wanted = [c.value.field for c in side.columns if c.value.field is not None]
-    wanted += [side.pending.field] if side.pending is not None and side.pending.field else []
-    needed = tuple(dict.fromkeys([*wanted, *keys]))
-    if set(needed) == set(side.fields) or any(c.value.field is None and not c.value.role for c in side.columns):
-        return side
-    stream = side.stream.select_fields(*needed, name=planner.name(context, "fields", at))
-    return replace(side, stream=stream, fields=needed)
-
-
-def _condition(join: Join, left: Relation, right: Relation) -> str | None:
-    """The condition on pairs besides keys and times; fields are prefixed by `left.` and `right.`."""
-    if not join.rest:
-        return None
-    sides = [_sided(column, "left") for column in left.columns] + [_sided(column, "right") for column in right.columns]
-    made = join.planner.expressions(Scope(join.planner.text, tuple(sides)).find)
-    return " AND ".join(made.condition(each).text for each in join.rest)
-
-
-def _sided(column: Column, side: str) -> Column:
-    if column.value.field is None:
-        return column
-    return replace(column, value=replace(column.value, text=f"{side}.{column.value.text}"))

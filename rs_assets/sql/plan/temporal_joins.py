@@ -63,7 +63,8 @@ def _check(planner: Planner, left: Relation, right: Relation, tree: Any, how: Jo
     if planner.over(left).value(version.expression).role != "proctime":
         raise planner.error(
             "a table has its current rows only, not those of the event time of a row", version.expression,
-            remedy=f"write {NOW}, which joins the current row",
+            remedy=f"write {NOW}, which joins the current row, or declare the WATERMARK of a table, from which its rows"
+            " are valid; a view has none",
         )  # fmt: skip
     if alias in left.tables:
         raise planner.error(f"duplicate table name {alias!r}", tree, remedy="rename one of them: JOIN t AS other")

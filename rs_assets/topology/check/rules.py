@@ -228,6 +228,7 @@ def _joined(node: join.StreamJoin, inputs: Inputs) -> Fields:
     _check_named(node, *inputs)
     for fields, at in zip(inputs, node.time_fields or (), strict=False):
         check_event_time(at, fields, step=node.name)
+    _check_deletes(node, inputs[1])
     _check_keys(node, *inputs, alike=_numeric)
     return _both_sides(node, *inputs)
 
@@ -323,13 +324,30 @@ def _check_names(node: join.StreamJoin | dim_join.DimJoin, left: Fields, beside:
 
 def _tabled(node: table.ToTable, inputs: Inputs) -> Fields:
     inputs[0].check((*node.keys, *node.order_by), step=node.name)
-    if node.deletes is not None:
-        kind = _expression(node.deletes, inputs[0], step=node.name).type
-        if kind is not None and kind.name not in ("boolean", "void"):
-            raise no_condition(node.deletes.identity(), kind.text, step=node.name)
+    _check_deletes(node, inputs[0])
+    if node.time_field is not None:
+        check_event_time(node.time_field, inputs[0], step=node.name)
     for name in (*node.keys, *node.order_by):
         _check_plain(name, inputs[0].type_of(name), step=node.name)
     return inputs[0]
+
+
+def _versions(node: table.TableVersions, inputs: Inputs) -> Fields:
+    inputs[0].check(node.keys, step=node.name)
+    _check_deletes(node, inputs[0])
+    check_event_time(node.time_field, inputs[0], step=node.name)
+    for name in node.keys:
+        _check_plain(name, inputs[0].type_of(name), step=node.name)
+    return inputs[0]
+
+
+def _check_deletes(node: table.ToTable | table.TableVersions | join.StreamJoin, fields: Fields) -> None:
+    """TopologyError for a condition of removed rows that is certainly none."""
+    if node.deletes is None:
+        return
+    kind = _expression(node.deletes, fields, step=node.name).type
+    if kind is not None and kind.name not in ("boolean", "void"):
+        raise no_condition(node.deletes.identity(), kind.text, step=node.name)
 
 
 def _check_plain(name: str, kind: Type | None, *, step: str) -> None:
@@ -375,6 +393,8 @@ def _table_joined(node: table.TableJoin | table.StreamTableJoin, inputs: Inputs)
     left, right = inputs
     _check_named(node, left, right)
     _check_keys(node, left, right, alike=_whole)
+    if isinstance(node, table.StreamTableJoin) and node.time_fields is not None:
+        check_event_time(node.time_fields[0], left, step=node.name)
     same = {two for _, two in node.on} if node.prefix is None else set()
     beside = {f"{node.prefix or ''}{name}": kind for name, kind in right.types.items() if name not in same}
     for name in beside:
@@ -453,6 +473,7 @@ RULES: Mapping[type[Node], Rule] = MappingProxyType(
         match.MatchRules: _matched,
         rule_windows.RuleWindows: _alerted,
         table.ToTable: _tabled,
+        table.TableVersions: _versions,
         table.TableGroup: _grouped,
         table.TableTop: _first,
         table.TableJoin: _table_joined,

@@ -34,7 +34,8 @@ class StreamJoin(TimedState):
     expired. `time_fields` and `water_marks` are those of the two sides; `prefix` is put before the names of the right
     side's fields, which otherwise replace fields of the left. `early`: an unmatched row is emitted at once, and
     retracted when it matches. `shared`: both sides come from one step, whose records are read once and go to both.
-    `processor`: use a processor even if Spark's own join would do.
+    `processor`: use a processor even if Spark's own join would do. `deletes`: right rows of an as-of join for which it
+    holds end the row before them, and match nothing.
     """
 
     family: ClassVar[Family] = "join"
@@ -49,6 +50,7 @@ class StreamJoin(TimedState):
     early: bool = False
     shared: bool = False
     processor: bool = False
+    deletes: SqlText | ColumnBuilder | None = None
 
     def __post_init__(self) -> None:
         """Refuse joins whose rows could never be expired, and settings without effect."""
@@ -87,6 +89,10 @@ class StreamJoin(TimedState):
             )
         if isinstance(self.bound, AsOf) and self.how not in {"inner", "left"}:
             raise self._refused(f"is an as-of join, which cannot be {self.how!r}", "use one of: inner, left")
+        if self.deletes is not None and self.shared:
+            raise self._refused(
+                "joins a stream with itself, of which some rows end others", "read the source twice, under two names"
+            )
         if self.processor and self.bound is None:
             raise self._refused(
                 "has processor=True without effect: its state is never searched for expired rows",
@@ -207,7 +213,8 @@ class StreamJoin(TimedState):
         more = " if a condition holds" if self.condition is not None else ""
         kind = (", early" if self.early else "") + (", with itself" if self.shared else "")
         by = ", by a processor" if self.variable is not None else ""
-        return f"{self.how} on {keys}{more} {bound_text(self.bound)}{kind}{by}"
+        ends = f", ended by {self.deletes.identity()}" if self.deletes is not None else ""
+        return f"{self.how} on {keys}{more} {bound_text(self.bound)}{ends}{kind}{by}"
 
     def identity(self) -> tuple[str, ...]:
         """The settings that the meaning of the state depends on."""
@@ -221,6 +228,7 @@ class StreamJoin(TimedState):
             *((f"if={condition}",) if condition else ()),
             f"water_marks={self.water_marks}",
             *(("early",) if self.early else ()),
+            *((f"deletes={self.deletes.identity()}",) if self.deletes is not None else ()),
         )
 
     def _refused(self, why: str, remedy: str) -> TopologyError:

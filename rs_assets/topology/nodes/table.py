@@ -7,10 +7,12 @@ batch a key has at most one of each, in any order: a row that comes is the curre
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import ClassVar, Final, Literal, get_args
 
 from rs_assets.common.node import Family, Node
 from rs_assets.errors import TopologyError
+from rs_assets.operators.window.durations import checked_duration
 from rs_assets.operators.window.output import Aggregate, AggregateFunction, Ranking
 from rs_assets.topology.nodes.timed import Side, TimedState
 from rs_assets.topology.user_code.expression import ColumnBuilder, SqlText
@@ -18,7 +20,7 @@ from rs_assets.topology.user_code.expression import ColumnBuilder, SqlText
 TableJoinType = Literal["inner", "left", "outer"]
 # The names of the processors' states.
 TABLE, GROUP, TABLE_JOIN, FOREIGN_JOIN, STREAM_TABLE = "table", "group", "table_join", "foreign_join", "stream_table"
-TABLE_TOP = "table_top"
+TABLE_TOP, VERSIONS = "table_top", "versions"
 # The aggregates that a row can be subtracted from; others keep the rows of a group.
 SUBTRACTED: Final[tuple[AggregateFunction, ...]] = ("count", "sum", "avg")
 
@@ -33,7 +35,7 @@ class UntimedState(TimedState):
         return True
 
     @property
-    def event_time(self) -> None:
+    def event_time(self) -> str | None:
         """None: its rows have no event time."""
         return None
 
@@ -78,11 +80,57 @@ class TableState(UntimedState):
 class ToTable(TableState):
     """The newest row of each key; a row for which `deletes` holds removes its key.
 
-    The newest row is the greatest by `order_by`, else the one read last.
+    The newest row is the greatest by `order_by`, else the one read last. With `time_to_live` a row goes when the
+    watermark has passed its event time, the field `time_field`, by that.
     """
 
     order_by: tuple[str, ...] = ()
     deletes: SqlText | ColumnBuilder | None = None
+    time_field: str | None = None
+    time_to_live: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a time to live without a time, or of no length."""
+        TableState.__post_init__(self)
+        if self.time_to_live is None:
+            return
+        checked_duration(self.time_to_live, what=f"the time to live of table {self.name!r}")
+        if self.time_field is None:
+            raise TopologyError(
+                f"table {self.name!r} has a time to live, but no event time",
+                remedy="name the field of its event time: time_field='ts'",
+                step=self.name,
+            )
+
+    @property
+    def untimed(self) -> bool:
+        """Whether no watermark reaches it: if its rows live for ever."""
+        return self.time_to_live is None
+
+    @property
+    def event_time(self) -> str | None:
+        """The time that rows live from."""
+        return self.time_field if self.time_to_live is not None else None
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """Its input, if rows go by time."""
+        return () if self.untimed else (Side(self.name, self.event_time, self.delay),)
+
+    @property
+    def goes_by_time(self) -> bool:
+        """Whether rows go when time advances."""
+        return not self.untimed
+
+    @property
+    def solitary(self) -> bool:
+        """Whether no other step by event time may share its query: if rows go by its watermark."""
+        return not self.untimed
+
+    @property
+    def own_delay(self) -> bool:
+        """Whether rows may be out of order without being late: always, none is."""
+        return True
 
     @property
     def variable(self) -> str:
@@ -90,14 +138,33 @@ class ToTable(TableState):
         return TABLE
 
     def detail(self) -> str:
-        """The key, and the order of its rows."""
+        """The key, the order of its rows, and how long they live."""
         order = f", newest by {', '.join(self.order_by)}" if self.order_by else ""
-        return f"by {', '.join(self.keys)}{order}"
+        lives = f", each for {self.time_to_live}" if self.time_to_live is not None else ""
+        return f"by {', '.join(self.keys)}{order}{lives}"
 
     def identity(self) -> tuple[str, ...]:
         """Everything that decides which row of a key is in state."""
         gone = self.deletes.identity() if self.deletes is not None else None
-        return (",".join(self.keys), f"by={','.join(self.order_by)}", *((f"deletes={gone}",) if gone else ()))
+        lives = f"lives={self.time_to_live} by {self.time_field}" if self.time_to_live is not None else None
+        more = (f"deletes={gone}" if gone else None, lives)
+        return (",".join(self.keys), f"by={','.join(self.order_by)}", *filter(None, more))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableVersions(Node):
+    """The records of a table with the key `keys`, each a version of its row that is valid from `time_field` on.
+
+    A record for which `deletes` holds ends the row. Records without a key or a time are bad records.
+    """
+
+    keys: tuple[str, ...]
+    time_field: str
+    deletes: SqlText | ColumnBuilder | None = None
+
+    def detail(self) -> str:
+        """The key and the time."""
+        return f"by {', '.join(self.keys)}, valid from {self.time_field}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,6 +313,8 @@ class StreamTableJoin(UntimedState):
     """The rows of a stream, each with the current row of a table whose key equals the fields `on`.
 
     `inputs` are the stream and the table. A batch changes the table first; changes of the table alone emit nothing.
+    With `time_fields` the second input are the versions of the table, kept for `history`; a row of the stream gets the
+    one that is valid at its time.
     """
 
     family: ClassVar[Family] = "table"
@@ -253,10 +322,14 @@ class StreamTableJoin(UntimedState):
     on: tuple[tuple[str, str], ...]
     how: Literal["inner", "left"] = "inner"
     prefix: str | None = None
+    time_fields: tuple[str, str] | None = None
+    history: timedelta | None = None
 
     def __post_init__(self) -> None:
         """Refuse joins that emit rows when the table changes."""
         TimedState.__post_init__(self)
+        if self.history is not None:
+            checked_duration(self.history, what=f"the history of the table in step {self.name!r}")
         if self.how not in ("inner", "left"):
             raise TopologyError(
                 f"step {self.name!r} cannot join {self.how!r}: changes of the table emit nothing",
@@ -267,15 +340,17 @@ class StreamTableJoin(UntimedState):
     @property
     def variable(self) -> str:
         """The name of its state."""
-        return STREAM_TABLE
+        return STREAM_TABLE if self.time_fields is None else VERSIONS
 
     def detail(self) -> str:
         """The kind of join and its fields."""
-        return f"{self.how} on {pairs_text(self.on)}"
+        versions = f", the version of its {self.time_fields[0]}, {self.history} back" if self.time_fields else ""
+        return f"{self.how} on {pairs_text(self.on)}{versions}"
 
     def identity(self) -> tuple[str, ...]:
         """Everything that decides what is in state."""
-        return (self.how, pairs_text(self.on))
+        versions = (f"times={self.time_fields}", f"history={self.history}") if self.time_fields else ()
+        return (self.how, pairs_text(self.on), *versions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

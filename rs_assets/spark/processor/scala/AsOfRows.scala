@@ -10,13 +10,14 @@ import org.apache.spark.sql.types.StructType
 
 /**
  * Joins each left row with the newest right row at or before its time, at most `tolerance` microseconds earlier (-1:
- * any).
+ * any). If rows have `ends`, right ones whose first field is false end the row before them, and match nothing.
  *
  * Left rows wait in the state `asof` until the watermark has reached their time. Right rows wait there if later than
  * the watermark; of the earlier ones only the newest is kept, until it exceeds the tolerance or until the end of input
  * (the watermark `end` in milliseconds). Right rows with equal times are ordered by their fields.
  */
-class AsOfRows(sides: Sides, inner: Boolean, tolerance: Long, end: Long) extends StatefulProcessor[Row, Row, Row] {
+class AsOfRows(sides: Sides, inner: Boolean, tolerance: Long, end: Long, ends: Boolean)
+    extends StatefulProcessor[Row, Row, Row] {
   @transient private var state: ValueState[Row] = _
   @transient private var order: Ordering[Waiting] = _
 
@@ -47,7 +48,7 @@ class AsOfRows(sides: Sides, inner: Boolean, tolerance: Long, end: Long) extends
     val now = timers.getCurrentWatermarkInMs() * 1000
     val (due, waiting) = left.partition(_.at <= now)
     val told = due.flatMap { row =>
-      val found = right.view.takeWhile(_.at <= row.at).lastOption.filter(near(_, row.at))
+      val found = right.view.takeWhile(_.at <= row.at).lastOption.filter(found => there(found) && near(found, row.at))
       Option.unless(inner && found.isEmpty)(sides.told(key, row.row, found.map(_.row).orNull))
     }
     keep(waiting, if (now / 1000 >= end) mutable.ArrayBuffer.empty else pruned(right, now), None)
@@ -57,8 +58,10 @@ class AsOfRows(sides: Sides, inner: Boolean, tolerance: Long, end: Long) extends
   /** Of the rows up to `until` only the newest, if a later left row may match it. */
   private def pruned(right: mutable.ArrayBuffer[Waiting], until: Long): mutable.ArrayBuffer[Waiting] = {
     val (old, fresh) = right.span(_.at <= until)
-    old.lastOption.filter(near(_, until)).fold(fresh)(_ +: fresh)
+    old.lastOption.filter(row => there(row) && near(row, until)).fold(fresh)(_ +: fresh)
   }
+
+  private def there(row: Waiting): Boolean = !ends || row.row.getBoolean(0)
 
   private def near(row: Waiting, at: Long): Boolean = tolerance < 0 || at - row.at <= tolerance
 
@@ -82,6 +85,6 @@ object AsOfRows {
   val State = "asof"
 
   /** The join of the sides in `united`. */
-  def apply(united: DataFrame, inner: Boolean, tolerance: Long, end: Long): DataFrame =
-    Sides.processed(united)(new AsOfRows(_, inner, tolerance, end))
+  def apply(united: DataFrame, inner: Boolean, tolerance: Long, end: Long, ends: Boolean): DataFrame =
+    Sides.processed(united)(new AsOfRows(_, inner, tolerance, end, ends))
 }

@@ -5,16 +5,16 @@ import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.streaming.{StatefulProcessor, TimeMode}
 import org.apache.spark.sql.types._
 
-/** What the processors of tables share: they have no event time, and emit the changes of a row. */
+/** What the processors of tables share: they emit the changes of a row, most of them without event time. */
 object TableFrames {
 
   /** The output of a processor for `frame`, whose first `inputs` columns are its input and whose others are keys. */
-  def processed(frame: DataFrame, inputs: Int)(
+  def processed(frame: DataFrame, inputs: Int, time: TimeMode = TimeMode.None())(
       made: Seq[StructField] => (StatefulProcessor[Row, Row, Row], StructType)): DataFrame = {
     val rows = FiringWindows.normal(FiringWindows.analyzed(frame), inputs)
     val (input, keys) = rows.output.splitAt(inputs)
     val (processor, output) = made(DataTypeUtils.fromAttributes(keys))
-    FiringWindows.processed(frame.sparkSession, rows, input, keys, TimeMode.None())(processor, output)
+    FiringWindows.processed(frame.sparkSession, rows, input, keys, time)(processor, output)
   }
 
   /** What is emitted for a row that was `before` and is `now`: the row that goes, and the one that comes. */

@@ -1,0 +1,91 @@
+"""The step of a join of two streams, with the fields that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from rs_assets.expressions.functions.literals import quote_name
+from rs_assets.operators.join.spec import OF_BOTH, Bound
+from rs_assets.sql.expressions.values import Value
+from rs_assets.sql.plan.join_conditions import Join
+from rs_assets.sql.plan.join_fields import prefix_of, prefixed
+from rs_assets.sql.plan.planner import Planner, QueryContext
+from rs_assets.sql.plan.relation import NONE, Column, Relation, Scope
+
+
+def written(join: Join, within: Bound, times: tuple[str, str] | None, *, ends: str | None = None) -> Relation:
+    """The step of the join, and its result. With `ends`, a field of right rows, it is a join as of a time."""
+    planner, context, at = join.planner, join.context, join.at
+    if not join.pairs:
+        raise planner.error("a join needs equal columns", at, remedy="add ON a.id = b.id")
+    keys = [f"key_{n}" for n in range(1, len(join.pairs) + 1)]
+    sides = []
+    pairs = [_texts(*pair) for pair in join.pairs]
+    for number, side in enumerate((join.left, join.right)):
+        inside = context.inside(min(side.tables, default="")) if number else context
+        made, fields = planner.with_fields(
+            side, {k: p[number] for k, p in zip(keys, pairs, strict=True)}, inside, "keys", at
+        )
+        more = [ends] if number and ends is not None else []
+        sides.append((_narrowed(planner, made, [*fields.values(), *more], inside, at), fields))
+    (left, here), (right, there) = sides
+    prefix = prefix_of(left, right) if join.how in OF_BOTH else None
+    beside = right.fields if join.how in OF_BOTH else ()
+    columns = (*left.columns, *(prefixed(column, prefix) for column in right.columns if beside))
+    step: dict[str, Any] = {
+        "on": {here[key]: there[key] for key in keys},
+        "how": join.how,
+        "time_field": times,
+        "water_mark": (left.own_delay, right.own_delay) if times is not None else NONE,
+        "prefix": prefix,
+        "name": planner.name(context, "join", at),
+    }
+    if ends is not None:
+        stream = left.stream.asof_join(right.stream, deletes=quote_name(ends), **step)
+    else:
+        # Spark's own join loses rows next to other stateful steps; SQL has no option to choose it.
+        processor, condition = join.how == "semi", _condition(join, left, right)
+        stream = left.stream.join(right.stream, within=within, condition=condition, processor=processor, **step)
+    return Relation(
+        stream=stream,
+        fields=(*left.fields, *(f"{prefix or ''}{name}" for name in beside)),
+        columns=columns,
+        origins=left.origins | right.origins,
+        stateful=True,
+        window=left.window if within is not None and (not beside or left.window == right.window) else None,
+    )
+
+
+def _texts(left: Value, right: Value) -> tuple[Value, Value]:
+    """A pair of keys; texts get a prefix, because an empty text never matches in a join of the topology."""
+    if not all(each.type is not None and each.type.name == "string" for each in (left, right)):
+        return left, right
+    return replace(left, text=f"('=' || {left.text})"), replace(right, text=f"('=' || {right.text})")
+
+
+def _narrowed(planner: Planner, side: Relation, keys: Sequence[str], context: QueryContext, at: Any) -> Relation:
+    """A side with only the fields that its columns, keys and times need; all others would go into state."""
+    wanted = [c.value.field for c in side.columns if c.value.field is not None]
+    wanted += [side.pending.field] if side.pending is not None and side.pending.field else []
+    needed = tuple(dict.fromkeys([*wanted, *keys]))
+    if set(needed) == set(side.fields) or any(c.value.field is None and not c.value.role for c in side.columns):
+        return side
+    stream = side.stream.select_fields(*needed, name=planner.name(context, "fields", at))
+    return replace(side, stream=stream, fields=needed)
+
+
+def _condition(join: Join, left: Relation, right: Relation) -> str | None:
+    """The condition on pairs besides keys and times; fields are prefixed by `left.` and `right.`."""
+    if not join.rest:
+        return None
+    sides = [_sided(column, "left") for column in left.columns] + [_sided(column, "right") for column in right.columns]
+    made = join.planner.expressions(Scope(join.planner.text, tuple(sides)).find)
+    return " AND ".join(made.condition(each).text for each in join.rest)
+
+
+def _sided(column: Column, side: str) -> Column:
+    if column.value.field is None:
+        return column
+    return replace(column, value=replace(column.value, text=f"{side}.{column.value.text}"))
