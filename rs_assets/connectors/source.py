@@ -202,7 +202,7 @@ class Foreseeing(Protocol):
     def has_more(self, log: SourceLog) -> bool:
         """Whether Spark would plan a batch after the last committed one, by the rules with which it lists the input.
 
-        Called after `check`, while no batch is planned; True in doubt. RsError or OSError if it cannot look.
+        Called after `check`, while no batch is planned; True in doubt. After an error Spark looks.
         """
         ...
 

@@ -189,6 +189,10 @@ STORED = {
     "a control row": (lambda _, query: send_control(query / "control", EPOCH), f"{LOGS} has a control row to read"),
     "a file that no batch has": (planned_file, "there is more of files"),
     "no batch": (lambda _, query: shutil.rmtree(query / "checkpoint"), f"{LOGS} has read nothing yet"),
+    "a damaged log": (
+        lambda _, query: [(f.unlink(), f.write_text("{")) for f in (query / "checkpoint" / "commits").iterdir()],
+        "its input cannot be seen: a commit file is damaged",
+    ),
     "a rescale": (changed_manifest(rescaling=3), "the number of state partitions is not settled"),
     "no partitions": (changed_manifest(partitions=0), "the number of state partitions is not settled"),
     "another version": (changed_manifest(code="another"), "the pipeline has changed"),
@@ -200,7 +204,8 @@ def test_a_checkpoint_with_something_to_do_starts_spark(copied, name):
     change, why = STORED[name]
     folder = copied.options.home.job("shop", "unchanged")
     change(folder, folder / "g0001" / LOGS)
-    assert reason(copied.job, copied.options) == why
+    assert reason(copied.job, copied.options).startswith(why)
+    assert not seems_unchanged(copied.job.topology, copied.options, finish=None)
 
 
 def test_a_recovered_checkpoint_starts_spark(ran):

@@ -16,7 +16,6 @@ from rs_assets.checkpoint.source_log import SourceLog
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.connectors.files.listing import is_hidden
 from rs_assets.connectors.source import Foreseeing
-from rs_assets.errors import RsError
 from rs_assets.operators.window.event_time import control_folder
 from rs_assets.runtime.identity import resumed
 from rs_assets.runtime.job.session import JobSession
@@ -51,19 +50,19 @@ def needs_spark(session: JobSession, *, finish: bool | None) -> str:
         return "open windows are to be fired"
     try:
         return next(filter(None, (_awaited(session, plan) for plan in session.plans)), "")
-    except (RsError, OSError) as error:
+    except Exception as error:  # noqa: BLE001  whatever it is, Spark looks for itself
         return f"its input cannot be seen: {error}"
 
 
 def seems_unchanged(topology: Topology, options: RunOptions, *, finish: bool | None) -> bool:
-    """A guess before a start: whether it will be unchanged. False for what a start would refuse."""
+    """A guess before a start: whether it will be unchanged. False for what a start would refuse; raises nothing."""
     session = JobSession(topology, options)
     try:
         stored = manifests.load(session.folder)
         if stored is None:
             return False
         session.manifest, session.folders = resumed(topology, session.plans, stored, options)
-    except RsError:
+    except Exception:  # noqa: BLE001  the start checks all of it, and says what is wrong
         return False
     return not needs_spark(session, finish=finish)
 
