@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rs_assets.catalog.deployments import Version
 from rs_assets.errors import ConfigurationError, RsError
-from rs_assets.sql.plan.build import pipeline_from_sql
 from rs_assets.stream.pipeline import Pipeline
 
 
@@ -38,6 +37,9 @@ def pipeline_of(version: Version) -> Pipeline:
 
 
 def _made(version: Version) -> Pipeline:
+    # SQL is loaded by processes that have a deployed version to build.
+    from rs_assets.sql.plan.build import pipeline_from_sql
+
     try:
         return pipeline_from_sql(
             version.text,
