@@ -143,6 +143,14 @@ def test_fields_have_the_types_of_the_schema(clicks):
     assert {*rows[1].values()} >= {None, "1700000000000-6"}
 
 
+def test_parts_of_nested_fields_are_of_their_types(clicks):
+    values = ['{"a":[1,2]}', '{"a":[1,"x"]}', '{"a":7}', '{"a":[1]} more', '{"a":[1]},"o":{"a":[2]', "x", "", "null"]
+    for n, value in enumerate(values):
+        clicks.redis.xadd("clicks", {"n": n, "o": value})
+    rows = clicks.rows(schema="n int, o struct<a: array<int>>", bad_records="skip")
+    assert [(row["n"], row["o"]) for row in rows] == [(0, {"a": [1, 2]}), (6, None), (7, None)]
+
+
 def test_json_and_raw_entries(clicks):
     clicks.redis.xadd("clicks", {"body": json.dumps({"page": "/a", "ms": 1}), "other": "x"}, id="5-1")
     assert clicks.rows(format="json", value="body") == [{"page": "/a", "ms": 1}]

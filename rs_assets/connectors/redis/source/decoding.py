@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
@@ -14,10 +15,13 @@ from rs_assets.connectors.files.parse import LineFormat, no_value, parse_lines, 
 from rs_assets.connectors.redis.source.plan import ENTRY
 from rs_assets.connectors.redis.source.streams import SEQ_BITS
 from rs_assets.records.calendar import calendar_reason
-from rs_assets.records.columns import LINE, OFFSET, PREFIX, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
+from rs_assets.records.columns import CORRUPT, LINE, OFFSET, PREFIX, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
+from rs_assets.records.json_text import json_reason
 from rs_assets.records.schema import quoted
 
 NESTED: Final = (ArrayType, MapType, StructType)
+NESTED_FORM: Final = LineFormat("json")
+CORRUPTED: Final = StructField(CORRUPT, StringType())
 
 
 def decoded(
@@ -68,18 +72,36 @@ def _value(cell: Column, field: StructField) -> Column:
     if isinstance(field.dataType, BinaryType | StringType):
         return cell if isinstance(field.dataType, BinaryType) else text
     if isinstance(field.dataType, NESTED):
-        return F.from_json(text, field.dataType.simpleString())
+        return _parsed(text, field)[field.name]
     return text.try_cast(field.dataType)
+
+
+def _object(text: Column, field: StructField) -> Column:
+    """The text of a nested value as that of an object with one field, of which Spark says whether it is bad."""
+    return F.concat(F.lit(f"{{{json.dumps(field.name)}:"), text, F.lit("}"))
+
+
+def _parsed(text: Column, field: StructField) -> Column:
+    return F.from_json(_object(text, field), StructType([field, CORRUPTED]), NESTED_FORM.reader_options)
 
 
 def _reason(field: StructField, cell: Column, value: Column) -> Column:
     text = cell.cast("string")
     if isinstance(field.dataType, BinaryType):
         return F.lit(None).cast("string")
-    return F.coalesce(
-        F.when(~F.is_valid_utf8(text), F.lit("invalid UTF-8")),
-        no_value(field, F.make_valid_utf8(text), value),
-    )
+    invalid = F.when(~F.is_valid_utf8(text), F.lit("invalid UTF-8"))
+    if isinstance(field.dataType, NESTED):
+        return F.coalesce(invalid, F.when(F.length(text) > 0, _nested_reason(text, field)))
+    return F.coalesce(invalid, no_value(field, F.make_valid_utf8(text), value))
+
+
+def _nested_reason(text: Column, field: StructField) -> Column:
+    parsed = _parsed(text, field)
+    # What is not one value of JSON alone may be one within an object.
+    bad = parsed[CORRUPT].isNotNull() | F.try_parse_json(text).isNull()
+    said = F.lit(f"{field.name}: not JSON of type {field.dataType.simpleString()}")
+    one = json_reason(_object(text, field), StructType([field]), parsed, NESTED_FORM.reader_options)
+    return F.coalesce(F.when(bad, said), one)
 
 
 def _address() -> tuple[Column, ...]:
