@@ -163,8 +163,14 @@ class DataStreamSource(CollectedSources, DatabaseSources, HttpSources, Fluent):
         """
         chosen = format_by_name(str(fspath(path))) if format is None else format
         if is_remote(fspath(path)):
-            given = {"tail": tail, "pattern": pattern, "max_files_per_batch": max_files_per_batch}
-            source = stored_files(fspath(path), chosen, max_rows_per_batch, given, step=name)
+            given = {
+                "tail": tail,
+                "pattern": pattern,
+                "time_format": time_format,
+                "max_files_per_batch": max_files_per_batch,
+            }
+            declared = schema_text(schema, step=name)
+            source = stored_files(fspath(path), chosen, declared, max_rows_per_batch, given, step=name)
             return self.from_source(source, schema=schema, bad_records=bad_records, name=name)
         return self._begin(
             FileSource(
@@ -489,7 +495,9 @@ def name_of_class(kind: type) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", kind.__name__).lower().strip("_")
 
 
-def stored_files(address: str, form: str, rows: int | None, given: Mapping[str, object], *, step: str) -> LogSource:
+def stored_files(
+    address: str, form: str, schema: str | None, rows: int | None, given: Mapping[str, object], *, step: str
+) -> LogSource:
     """The source of files in an object store; TopologyError for what only files of a file system can."""
     from rs_assets.connectors.files.stored import StoredFiles
 
@@ -502,7 +510,7 @@ def stored_files(address: str, form: str, rows: int | None, given: Mapping[str, 
     wrong = [name for name, value in given.items() if value]
     if wrong:
         raise TopologyError(f"step {step!r}: {wrong[0]} does not go with {address}", remedy="leave it out", step=step)
-    made = StoredFiles(address, form)
+    made = StoredFiles(address, form, schema)
     made.max_rows_per_batch = rows or made.max_rows_per_batch
     return made
 

@@ -16,7 +16,7 @@ from rs_assets import StreamBuilder
 from rs_assets.common.storage import use_storage
 from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets.connectors.files.stored import StoredFiles
-from rs_assets.errors import DataLossError, SinkError, TopologyError
+from rs_assets.errors import DataLossError, SinkError, SourceReadError, TopologyError
 from tests.crash import Crash
 from tests.s3.rows import numbers_in, table
 
@@ -69,6 +69,19 @@ def test_parquet_is_cut_between_rows(bucket, put, tmp_path):
         assert read(StoredFiles(f"{bucket}/in/*.parquet", "parquet"), lambda step=step: step) == rows
 
 
+def test_parquet_has_the_columns_of_the_schema(bucket, put, tmp_path):
+    for n, columns in enumerate(({"n": [1], "text": ["a"]}, {"n": [2]}, {"n": ["3"], "text": ["c"]})):
+        pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+        put(f"in/{n}.parquet", (tmp_path / "a.parquet").read_bytes())
+    source = StoredFiles(f"{bucket}/in", "parquet", "n bigint, text string")
+    first, second, third = sorted(source.ends())
+    assert list(source.read(first, 0, 1)) == [{"n": 1, "text": "a"}]
+    with pytest.raises(SourceReadError, match="the file has no column 'text'"):
+        list(source.read(second, 0, 1))
+    with pytest.raises(SourceReadError, match="the file has 'n' as string, and the schema as bigint"):
+        list(source.read(third, 0, 1))
+
+
 def test_a_glob_a_folder_and_one_object_choose_what_they_say(bucket, put):
     for name in (
         "in/a.jsonl",
@@ -108,6 +121,8 @@ def test_what_a_bucket_cannot_is_refused_with_a_remedy(bucket):
     with pytest.raises(TopologyError, match="format csv are not read") as refused:
         source.from_file(f"{bucket}/in/*.csv", schema="n bigint")
     assert "JSON lines or Parquet" in refused.value.remedy
+    with pytest.raises(TopologyError, match="time_format does not go with"):
+        source.from_file(f"{bucket}/in", schema="n timestamp", time_format="yyyy")
     with pytest.raises(TopologyError, match="tail does not go with"):
         source.from_file(f"{bucket}/in", schema="n bigint", tail=True)
 

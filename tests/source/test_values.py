@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import functions as F
 
 from rs_assets import MemoryChannel, StreamBuilder
 from rs_assets.common.home import Home
 from rs_assets.connectors.dead_letters import dead_letters_of
+from rs_assets.connectors.kafka.source.avro import AvroFormat
 from rs_assets.errors import BadRecordError, SourceReadError
 from rs_assets.runtime.options import RunOptions
 
@@ -154,3 +156,12 @@ def test_a_nul_within_quotes_of_csv_is_not_dropped(tmp_path: Path, options: RunO
         with pytest.raises(BadRecordError, match="a NUL in a line with quotes") as raised:
             kept(tmp_path / "a.csv", replace(options, home=Home(tmp_path / "b")), "csv", "id int, v string")
         assert raised.value.facts["line"] == 2
+
+
+@pytest.mark.long
+def test_texts_of_avro_are_utf8(spark) -> None:
+    schema = '{"type":"record","name":"r","fields":[{"name":"v","type":"string"}]}'
+    values = spark.createDataFrame([(bytearray(b"\x02a"),), (bytearray(b"\x04\xff\xfe"),)], "value binary")
+    frame, [value], reason = AvroFormat(schema).decoded(values)
+    rows = frame.select(F.when(reason.isNull(), value).alias("v"), reason.alias("reason")).collect()
+    assert [tuple(row) for row in rows] == [("a", None), (None, "v: invalid UTF-8")]

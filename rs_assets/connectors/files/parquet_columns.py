@@ -54,7 +54,12 @@ def fields_of(declared: str | None, inferred: str | None) -> pa.Schema:
 
 def check_columns(file: Path, fields: pa.Schema) -> None:
     """SourceReadError if a file lacks one of `fields`, or has it as a type whose values are not those of the field."""
-    there = {column.name.lower(): column for column in schema_of(file)}
+    check_fields(schema_of(file), fields, file)
+
+
+def check_fields(found: pa.Schema, fields: pa.Schema, file: Path | str) -> None:
+    """The same of columns that were found in a file."""
+    there = {column.name.lower(): column for column in found}
     for field in fields:
         column = there.get(field.name.lower())
         if column is None:

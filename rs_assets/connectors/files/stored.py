@@ -13,6 +13,7 @@ from pyarrow import fs
 from rs_assets.common.storage import storage_options
 from rs_assets.connectors.delta.store import store
 from rs_assets.connectors.files.listing import MAGIC
+from rs_assets.connectors.files.parquet_columns import check_fields, fields_of
 from rs_assets.connectors.own.lines import OwnRow
 from rs_assets.connectors.own.log import LogSource
 
@@ -28,11 +29,11 @@ class StoredFiles(LogSource):
 
     A row's number is the byte at which its line begins in JSON, and its place in the file in Parquet. Size and time of
     an object are part of the name of its split: one that was replaced is a split that is gone, a data loss. `form` is
-    "json" (JSON lines) or "parquet".
+    "json" (JSON lines) or "parquet". Parquet files must have the columns of a declared `schema`.
     """
 
-    def __init__(self, address: str, form: str) -> None:
-        self.address, self.form = address, form
+    def __init__(self, address: str, form: str, schema: str | None = None) -> None:
+        self.address, self.form, self.schema = address, form, schema
         scheme, _, rest = address.partition("://")
         self.bucket, self._path = f"{scheme}://{rest.partition('/')[0]}", rest.partition("/")[2]
         self.gaps = form == "json"
@@ -104,8 +105,9 @@ class StoredFiles(LogSource):
 
     def _records(self, name: str, start: int, end: int) -> Iterator[Mapping[str, Any]]:
         with self._files().open_input_file(name) as file:
-            at = 0
-            for batch in pq.ParquetFile(file).iter_batches():
+            at, parquet = 0, pq.ParquetFile(file)
+            check_fields(parquet.schema_arrow, fields_of(self.schema, None), name)
+            for batch in parquet.iter_batches():
                 first, last = max(start - at, 0), min(end - at, batch.num_rows)
                 if first < last:
                     yield from batch.slice(first, last - first).to_pylist()

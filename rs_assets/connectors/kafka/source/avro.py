@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.classic.column import Column as ClassicColumn
 
 from rs_assets.connectors.kafka.registry.address import SchemaRegistry
-from rs_assets.records.calendar import calendar_reason
+from rs_assets.records.calendar import FAULTS, NO_UTF8, fault_reason
 from rs_assets.records.columns import PREFIX
 from rs_assets.records.schema import quoted
 from rs_assets.spark.processor.session import processors_of
@@ -51,7 +51,8 @@ class AvroFormat:
             # A record of nulls has exactly one encoding.
             nothing = nothing & ~(to_avro(PARSED, self.schema).eqNullSafe(value))
         malformed = F.when(F.col("value").isNotNull() & nothing, F.lit("malformed Avro"))
-        reason = F.coalesce(refused, malformed, calendar_reason(found.fields, F.col(PARSED).__getitem__))
+        strange = fault_reason(found.fields, F.col(PARSED).__getitem__, (*FAULTS, NO_UTF8))
+        reason = F.coalesce(refused, malformed, strange)
         return frame, [field.alias(name) for field, name in zip(fields, found.names, strict=True)], reason
 
     def _resolved(self, frame: DataFrame) -> Column:
