@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from rs_assets import MemoryChannel, StreamBuilder
-from rs_assets.errors import BadRecordError, RsError, SourceReadError
+from rs_assets.connectors.files.whole.watch import FilesWatch
+from rs_assets.errors import BadRecordError, DataLossError, RsError, SourceReadError
 from rs_assets.runtime.options import RunOptions
 
 
@@ -86,6 +87,29 @@ def test_files_of_other_batches_stay_as_they_were_planned(tmp_path: Path, option
     (folder / "2.jsonl.gz").write_bytes(packed(2, 2))
     run()
     assert sorted(row["id"] for row in counts.rows()) == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+@pytest.mark.parametrize("mend", [replaced, taken_away])
+def test_a_file_of_a_plan_that_a_kill_left_can_be_another_one(
+    tmp_path: Path, options: RunOptions, monkeypatch: pytest.MonkeyPatch, mend: Callable[[Path, bytes], list[int]]
+) -> None:
+    folder, out = tmp_path / "in", MemoryChannel()
+    folder.mkdir()
+    source = StreamBuilder.data_stream("broken", "files").from_file(folder, schema="id bigint")
+    pipeline = source.to_memory(out).build()
+    (folder / "a.jsonl").write_bytes(lines(1))
+    pipeline.run(options)
+    (folder / "b.jsonl.gz").write_bytes(KINDS["cut gzip"].broken)
+    with monkeypatch.context() as killed:
+        # The process ends before it withdraws the plan.
+        killed.setattr(FilesWatch, "plans_again", lambda _self, _failure: None)
+        with pytest.raises(SourceReadError):
+            pipeline.run(options)
+    expected = mend(folder / "b.jsonl.gz", packed(2))
+    with pytest.raises(DataLossError, match="has changed before it was read|is gone before it was read"):
+        pipeline.run(options)
+    pipeline.run(options)
+    assert [row["id"] for row in out.rows()] == [1, *expected]
 
 
 @pytest.mark.parametrize("mend", [replaced, taken_away, renamed])

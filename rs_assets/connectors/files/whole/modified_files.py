@@ -55,10 +55,12 @@ def check_whole(name: str, path: str, form: LineFormat, schema: str | None, star
         check_name(file)
         check_whole_frames(file)
         check_columns(form, schema, file)
+    unread = {file.place for log in start.logs if log.planned for file in _beyond(log)} - known.keys()
     changed = [
         Path(file)
         for file, facts in present.items()
-        if (file in planned or file in known)
+        if file not in unread
+        and (file in planned or file in known)
         and compared(file, facts, planned[file].modified_ms if file in planned else None, known.get(file))
         is not Same.YES
     ]
@@ -131,14 +133,19 @@ def _forget_withdrawn(log: SourceLog, known: Known, present: Mapping[str, os.sta
     """Remove the files of a plan that was withdrawn if they were replaced or moved away since: none was read."""
     if log.planned:
         return
-    committed = log.log.source_offset(log.source, log.log.last_committed())
-    files = [(file, present.get(file.place)) for file in log.files() if file.batch > committed]
+    files = [(file, present.get(file.place)) for file in _beyond(log)]
     other = [
         file
         for file, facts in files
         if file.place not in known and (facts is None or modified_ms(facts) != file.modified_ms)
     ]
     log.log.forget_files(log.source, other)
+
+
+def _beyond(log: SourceLog) -> list[PlannedFile]:
+    """The files that were planned and are in no committed batch."""
+    committed = log.log.source_offset(log.source, log.log.last_committed())
+    return [file for file in log.files() if file.batch > committed]
 
 
 def _follow_moves(

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from rs_assets.checkpoint.log import PlannedFile
 from rs_assets.connectors.files.whole.counting import FileWatch
 from rs_assets.connectors.files.whole.known_files import Former
 from rs_assets.connectors.files.whole.modified_files import read_twice
 from rs_assets.connectors.source import Known, Watch, Watching
-from rs_assets.errors import BadRecordError, RsError, SourceReadError
+from rs_assets.errors import BadRecordError, DataLossError, RsError, SourceReadError
 
 
 class FilesWatch(Watch):
     """Guards the files of each batch; `over` makes the guard of a batch."""
 
-    __slots__ = ("_batch", "_former", "_over", "_watching")
+    __slots__ = ("_batch", "_former", "_lost", "_over", "_watching")
 
     def __init__(self, over: Callable[[int], FileWatch], watching: Watching) -> None:
         self._over = over
         self._watching = watching
         self._former: Former | None = None
         self._batch: FileWatch | None = None
+        self._lost: DataLossError | None = None
 
     def planned(self, batch_id: int) -> None:
         """Check the files, and start counting what Spark does not report."""
         self._batch = None
-        self._batch = self._over(batch_id)
+        with self._noting_losses():
+            self._batch = self._over(batch_id)
         self._refuse_renamed(self._batch.files)
 
     def _refuse_renamed(self, files: Sequence[PlannedFile]) -> None:
@@ -50,7 +53,16 @@ class FilesWatch(Watch):
     def check(self, batch_id: int) -> None:  # noqa: ARG002
         """DataLossError if a file is gone or was modified since Spark planned it."""
         if self._batch is not None:
-            self._batch.check()
+            with self._noting_losses():
+                self._batch.check()
+
+    @contextmanager
+    def _noting_losses(self) -> Iterator[None]:
+        try:
+            yield
+        except DataLossError as error:
+            self._lost = error
+            raise
 
     def read(self) -> Known:
         """The facts that identify the files of the batch."""
@@ -62,5 +74,5 @@ class FilesWatch(Watch):
         return noted
 
     def plans_again(self, failure: RsError) -> bool | None:
-        """True if a file cannot be read, or has a bad record: it may be replaced, corrected or moved away."""
-        return True if isinstance(failure, BadRecordError | SourceReadError) else None
+        """True if a file cannot be read, has a bad record, or is not as it was planned: it may be another one then."""
+        return True if failure is self._lost or isinstance(failure, BadRecordError | SourceReadError) else None
