@@ -31,7 +31,7 @@ from rs_assets.runtime.options import RunOptions
 from tests.source.odd_files import KINDS, archive, csv_file, csv_lines, drift
 
 # Spark's own reader reads one file at a time here, for their rows have no file.
-MOST_IN_PARSER = 4
+MOST_IN_PARSER = 2
 SCHEMA = ", ".join(f"{name} {kind}" for name, kind in KINDS.items())
 
 
@@ -107,8 +107,8 @@ def check_in_parser(spark, folder: Path, made: dict[str, bytes], form: LineForma
 
 @pytest.mark.canary
 def test_each_line_of_odd_csv_is_the_row_that_it_says_or_bad(spark, tmp_path: Path) -> None:
-    counts = check_csv(spark, tmp_path / "in", 1, files=12)
-    assert min(counts["rows"], counts["bad"]) > 50
+    counts = check_csv(spark, tmp_path / "in", 1, files=8)
+    assert min(counts["rows"], counts["bad"]) > 30
 
 
 @pytest.mark.long
