@@ -166,7 +166,8 @@ def _verify(planned: LineRange, file: BinaryIO) -> None:
 def _loss(planned: LineRange, why: str) -> DataLossError:
     return DataLossError(
         f"lines that were planned cannot be read from {planned.file}: {why}",
-        remedy="put the file back as it was, under its name or another in the same directory, and start again",
+        remedy="put the file back as it was, under its name or another in the same directory, and start again; or, if"
+        " the lines are lost, begin a new generation (--new-generation)",
         file=planned.file,
         split=planned.split,
         start_byte=planned.start_byte,
