@@ -19,7 +19,10 @@ from rs_assets.connectors.files.whole.known_files import FileFacts, Same, compar
 from rs_assets.errors import BadRecordError, DataLossError, SourceReadError
 
 LINES = st.lists(
-    st.sampled_from([b"", b" ", b"\t\r", b"a", b"ab c", b"[1]", b" [", b"x" * 9, b'"', b'a"b"', b'"x" "']), max_size=30
+    st.sampled_from(
+        [b"", b" ", b"\t\r", b"a", b"ab c", b"[1]", b" [", b"x" * 9, b'"', b'a"b"', b'"x" "', b"a\rb", b"\0", b'"\0"']
+    ),
+    max_size=30,
 )
 
 
@@ -27,7 +30,10 @@ def one_by_one(content: bytes, cap: int) -> Checked:
     lines = content.split(b"\n")
     last = lines.pop()
     beyond = sum(len(line) > cap for line in lines) + (len(last) > cap + 1)
-    return Checked(beyond, unbalanced=any(line.count(b'"') % 2 for line in [*lines, last]))
+    every = [*lines, last]
+    returns = b"\r" in last or any(b"\r" in line.removesuffix(b"\r") for line in lines)
+    nul = not beyond and any(b"\0" in line and b'"' in line for line in every)
+    return Checked(beyond, unbalanced=any(line.count(b'"') % 2 for line in every), returns=returns, nul=nul)
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
