@@ -9,8 +9,9 @@ from rs_assets.errors import CheckpointError, DataLossError, EngineError, RsErro
 
 # Parts of Spark's texts that identify errors; the first match decides.
 FILE = re.compile(r"file:[^\s,;]+?(?=[.]?\s|[,;]|$)")
+PUT_BACK = "put it back; or, if that cannot be, begin a new generation (--new-generation)"
 KNOWN: tuple[tuple[str, type[RsError], str, str], ...] = (
-    ("FAILED_READ_FILE.FILE_NOT_EXIST", DataLossError, "a file that was planned for the batch is gone", "put it back"),
+    ("FAILED_READ_FILE.FILE_NOT_EXIST", DataLossError, "a file that was planned for the batch is gone", PUT_BACK),
     ("FAILED_READ_FILE", SourceReadError, "a file cannot be read", "replace the file by a whole one and start again"),
     ("CANNOT_LOAD_STATE_STORE", CheckpointError, "the state cannot be loaded", "restore the checkpoint from a copy"),
     ("CONCURRENT_STREAM_LOG_UPDATE", CheckpointError, "another driver writes to this checkpoint", "stop the other one"),
