@@ -162,6 +162,6 @@ def test_a_nul_within_quotes_of_csv_is_not_dropped(tmp_path: Path, options: RunO
 def test_texts_of_avro_are_utf8(spark) -> None:
     schema = '{"type":"record","name":"r","fields":[{"name":"v","type":"string"}]}'
     values = spark.createDataFrame([(bytearray(b"\x02a"),), (bytearray(b"\x04\xff\xfe"),)], "value binary")
-    frame, [value], reason = AvroFormat(schema).decoded(values)
+    frame, [value], reason = AvroFormat(schema=schema).decoded(values)
     rows = frame.select(F.when(reason.isNull(), value).alias("v"), reason.alias("reason")).collect()
     assert [tuple(row) for row in rows] == [("a", None), (None, "v: invalid UTF-8")]
