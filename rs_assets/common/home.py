@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rs_assets.common.folder import Folder, folder_at
+from rs_assets.common.folder import Address, Folder, folder_at
 from rs_assets.common.names import checked_path
 from rs_assets.common.project import anchored, project_folder
 from rs_assets.common.storage import is_remote
@@ -80,6 +80,20 @@ class Home:
         if not named:
             return self.catalog / "leases"
         return Database(named) if "://" in named and not is_remote(named) else folder_at(named)
+
+    @property
+    def exchange(self) -> Address | None:
+        """Where the machines of a cluster write state, in RS_STATE; None: in the checkpoint, which they must share.
+
+        ConfigurationError for anything but an address in S3.
+        """
+        named = os.environ.get("RS_STATE")
+        if named and not named.startswith(("s3://", "s3a://")):
+            raise ConfigurationError(
+                f"RS_STATE is {shown_uri(named)!r}, which is not an address in S3",
+                remedy="set it to an address such as s3://bucket/state; leave it out if the machines share the home",
+            )
+        return Address(named) if named else None
 
     @property
     def deployments(self) -> Folder:

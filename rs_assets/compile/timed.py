@@ -72,7 +72,7 @@ def timed(
     if not context.streaming:
         return judged
     name = context.controls[side.gate]
-    controlled = with_control(context.spark, judged, control_folder(context.folder, name), name=name)
+    controlled = with_control(context.spark, judged, control_folder(context.control_root, name), name=name)
     if node.by_split is not None:
         controlled = observed_splits(controlled, gate=side.gate)
     by_watermark = controlled.withWatermark(EVENT_TIME, duration_text(side.water_mark))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -49,7 +48,11 @@ def places(request: pytest.FixtureRequest) -> str:
     return request.getfixturevalue("database" if request.param == "postgres" else "shop")
 
 
-@pytest.fixture(params=["sqlite", "s3", "postgres", "mariadb"])
+# A server for one test of a file is for `make verify`.
+SERVERS = [pytest.param(name, marks=pytest.mark.long) for name in ("postgres", "mariadb")]
+
+
+@pytest.fixture(params=["sqlite", "s3", *SERVERS])
 def place(request, monkeypatch):
     """Where the leases are, and that this process and those that it starts know it."""
     monkeypatch.setenv("RS_LEASES", places(request))
@@ -165,4 +168,10 @@ def test_places_of_catalog_and_leases(monkeypatch, tmp_path):
     with pytest.raises(ConfigurationError, match="neither a path nor an address") as refused:
         folder_at("hdfs://host/catalog")
     assert "s3://bucket/folder" in refused.value.remedy
-    assert os.environ["RS_CATALOG"]
+    assert home.exchange is None
+    monkeypatch.setenv("RS_STATE", "gs://lake/state")
+    with pytest.raises(ConfigurationError, match="not an address in S3") as refused:
+        _ = home.exchange
+    assert "s3://bucket/state" in refused.value.remedy
+    monkeypatch.setenv("RS_STATE", "s3://bucket/state")
+    assert str(home.exchange) == "s3://bucket/state"

@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from rs_assets.common.folder import Folder
 from rs_assets.common.home import Home
 from rs_assets.compile.python.python_step import PythonStep, apply_python
 from rs_assets.connectors.files.lines.reading import MAX_LINE_BYTES
@@ -119,7 +120,8 @@ def _nothing_noted(batch_id: int) -> Versions:  # noqa: ARG001  the field's form
 class CompileContext:
     """The context for compiling a query: Spark, folders, and how its sources are read (as streams, or one batch again).
 
-    `policy` is the strictest of the pipeline's sources. `folder` is for a query's control rows and arrays. `pinned`
+    `policy` is the strictest of the pipeline's sources. `folder` is for a query's arrays, `control_root` for its
+    control rows. `pinned`
     returns the schema of a source, inferred once, `stored_name` the name of a source in the checkpoint. `behind`
     returns the schema of the rows in a durable shuffle, by the name of the step that writes it. `now` is the clock of
     the batch. `quarantines`: a record on which a Python step raises is kept out of the batch. `poisons` are records
@@ -135,6 +137,7 @@ class CompileContext:
 
     spark: SparkSession
     folder: Path
+    control_root: Folder
     read: Read
     record_filter: BadRecordFilter
     pinned: Callable[[Source, Callable[[], StructType]], StructType]

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
 from rs_assets.errors import CheckpointError
+from rs_assets.operators.state.exchange import location_of
 
 KEY, VALUE, PARTITION, BATCH, CHANGE = "key", "value", "partition", "batch_id", "change"
 # Null fields are written: a key must not change when a field of it becomes null.
@@ -88,7 +89,11 @@ def store_frame(spark: SparkSession, state: StateOf, store: str) -> DataFrame:
 def _load(spark: SparkSession, state: StateOf, options: Mapping[str, object]) -> DataFrame:
     # Spark 4.2.0 initialises the reader only at the first access to its streams.
     _ = spark.streams.active
-    reader = spark.read.format("statestore").option("path", str(state.checkpoint)).option("operatorId", state.operator)
+    reader = (
+        spark.read.format("statestore")
+        .option("path", location_of(spark, state.checkpoint))
+        .option("operatorId", state.operator)
+    )
     if state.variable is not None:
         reader = reader.option("stateVarName", state.variable)
     for name, value in options.items():

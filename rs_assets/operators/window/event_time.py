@@ -12,12 +12,15 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, LongType, StringType, TimestampNTZType, TimestampType
 
 from rs_assets.common.files import write_atomically
+from rs_assets.common.folder import Folder, make_folder
+from rs_assets.connectors.delta.store import write_file
 from rs_assets.errors import UnknownFieldError
 from rs_assets.operators.window.bounds import EventTimeBounds
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.operators.window.messages import TEXT_FORMAT, no_event_time
 from rs_assets.records.columns import CONTROL, EVENT_TIME, visible
 from rs_assets.records.schema import quoted
+from rs_assets.spark.object_store import prepare_reading
 
 # A failed batch is computed again with the clock of its first attempt; that clock may be this old.
 OLDEST_BATCH = timedelta(days=30)
@@ -88,14 +91,28 @@ def watermark_in_words(watermark: datetime | None) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S}" if at is not None else "end of input" if has_ended(watermark) else "none yet"
 
 
-def with_control(spark: SparkSession, frame: DataFrame, folder: Path, *, name: str) -> DataFrame:
+def with_control(spark: SparkSession, frame: DataFrame, folder: Folder, *, name: str) -> DataFrame:
     """`frame` (with EVENT_TIME) united with the control rows that are written to `folder`, marked by CONTROL."""
-    folder.mkdir(parents=True, exist_ok=True)
-    frame = maybe_null(frame)
-    control = spark.readStream.name(name).schema(f"{EVENT_TIME} timestamp").json(str(folder))
-    return frame.withColumn(CONTROL, F.lit(col=False)).unionByName(
-        control.withColumn(CONTROL, F.lit(col=True)), allowMissingColumns=True
+    rows = spark.readStream.name(name).schema(f"{EVENT_TIME} timestamp").json(_begun(spark, folder))
+    return (
+        maybe_null(frame)
+        .withColumn(CONTROL, F.lit(col=False))
+        .unionByName(rows.select(EVENT_TIME).withColumn(CONTROL, F.lit(col=True)), allowMissingColumns=True)
     )
+
+
+def _begun(spark: SparkSession, folder: Folder) -> str:
+    """The folder of control rows for Spark; it is created."""
+    make_folder(folder)
+    place = str(folder)
+    if isinstance(folder, Path):
+        return place
+    # A folder without files is none in a store. Spark leaves out names that begin like this.
+    write_file(place, "_begun", b"")
+    prepare_reading(spark, place)
+    # A pattern that only this folder matches: of a plain folder Spark refuses planned files that are elsewhere, and
+    # each run has a folder of its own.
+    return f"{place[:-1]}[{place[-1]}]"
 
 
 def maybe_null(frame: DataFrame) -> DataFrame:
@@ -113,7 +130,7 @@ def maybe_null(frame: DataFrame) -> DataFrame:
     return frame.withColumns({name: F.when(some, F.col(quoted(name))) for name in sure})
 
 
-def control_folder(folder: Path, name: str) -> Path:
+def control_folder(folder: Folder, name: str) -> Folder:
     """The folder with the control rows of the source `name`, in the folder of its query.
 
     >>> control_folder(Path("window"), "rs_control").as_posix()
@@ -149,10 +166,14 @@ def watermark_id(watched: DataFrame) -> str:
     return str(watched._jdf.queryExecution().logical().nodeId().toString())  # noqa: SLF001  there is no public way
 
 
-def send_control(folder: Path, at: datetime) -> None:
+def send_control(folder: Folder, at: datetime) -> None:
     """Write a control row that moves the watermark to `at`; it takes effect in the query's next batch."""
     row = json.dumps({EVENT_TIME: at.isoformat()}) + "\n"
-    write_atomically(folder / f"control-{uuid.uuid4().hex}.json", row.encode())
+    name = f"control-{uuid.uuid4().hex}.json"
+    if isinstance(folder, Path):
+        write_atomically(folder / name, row.encode())
+    else:
+        write_file(str(folder), name, row.encode())
 
 
 def _as_timestamp(column: Column, kind: DataType, field: str, step: str) -> Column:

@@ -20,6 +20,7 @@ from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.planner.table import wire_node
 from rs_assets.connectors.sink import Prepared
 from rs_assets.errors import RsError
+from rs_assets.operators.state.exchange import joined
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.operators.window.event_time import END_OF_TIME, control_folder, send_control
 from rs_assets.runtime.batch.calls import BatchNotDone, Calls
@@ -110,7 +111,7 @@ class QueryRun:
         writer = (
             frame.writeStream.queryName(f"{self.topology.namespace}.{self.topology.job}.{self.plan.name}")
             .outputMode(self.plan.output_mode)
-            .option("checkpointLocation", str(self.log.folder))
+            .option("checkpointLocation", self._checkpoint())
             .trigger(**trigger)
             .foreachBatch(self._calls)
         )
@@ -119,6 +120,14 @@ class QueryRun:
         except Exception as error:
             raise translate(error, query=self.plan.name) from error
         self._started.set()
+
+    def _checkpoint(self) -> str:
+        """The checkpoint for Spark."""
+        exchange = self.work.exchange
+        if exchange is None:
+            return str(self.log.folder)
+        exchange.begin()
+        return joined(self.work.context.spark, exchange)
 
     def _prepare_sinks(self) -> None:
         for name, writer in self.work.writers.items():
@@ -252,7 +261,7 @@ class QueryRun:
     def move_watermark(self, at: datetime, gates: Iterable[str] | None = None) -> None:
         """Make the next batch move the watermark of some `gates`, or of all, to `at`, if it is not there yet."""
         for gate in self.plan.controls if gates is None else gates:
-            send_control(control_folder(self.work.context.folder, self.plan.controls[gate]), at)
+            send_control(control_folder(self.work.context.control_root, self.plan.controls[gate]), at)
 
     def process(self, batch: DataFrame, batch_id: int) -> None:
         """One micro-batch, called by Spark on a thread of its own."""

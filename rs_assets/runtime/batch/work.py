@@ -23,6 +23,7 @@ from rs_assets.connectors.sink import BatchMark, Claim, RefusedRow, Refusing, Si
 from rs_assets.connectors.source import Watch
 from rs_assets.errors import BadRecordError, DataLossError, RsError, StepError
 from rs_assets.operators.dimension.lookup import tell_tasks
+from rs_assets.operators.state.exchange import Exchange
 from rs_assets.operators.window.by_record import tell_latest
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.recovery.uploads import QueryUploads
@@ -71,6 +72,8 @@ class BatchWork:
     notes: SinkProgress
     marks: SplitWatermarks | None = None
     uploads: QueryUploads | None = None
+    # The state, if the machines of a cluster share none of the checkpoint's folders.
+    exchange: Exchange | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
     read: dict[str, dict[str, int]] = field(default_factory=dict)
     heard: dict[str, float] = field(default_factory=dict)
@@ -155,6 +158,8 @@ class BatchWork:
         """Record the inputs of the batch before any row is computed; PlannedAnew if its plan must change."""
         if self.uploads is not None:
             self.uploads.settle()
+        if self.exchange is not None:
+            self.exchange.fetch()
         ends = self.dimensions.ends_of(batch_id)
         if ends and self.log.plan_as(batch_id, ends):
             raise PlannedAnew(f"batch {batch_id} reads the same input as before")

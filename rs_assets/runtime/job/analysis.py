@@ -61,6 +61,7 @@ def reading_nothing(
     return CompileContext(
         spark=spark,
         folder=folder / plan.name,
+        control_root=folder / plan.name,
         read=_empty,
         record_filter=_Open(),
         pinned=_unknown,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rs_assets.runtime.job.session import JobSession
+from rs_assets.runtime.job.session import NOT_FETCHED, JobSession
 from rs_assets.runtime.job.tidying import NOT_TIDY, tidy_crowded
 from rs_assets.runtime.report import RunReport
 from rs_assets.runtime.upkeep.savepoints import savepoint
@@ -47,6 +47,10 @@ def record(session: JobSession, *, sealed: bool) -> RunReport:
         session.manifest = session.manifest.with_query(folder, known)
     session.save()
     session.recorded = True
+    with session.failures.guarding(NOT_FETCHED):
+        for query in session.queries.values():
+            if query.work.exchange is not None:
+                query.work.exchange.fetch()
     _finish_uploads(session)
     _save_by_policy(session)
     reports = [(plan, session.report_of(plan)) for plan in session.plans]

@@ -14,6 +14,7 @@ from rs_assets.compile.shuffle import place_of
 from rs_assets.connectors.files.nodes import FileSource
 from rs_assets.connectors.sink import BatchMark, Beginning, Checked, SinkWriter
 from rs_assets.errors import CheckpointError, SinkError, StartRefused
+from rs_assets.operators.state.exchange import settle
 from rs_assets.recovery import rollback_marker as returning
 from rs_assets.recovery.preflight import CHANGED, Finding, refuse, verify_query
 from rs_assets.recovery.savepoints import recovery_unfinished, refuse_unfinished
@@ -72,6 +73,8 @@ def _open(session: JobSession) -> None:
     session.held.outrank(uploaded_token(session.topology, session.options, stored.pipeline_id))
     claimed = claim_sinks(session.topology, session.manifest, session.held, session.options, first=first)
     session.manifest, session.claim = claimed.applied_to(session.manifest), claimed.claim
+    for plan in session.plans:
+        settle(session.query_folder(plan))
     for generation in sorted({session.query_folder(plan).parent for plan in session.plans}):
         relocate_moved(generation)
     _return_sources(session, stored)

@@ -45,7 +45,9 @@ def query_of(session: JobSession, spark: SparkSession, plan: QueryPlan) -> Query
     """The query of `plan`, ready to be wired."""
     folder, facts = session.query_folder(plan), session.facts(plan)
     dimensions = session.dimensions.of_query(folder, plan.nodes)
-    context = replace(_context(session, spark, plan, folder), noted=dimensions.notes.of)
+    exchange = session.exchange(plan)
+    control_root = folder if exchange is None else exchange.place
+    context = replace(_context(session, spark, plan, folder), noted=dimensions.notes.of, control_root=control_root)
     work = BatchWork(
         topology=session.topology,
         plan=before_python(session.topology, plan) if context.quarantines else plan,
@@ -63,6 +65,7 @@ def query_of(session: JobSession, spark: SparkSession, plan: QueryPlan) -> Query
         dimensions=dimensions,
         marks=split_watermarks_of(session.topology, plan, session.log(plan), folder, session.options.home),
         uploads=session.uploader.of(session.folders[plan.name]) if session.uploader is not None else None,
+        exchange=exchange,
         notes=SinkProgress({n: facts.sinks[n] for n in plan.sinks if n in session.remembering}, _noting(session, plan)),
     )
     return QueryRun(
@@ -152,6 +155,7 @@ def _context(session: JobSession, spark: SparkSession, plan: QueryPlan, folder: 
     return CompileContext(
         spark=spark,
         folder=folder,
+        control_root=folder,
         read=stream,
         record_filter=StreamRecordFilter(plan.shared(session.topology)),
         pinned=partial(_pinned, session),

@@ -38,6 +38,7 @@ from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.connectors.sink import Claim, Closing, SinkWriter
 from rs_assets.connectors.source import Keeping, Known, SourceReader, listed
 from rs_assets.errors import ConfigurationError, PipelineBusyError
+from rs_assets.operators.state.exchange import Exchange
 from rs_assets.recovery.savepoints import SavepointStore
 from rs_assets.recovery.uploads import Uploader, adopt_held
 from rs_assets.runtime.batch.query import QueryRun
@@ -53,6 +54,7 @@ from rs_assets.runtime.upkeep.repartition import StateSum, repartition
 from rs_assets.topology.nodes.shuffle import ShuffleWrite
 from rs_assets.topology.topology import Topology
 
+NOT_FETCHED = "the next start must read the state from the object store"
 NOT_WRITTEN = "the stream may be started again, because its stop could not be recorded"
 
 
@@ -178,6 +180,26 @@ class JobSession:
     def query_folder(self, plan: QueryPlan) -> Path:
         """The folder of one query, in its generation."""
         return self.manifest.place(self.folder, self.folders[plan.name])
+
+    def exchange(self, plan: QueryPlan) -> Exchange | None:
+        """The state of a query in an object store, if the machines of the cluster share none of its folders.
+
+        At the end of the session its home is complete; if that fails, the next start completes it.
+        """
+        root = self.options.home.exchange
+        if root is None or not (plan.stateful or plan.controls):
+            return None
+        topology = self.topology
+        run = f"{self.held.token:012d}-{self.options.run_id}"
+        place = root / topology.namespace / topology.job / self.manifest.pipeline_id / run / self.folders[plan.name]
+        made = Exchange(query=self.query_folder(plan).absolute(), place=place)
+
+        def end() -> None:
+            with self.failures.guarding(NOT_FETCHED):
+                made.end()
+
+        self.at_end(end)
+        return made
 
     @property
     def held(self) -> Lease:

@@ -7,7 +7,7 @@ that was not applied yet. Each is looked for by the means with which Spark's sou
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from types import MappingProxyType
 
 from rs_assets.checkpoint import manifest as manifests
@@ -112,7 +112,8 @@ def _awaited(session: JobSession, plan: QueryPlan) -> str:
 
 
 def _has_control(session: JobSession, plan: QueryPlan, log: CheckpointLog, control: str) -> bool:
-    folder = control_folder(session.query_folder(plan), control)
+    # In an object store each run has a folder of its own, so none waits there.
+    folder = Path(str(control_folder(session.query_folder(plan), control)))
     sent = {path.name for path in folder.iterdir() if not is_hidden(path.name)} if folder.is_dir() else set[str]()
     files, end = log.planned_files(control), log.source_offset(control, log.last_committed())
     return any(file.batch > end for file in files) or not sent <= {PurePath(file.place).name for file in files}

@@ -48,6 +48,7 @@ def _computed(spark: SparkSession, topology: Topology, given: Given) -> list[Rec
             context = CompileContext(
                 spark=spark,
                 folder=folder,
+                control_root=folder,
                 read=lambda context, source: _frame(context, source, given[source.name]),
                 record_filter=_RecordFilter(),
                 pinned=lambda _source, infer: infer(),

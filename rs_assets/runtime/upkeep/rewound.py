@@ -12,8 +12,10 @@ from pathlib import Path
 from rs_assets.checkpoint import manifest as manifests
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.checkpoint.manifest import Manifest, QueryFacts, generation_folder
+from rs_assets.common.storage import is_remote
 from rs_assets.compile.planner.query_plan import CONTROL_SOURCE, QueryPlan
 from rs_assets.connectors.delta.staging import STAGING
+from rs_assets.connectors.delta.store import write_file
 from rs_assets.errors import CheckpointError
 from rs_assets.operators.dimension.notes import repeat
 from rs_assets.operators.shuffle.cut import cut, end_of
@@ -127,8 +129,11 @@ def _undo_control(log: CheckpointLog, source: str, to_batch: int) -> None:
     """Empty the control rows after `to_batch`: those of a finish that is undone."""
     kept = log.source_offset(source, to_batch)
     for file in log.planned_files(source):
-        if file.batch > kept and file.local.exists():
-            # Spark still finds the file that it planned.
+        # Spark still finds the file that it planned.
+        if file.batch > kept and is_remote(file.path):
+            folder, _, name = file.path.rpartition("/")
+            write_file(folder, name, b"")
+        elif file.batch > kept and file.local.exists():
             file.local.unlink()
             file.local.touch()
 

@@ -9,8 +9,8 @@ it.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from rs_assets.common.uri import shown_uri
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.errors import CheckpointError, ConfigurationError
+from rs_assets.operators.state.exchange import fetch_left, queries_left, settle
 from rs_assets.recovery import rollback_marker as returning
 from rs_assets.recovery.rollback_marker import Returning
 from rs_assets.recovery.savepoints import Savepoint, Subject, retention, take
@@ -67,6 +68,8 @@ def savepoint(
         run_id=options.run_id,
     )
     store = savepoints_of(options)
+    for query in queries_left(folder):
+        fetch_left(query)
     links = links_of(topology, manifest, folder.absolute())
     taken = take(folder, manifest, store=store, subject=subject, on_progress=on_progress, links=links)
     row = row_of(
@@ -251,8 +254,14 @@ def fork(
     return chosen
 
 
-def _held(topology: Topology, options: RunOptions) -> AbstractContextManager[Lease]:
-    return held_lease(options.home.leases, pipeline=topology.name, run_id=options.run_id, ttl=options.lease_ttl)
+@contextmanager
+def _held(topology: Topology, options: RunOptions) -> Iterator[Lease]:
+    """The lease, over a home that is complete: a run that was killed may have left state in an object store."""
+    leases, name = options.home.leases, topology.name
+    with held_lease(leases, pipeline=name, run_id=options.run_id, ttl=options.lease_ttl) as lease:
+        for query in queries_left(options.home.job(topology.namespace, topology.job)):
+            settle(query)
+        yield lease
 
 
 def _named(topology: Topology, step: str | None) -> QueryPlan:

@@ -1,0 +1,208 @@
+"""A cluster whose machines share nothing but S3: `python -m tests.cluster.alone FOLDER SCENARIO`, in a `Room`.
+
+Prints what the output has beside a plain count, and ends with an error if something did not come to pass.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from rs_assets.testing.process import free_ports
+from tests.cluster.machines import NET, SPARK_HOME, Machine, Room, until
+from tests.faults.processes import QUICK_START
+
+BUCKET = "lake"
+OUT = f"s3://{BUCKET}/counts"
+# Rows of all files come in the order of their times, more or less.
+FILES, ROWS, BATCH = 6, 480, 60
+DEPLOY = "org.apache.spark.deploy"
+TTL_S = 10
+
+# Hits by page in windows of ten seconds.
+PROGRAM = f"""
+from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets.runtime.options import RunOptions
+hits = StreamBuilder.data_stream("shop", "hits").from_file(
+    "s3://{BUCKET}/in/*.jsonl", schema="page string, n bigint, at timestamp", max_rows_per_batch={BATCH}, name="file"
+)
+windowed = hits.window(TumblingWindow.of(Time.seconds(10), "at"), name="counts").group_by("page").count("n")
+pipeline = windowed.water_mark(Time.seconds(60)).to_data_stream().to_delta("{OUT}", name="out").build()
+try:
+    print(pipeline.run(RunOptions(lease_ttl=Time.seconds({TTL_S})), finish=True), flush=True)
+    print("THE END", flush=True)
+except Exception as error:
+    print("FAILED", type(error).__name__, error, flush=True)
+    raise SystemExit(1) from None
+"""
+
+
+def hits() -> list[tuple[str, int]]:
+    """The input: one hit a second."""
+    return [(f"p{n % 7}", n) for n in range(ROWS)]
+
+
+def want() -> Counter:
+    """The output that one machine would have."""
+    return Counter((page, n // 10) for page, n in hits())
+
+
+def got() -> Counter:
+    """The output; each row that is there twice counts twice."""
+    rows = DeltaTable(OUT).to_pyarrow_table().to_pylist()
+    found: Counter = Counter()
+    for row in rows:
+        at = row["start_time"]
+        found[row["page"], (at.hour * 3600 + at.minute * 60 + at.second) // 10] += row["n"]
+    return found
+
+
+def version() -> int:
+    """How often the output was written to, less one."""
+    try:
+        return DeltaTable(OUT).version()
+    except TableNotFoundError:
+        return -1
+
+
+class Cluster:
+    """A master and two workers, each on a machine of its own."""
+
+    def __init__(self, room: Room) -> None:
+        self.room = room
+        self.master = room.machine("master")
+        self.url = f"spark://{self.master.address}:7077"
+        self._start(self.master, "master.Master", "--port", "7077")
+        until("a master", lambda: self.master.printed("New state: ALIVE"), machines=[self.master])
+        self.workers = [self.worker(f"worker{number}") for number in (1, 2)]
+
+    def worker(self, name: str) -> Machine:
+        """A new worker of one core."""
+        made = self.room.machine(name)
+        self._start(made, "worker.Worker", "--cores", "1", "--memory", "1g", self.url)
+        until(name, lambda: made.printed("Successfully registered with master"), machines=[made])
+        return made
+
+    def driver(self, name: str) -> Machine:
+        """A driver with an empty home."""
+        made = self.room.machine(name)
+        made.start([sys.executable, "-W", "ignore", "-c", PROGRAM], RS_SPARK_MASTER=self.url)
+        return made
+
+    @staticmethod
+    def _start(machine: Machine, kind: str, *options: str) -> None:
+        program = [str(SPARK_HOME / "bin" / "spark-class"), f"{DEPLOY}.{kind}"]
+        machine.start([*program, "--host", machine.address, "--webui-port", "0", *options])
+
+
+def ends(driver: Machine) -> None:
+    """Wait until it has done all."""
+    until("the end", lambda: driver.ended() is not None, machines=[driver])
+    if driver.ended() != 0:
+        sys.exit(f"{driver.name} has failed:\n{driver.log.read_text()[-6000:]}")
+
+
+def writes(driver: Machine, more: int) -> None:
+    """Wait until the output has so many more versions."""
+    first = version()
+    until("rows", lambda: version() >= first + more or driver.ended() is not None, machines=[driver])
+
+
+def undisturbed(cluster: Cluster) -> None:
+    """Nothing happens to any machine."""
+    ends(cluster.driver("driver1"))
+
+
+def worker_killed(cluster: Cluster) -> None:
+    """A worker is lost in the middle of batches, and replaced by one with an empty disk."""
+    driver = cluster.driver("driver1")
+    writes(driver, 1)
+    cluster.workers[0].off()
+    cluster.worker("worker3")
+    ends(driver)
+
+
+def driver_killed(cluster: Cluster) -> None:
+    """The driver is lost with its disk; another one, with an empty disk, takes over."""
+    first = cluster.driver("driver1")
+    writes(first, 1)
+    first.off()
+    ends(cluster.driver("driver2"))
+
+
+def paused(cluster: Cluster) -> None:
+    """A driver sleeps while another one takes over from it; it wakes beside it, and writes nothing more."""
+    first = cluster.driver("driver1")
+    writes(first, 1)
+    first.pause()
+    second = cluster.driver("driver2")
+    writes(second, 1)
+    first.resume()
+    until("the end of the first", lambda: first.ended() is not None, machines=[first, second])
+    if not first.printed("FAILED LeaseLostError"):
+        sys.exit(f"the first driver went on:\n{first.log.read_text()[-6000:]}")
+    ends(second)
+
+
+ALL = (undisturbed, worker_killed, driver_killed, paused)
+SCENARIOS: dict[str, Callable[[Cluster], None]] = {each.__name__: each for each in ALL}
+
+
+def store(room: Room, port: int) -> Any:
+    """The store, at the first address of the room, with the input."""
+    import boto3
+
+    command = [sys.executable, "-m", "moto.server", "--host", f"{NET}.1", "--port", str(port)]
+    with (room.folder / "store.log").open("wb") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=log)
+    until("a store", lambda: b"Running on" in (room.folder / "store.log").read_bytes())
+    client = boto3.client("s3", endpoint_url=room.environment["AWS_ENDPOINT_URL"])
+    client.create_bucket(Bucket=BUCKET)
+    for number in range(FILES):
+        some = hits()[number::FILES]
+        rows = [{"page": page, "n": n, "at": f"2026-01-01T00:{n // 60:02d}:{n % 60:02d}Z"} for page, n in some]
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        client.put_object(Bucket=BUCKET, Key=f"in/{number:03d}.jsonl", Body=lines.encode())
+    return server
+
+
+def main(folder: Path, scenario: str) -> None:
+    """Run a scenario, and compare."""
+    port = free_ports()[0]
+    shared = {
+        "AWS_ENDPOINT_URL": f"http://{NET}.1:{port}",
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_REGION": "us-east-1",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "RS_CATALOG": f"s3://{BUCKET}/rs/catalog",
+        "RS_STATE": f"s3://{BUCKET}/rs/state",
+        "RS_SAVEPOINTS": f"s3://{BUCKET}/rs/savepoints",
+        "RS_UPLOAD": "1",
+    }
+    os.environ |= shared
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", QUICK_START)
+    with Room(folder, shared) as room:
+        server = store(room, port)
+        try:
+            SCENARIOS[scenario](Cluster(room))
+            missing, more = want() - got(), got() - want()
+            strangers = sorted(path.name for path in room.disk.iterdir())
+            print(json.dumps({"missing": len(missing), "more": len(more), "on the common path": strangers}))
+        finally:
+            server.kill()
+            server.wait()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,37 @@
+"""Machines that share nothing but S3: a standalone cluster and its drivers, lost and paused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rs_assets.spark.object_store import S3
+from tests.cluster.alone import SCENARIOS
+from tests.cluster.machines import ROOM, possible
+
+RUN_S = 800
+
+
+@pytest.mark.cluster
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_the_output_is_that_of_one_machine(tmp_path: Path, scenario: str) -> None:
+    if not possible():
+        pytest.skip("needs namespaces that a user may make: unshare --user --net, and ip")
+    if not S3.complete:
+        pytest.skip(f"needs the jars for S3: {S3.remedy}")
+    done = subprocess.run(
+        [*ROOM, sys.executable, "-W", "ignore", "-m", "tests.cluster.alone", str(tmp_path), scenario],
+        capture_output=True,
+        text=True,
+        timeout=RUN_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    # Nothing was written where a machine would find it but for its own disk.
+    assert json.loads(done.stdout.splitlines()[-1]) == {"missing": 0, "more": 0, "on the common path": []}
