@@ -112,7 +112,7 @@ def _arrival(node: TimedState, step: TimedState, field: str, lag: timedelta) -> 
 def _check_untimed(node: TimedState, known: Mapping[str, Node], ancestors: Ancestors) -> None:
     """Refuse a step without event time downstream of one whose rows the watermark emits."""
     above = [each for name, each in known.items() if name in ancestors(node.name)]
-    # A table whose rows go by time emits changes as any other.
+    # A table whose rows expire emits changes as any other.
     by_time = (each for each in above if isinstance(each, TimedState) and not each.untimed)
     timed = next((each for each in by_time if not isinstance(each, ToTable)), None)
     if timed is not None:

@@ -114,17 +114,17 @@ class ToTable(TableState):
 
     @property
     def sides(self) -> tuple[Side, ...]:
-        """Its input, if rows go by time."""
+        """Its input, if rows expire."""
         return () if self.untimed else (Side(self.name, self.event_time, self.delay),)
 
     @property
     def goes_by_time(self) -> bool:
-        """Whether rows go when time advances."""
+        """Whether rows expire when time advances."""
         return not self.untimed
 
     @property
     def solitary(self) -> bool:
-        """Whether no other step by event time may share its query: if rows go by its watermark."""
+        """Whether no other step by event time may share its query: if rows expire by its watermark."""
         return not self.untimed
 
     @property
