@@ -181,7 +181,7 @@ CASES = [
         within(lambda folder: schema_of(table(folder, {"page": ["a"]}))),
     ),
     Case(
-        f"{PARQUET}::check_columns",
+        f"{PARQUET}::check_fields",
         within(lambda folder: check_columns(table(folder, {"site": ["a"]}), FIELDS)),
         "name the fields of the schema like its columns: site",
         within(lambda folder: check_columns(table(folder, {"site": ["a"]}), pa.schema([("site", pa.string())]))),
