@@ -120,8 +120,10 @@ class RedisServer(LocalServer):
         if binary is None:
             raise ConfigurationError("no Redis server is installed", remedy=FETCH)
         self._folder = Path(tempfile.mkdtemp(prefix="rs-redis-"))
-        self._port = free_ports()[0]
-        settings = {**self._settings, "port": str(self._port), "dir": str(self._folder), "requirepass": self._password}
+        self._port, bus, _ = free_ports()
+        # By default the bus of a cluster has a port among those of outgoing connections, which may be taken.
+        ports = {"port": str(self._port), "cluster-port": str(bus)}
+        settings = {**self._settings, **ports, "dir": str(self._folder), "requirepass": self._password}
         configuration = self._folder / "redis.conf"
         configuration.write_text("".join(f'{name} "{value}"\n' for name, value in settings.items()), encoding="utf-8")
         configuration.chmod(0o600)
