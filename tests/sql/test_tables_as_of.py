@@ -124,6 +124,8 @@ TIMED_SINKS = {
     "per_hour": "item STRING, ends TIMESTAMP(3), spent BIGINT",
 }
 OF = "FOR SYSTEM_TIME AS OF s.ts"
+# The sources of the tables: all statements share one, but for a second join of a table.
+READINGS = {"sales": ("sales",), "prices": ("prices", "prices_2")}
 TIMED_QUERIES = f"""
     CREATE VIEW valued AS SELECT s.ts, s.item, p.price FROM sales AS s JOIN prices {OF} AS p ON p.sku = s.item;
     INSERT INTO outer_rows SELECT s.n, p.sku, p.price FROM sales AS s LEFT JOIN prices {OF} AS p ON s.item = p.sku;
@@ -190,7 +192,8 @@ def test_each_row_has_the_version_of_its_time_in_whatever_order_both_come(driver
             if number == len(batches) - 1:
                 running.restart()
             for table, rows in batch.items():
-                running.push(rows, table)
+                for source in READINGS[table]:
+                    running.push(rows, source)
             running.step()
         running.finish()
         for name, rows in taken.items():

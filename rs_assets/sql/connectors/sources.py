@@ -12,9 +12,10 @@ from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.connectors.registry import SQL_SOURCES
 from rs_assets.errors import SqlError
 from rs_assets.expressions.functions.literals import quote_name
+from rs_assets.operators.window.trigger import ONCE
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.outputs import check_steady
-from rs_assets.sql.plan.planner import Planner, QueryContext, added
+from rs_assets.sql.plan.planner import Planner, QueryContext, added, step_name
 from rs_assets.sql.plan.relation import Column, Relation, of_names
 from rs_assets.sql.plan.table_refs import origin
 from rs_assets.sql.read.durations import duration
@@ -89,7 +90,17 @@ class SourceTable:
 
 
 def source_of(planner: Planner, table: CreateTable, context: QueryContext, *, versions: bool = False) -> Relation:
-    """The rows of a table, with its computed columns; its `versions` are records with ENDS and an event time."""
+    """The rows of a table, with its computed columns; its `versions` are records with ENDS and an event time.
+
+    All statements share a source.
+    """
+    key = (table.name.text, context.reading, ONCE, versions)
+    if key not in planner.made:
+        planner.made[key] = _read(planner, table, replace(context, base=step_name(key[0])), versions=versions)
+    return planner.made[key]
+
+
+def _read(planner: Planner, table: CreateTable, context: QueryContext, *, versions: bool) -> Relation:
     name = planner.name(context, "", table.name.start)
     options = Options.of(planner.text, table, "source")
     bound = planner.bound.get(table.name.text)

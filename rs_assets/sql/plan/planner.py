@@ -68,6 +68,7 @@ class Planner:
     begin: DataStreamSource
     # Rows and channels that the program passes for tables.
     bound: Mapping[str, Any]
+    # Sources and views by name, reading, firing, and whether they are versions, or changes.
     made: dict[tuple[str, int, Firing, bool], Relation] = field(default_factory=dict)
     # The names of steps, each with the offset of its clause.
     steps: dict[str, int] = field(default_factory=dict)

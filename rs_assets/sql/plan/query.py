@@ -170,14 +170,12 @@ def table(planner: Planner, name: Any, context: QueryContext) -> Relation:
     if query is not None:
         return relation_of(planner, query.tree, replace(context.inside(text), local=query.local))
     view = planner.catalog.views.get(text)
-    # EMIT and readers also decide about groups of views; a source is shared by all statements.
-    key = (text, context.reading, *((context.firing, context.changes) if view is not None else (ONCE, False)))
+    if view is None:
+        return source_of(planner, planner.catalog.table(text, name), context)
+    # EMIT and readers also decide about groups.
+    key = (text, context.reading, context.firing, context.changes)
     if key not in planner.made:
-        if view is not None:
-            planner.made[key] = _view(planner, view, context)
-        else:
-            source = planner.catalog.table(text, name)
-            planner.made[key] = source_of(planner, source, replace(context, base=step_name(text)))
+        planner.made[key] = _view(planner, view, context)
     return planner.made[key]
 
 

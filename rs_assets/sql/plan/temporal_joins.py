@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from rs_assets.errors import SqlError
 from rs_assets.operators.join.spec import JoinType
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.join_conditions import Join, take
@@ -28,26 +30,15 @@ def temporal_join(
         take(join, each)
     on = found_by_key(join.right, [(there.field, here) for here, there in join.pairs])
     if on is None:
-        raise planner.error(
-            "a table is joined by its whole key, and no other column of it", tree,
-            remedy=f"ON must name {', '.join(right.keys or ())}; filter by other columns in WHERE",
-        )  # fmt: skip
-    if join.rest and how != "inner":
-        raise planner.error(
-            "a LEFT JOIN of a table has equal columns only", join.rest[0],
-            remedy="filter in a sub-query, before the join",
-        )  # fmt: skip
+        raise no_whole_key(planner, right.keys or (), tree)
+    check_rest(join)
     return filtered(planner, _joined(join, on), join.rest, context, "on")
 
 
 def _check(planner: Planner, left: Relation, right: Relation, tree: Any, how: JoinType) -> None:
     """SqlError for a join that is not of a stream with the current rows of a table."""
-    version, alias = tree.this.args["version"], tree.this.alias or tree.this.name
-    if how not in ("inner", "left"):
-        raise planner.error(
-            f"{how.upper()} JOIN of a table as of a time is not supported: its changes emit nothing", tree,
-            remedy="use JOIN or LEFT JOIN",
-        )  # fmt: skip
+    version = tree.this.args["version"]
+    check_how(planner, tree, how)
     if not right.changes:
         raise planner.error(
             f"{tree.this.name!r} has no key, so it has no current row", tree.this,
@@ -66,8 +57,40 @@ def _check(planner: Planner, left: Relation, right: Relation, tree: Any, how: Jo
             remedy=f"write {NOW}, which joins the current row, or declare the WATERMARK of a table, from which its rows"
             " are valid; a view has none",
         )  # fmt: skip
+    check_alias(planner, left, tree)
+
+
+def check_how(planner: Planner, tree: Any, how: JoinType) -> None:
+    """SqlError for a join in which rows of the table alone would emit something."""
+    if how not in ("inner", "left"):
+        raise planner.error(
+            f"{how.upper()} JOIN of a table as of a time is not supported: its changes emit nothing", tree,
+            remedy="use JOIN or LEFT JOIN",
+        )  # fmt: skip
+
+
+def check_alias(planner: Planner, left: Relation, tree: Any) -> None:
+    """SqlError for a table with the name of another one."""
+    alias = tree.this.alias or tree.this.name
     if alias in left.tables:
         raise planner.error(f"duplicate table name {alias!r}", tree, remedy="rename one of them: JOIN t AS other")
+
+
+def check_rest(join: Join) -> None:
+    """SqlError for a LEFT JOIN with conditions besides equal columns."""
+    if join.rest and join.how != "inner":
+        raise join.planner.error(
+            "a LEFT JOIN of a table has equal columns only", join.rest[0],
+            remedy="filter in a sub-query, before the join",
+        )  # fmt: skip
+
+
+def no_whole_key(planner: Planner, keys: Iterable[str], tree: Any) -> SqlError:
+    """The error of a join by other columns than the whole key."""
+    return planner.error(
+        "a table is joined by its whole key, and no other column of it", tree,
+        remedy=f"ON must name {', '.join(keys)}; filter by other columns in WHERE",
+    )  # fmt: skip
 
 
 def _joined(join: Join, on: dict[str, Value]) -> Relation:

@@ -10,9 +10,10 @@ from rs_assets.sql.connectors.sources import ENDS, source_of
 from rs_assets.sql.plan.join_conditions import Join, sides_of, take
 from rs_assets.sql.plan.join_step import written
 from rs_assets.sql.plan.outputs import filtered
-from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts, step_name
+from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts
 from rs_assets.sql.plan.relation import Relation
 from rs_assets.sql.plan.stateful import shuffled
+from rs_assets.sql.plan.temporal_joins import check_alias, check_how, check_rest, no_whole_key
 
 
 def is_versioned(planner: Planner, left: Relation, tree: Any) -> bool:
@@ -28,7 +29,7 @@ def version_join(planner: Planner, left: Relation, tree: Any, how: JoinType, con
     _check(planner, left, tree, how)
     name = tree.this.name
     table = planner.catalog.table(name, tree.this)
-    right = source_of(planner, table, replace(context, base=step_name(name)), versions=True)
+    right = source_of(planner, table, context, versions=True)
     join = Join(planner, left, right.called(tree.this.alias or name), how, tree, context)
     for each in conjuncts(tree.args.get("on")):
         # A condition on versions alone must not make an earlier one valid again.
@@ -37,33 +38,20 @@ def version_join(planner: Planner, left: Relation, tree: Any, how: JoinType, con
         else:
             join.rest.append(each)
     if sorted(str(there.field) for _, there in join.pairs) != sorted(word.text for word in table.key):
-        raise planner.error(
-            "a table is joined by its whole key, and no other column of it", tree,
-            remedy=f"ON must name {', '.join(word.text for word in table.key)}; filter by other columns in WHERE",
-        )  # fmt: skip
-    if join.rest and how != "inner":
-        raise planner.error(
-            "a LEFT JOIN of a table has equal columns only", join.rest[0],
-            remedy="filter in a sub-query, before the join",
-        )  # fmt: skip
+        raise no_whole_key(planner, (word.text for word in table.key), tree)
+    check_rest(join)
     return filtered(planner, _made(join, tree), join.rest, context, "on")
 
 
 def _check(planner: Planner, left: Relation, tree: Any, how: JoinType) -> None:
     """SqlError for what cannot be joined with versions."""
-    alias = tree.this.alias or tree.this.name
-    if how not in ("inner", "left"):
-        raise planner.error(
-            f"{how.upper()} JOIN of a table as of a time is not supported: its changes emit nothing", tree,
-            remedy="use JOIN or LEFT JOIN",
-        )  # fmt: skip
+    check_how(planner, tree, how)
     if left.keys is not None or left.pending is not None:
         raise planner.error(
             "rows that change, or belong to a window, cannot be joined as of a time", tree,
             remedy="join before the aggregate and before the window",
         )  # fmt: skip
-    if alias in left.tables:
-        raise planner.error(f"duplicate table name {alias!r}", tree, remedy="rename one of them: JOIN t AS other")
+    check_alias(planner, left, tree)
 
 
 def _made(join: Join, tree: Any) -> Relation:
