@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,15 +58,21 @@ Way = Callable[[], Ran]
 Look = Callable[[DataFrame], DataFrame]
 
 
-def kafka_figures(bench: Bench) -> Iterator[Figure]:
-    """A broker of its own for all of it."""
+@contextmanager
+def broker_and_peer(bench: Bench, name: str) -> Iterator[tuple[KafkaBroker, Peer | None]]:
+    """A broker of its own for the benchmark `name`, and Kafka Streams, if there is a compiler for it."""
     with ExitStack() as stack:
-        bench.say("Kafka: starting a broker")
+        bench.say(f"{name}: starting a broker")
         broker = stack.enter_context(KafkaBroker(heap_mb=BROKER_HEAP_MB, java_options=BROKER_JAVA))
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=bench.folder)))
-        peer = Peer.make(folder)
+        peer = Peer.make(Path(stack.enter_context(tempfile.TemporaryDirectory(dir=bench.folder))))
         if peer is None:
             bench.say(NO_COMPILER)
+        yield broker, peer
+
+
+def kafka_figures(bench: Bench) -> Iterator[Figure]:
+    """A broker of its own for all of it."""
+    with broker_and_peer(bench, "Kafka") as (broker, peer):
         ways = Ways(bench=bench, broker=broker, peer=peer, rows=bench.rows - bench.rows % kafka_load.PARTITIONS)
         bench.say(f"Kafka: loading {ways.rows:,} records")
         kafka_load.make_topic(broker, kafka_queries.INPUT)

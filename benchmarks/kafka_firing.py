@@ -7,11 +7,8 @@ by default), or of each record (without a cache). It writes a topic, ours a Delt
 from __future__ import annotations
 
 import statistics
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -19,10 +16,10 @@ from benchmarks import kafka_load
 from benchmarks.bench import Bench
 from benchmarks.by_hand import WATER_MARK_S
 from benchmarks.firing import ONCE, WAYS
-from benchmarks.kafka import BROKER_HEAP_MB, BROKER_JAVA
+from benchmarks.kafka import broker_and_peer
 from benchmarks.keys import KEYS, REDUCED, row_cost, scaled, windows_of
 from benchmarks.measure import Figure, timed
-from benchmarks.peers.peer import NO_COMPILER, Peer, settings_of
+from benchmarks.peers.peer import Peer, settings_of
 from benchmarks.pipelines_under_test import fired_windows, reduced_windows
 from rs_assets import Pipeline, RunOptions, StreamBuilder, Time
 from rs_assets.common.home import Home
@@ -74,12 +71,7 @@ class Topic:
 
 def kafka_firing_figures(bench: Bench) -> Iterator[Figure]:
     """A broker of its own for all of it."""
-    with ExitStack() as stack:
-        bench.say(f"{NAME}: starting a broker")
-        broker = stack.enter_context(KafkaBroker(heap_mb=BROKER_HEAP_MB, java_options=BROKER_JAVA))
-        peer = Peer.make(Path(stack.enter_context(tempfile.TemporaryDirectory(dir=bench.folder))))
-        if peer is None:
-            bench.say(NO_COMPILER)
+    with broker_and_peer(bench, NAME) as (broker, peer):
         for keys in KEYS:
             yield from _figures(_loaded(bench, broker, keys), broker, peer)
 

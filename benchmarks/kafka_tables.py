@@ -6,24 +6,19 @@ batch. The newest records of the outputs are the same.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
-from pathlib import Path
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from benchmarks import kafka_load, kafka_queries
 from benchmarks.bench import Bench
-from benchmarks.kafka import BROKER_HEAP_MB, BROKER_JAVA, OURS, STREAMS, Way, Ways, against, in_turns
+from benchmarks.kafka import OURS, STREAMS, Way, Ways, against, broker_and_peer, in_turns
 from benchmarks.keys import scaled
 from benchmarks.measure import Figure
-from benchmarks.peers.peer import NO_COMPILER, Peer
 from benchmarks.tables import KEYS
 from rs_assets import Pipeline, StreamBuilder
 from rs_assets.connectors.kafka.nodes import Delivery
-from rs_assets.testing.kafka import KafkaBroker
 
 NAME = "Kafka, tables by keys"
 
@@ -45,12 +40,8 @@ class TableWays(Ways):
 
 def kafka_table_figures(bench: Bench) -> Iterator[Figure]:
     """A broker of its own for all of it."""
-    with ExitStack() as stack:
-        bench.say(f"{NAME}: starting a broker")
-        broker = stack.enter_context(KafkaBroker(heap_mb=BROKER_HEAP_MB, java_options=BROKER_JAVA))
-        peer = Peer.make(Path(stack.enter_context(tempfile.TemporaryDirectory(dir=bench.folder))))
+    with broker_and_peer(bench, NAME) as (broker, peer):
         if peer is None:
-            bench.say(NO_COMPILER)
             return
         keys = scaled(KEYS, bench.rows) // kafka_load.PARTITIONS * kafka_load.PARTITIONS
         ways = TableWays(bench=bench, broker=broker, peer=peer, rows=bench.rows - bench.rows % kafka_load.PARTITIONS)

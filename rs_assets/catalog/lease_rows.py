@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Column, DateTime, Double, Engine, MetaData, String, Table, inspect, select
+from sqlalchemy import BigInteger, Boolean, Column, DateTime, Double, Engine, MetaData, String, Table, select
 from sqlalchemy.dialects.mysql import DATETIME, VARCHAR
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from rs_assets.catalog.lease_table import LeaseChanged, Row
-from rs_assets.common.database import engine_of, parsed_url, secrets_of, where, without
+from rs_assets.common.database import cause_of, create_table, engine_of, parsed_url, where
 from rs_assets.errors import CheckpointError
 
 # MySQL compares texts without their case by default, and cuts times to seconds.
@@ -51,8 +51,7 @@ class DatabaseLeases:
     """
 
     def __init__(self, url: str) -> None:
-        parsed = parsed_url(url, what="the lease")
-        self._where, self._secrets = where(parsed), secrets_of(parsed)
+        self._url = parsed_url(url, what="the lease")
         self._engine = _engine(url)
         with self._errors("read"):
             _make(self._engine)
@@ -79,7 +78,8 @@ class DatabaseLeases:
     def beat(self, row: Row) -> None:
         """Store the heartbeat, if the lease is still that of its holder."""
         with self._errors("written"), self._engine.begin() as connection:
-            self._change(connection, row, {name: _plain(row)[name] for name in ("beat", "renewed_at")})
+            plain = _plain(row)
+            self._change(connection, row, {name: plain[name] for name in ("beat", "renewed_at")})
 
     def tidy(self) -> None:
         """Nothing is left over."""
@@ -95,12 +95,12 @@ class DatabaseLeases:
         try:
             yield
         except (SQLAlchemyError, OSError) as error:
-            # Without the cause: its text and arguments come from the driver, and may hold secrets.
+            # Without the error itself, which may hold secrets.
             raise CheckpointError(
                 f"the leases cannot be {what}",
                 remedy="check that the database can be reached and its table rs_leases can be written (RS_LEASES)",
-                **self._where,
-                cause=without(self._secrets, str(getattr(error, "orig", None) or error))[:200],
+                **where(self._url),
+                cause=cause_of(error, self._url),
             ) from None
 
 
@@ -112,12 +112,7 @@ def _engine(url: str) -> Engine:
 
 @lru_cache(maxsize=4)
 def _make(engine: Engine) -> None:
-    try:
-        LEASES.metadata.create_all(engine)
-    except SQLAlchemyError:
-        # Another process may have created it at this moment.
-        if not inspect(engine).has_table(LEASES.name):
-            raise
+    create_table(engine, LEASES)
 
 
 def _plain(row: Row) -> Mapping[str, object]:

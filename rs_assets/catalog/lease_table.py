@@ -19,10 +19,9 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
-from rs_assets.common.files import write_atomically
 from rs_assets.common.folder import Folder, make_folder
 from rs_assets.common.storage import storage_options
-from rs_assets.connectors.delta.store import delta_table, read_file, write_file
+from rs_assets.connectors.delta.store import content_of, delta_table, replace_in
 from rs_assets.errors import CheckpointError
 
 SCHEMA = pa.schema(
@@ -112,7 +111,7 @@ class DeltaLeases:
     def beat(self, row: Row) -> None:
         """Overwrite the file of its heartbeats."""
         content = {**{name: row[name] for name in ("token", "run_id", "beat")}, "at": row["renewed_at"].isoformat()}
-        self._put(f"{row['pipeline']}.json", orjson.dumps(content))
+        replace_in(self.path, _beat_name(row), orjson.dumps(content), durable=False)
 
     def tidy(self) -> None:
         """Occasionally remove the files and the log of rows that were replaced long ago; never fails."""
@@ -126,7 +125,7 @@ class DeltaLeases:
     def _newest_beat(self, row: Row) -> Row:
         """Number and time of the newest heartbeat of this holder; {} without one."""
         try:
-            content = orjson.loads(self._content(f"{row['pipeline']}.json"))
+            content = orjson.loads(content_of(self.path, _beat_name(row)))
             if (content["token"], content["run_id"]) != (row["token"], row["run_id"]):
                 return {}
             at = datetime.fromisoformat(content["at"]).astimezone(UTC)
@@ -134,16 +133,9 @@ class DeltaLeases:
         except (OSError, orjson.JSONDecodeError, KeyError, TypeError, ValueError):
             return {}
 
-    def _put(self, name: str, content: bytes) -> None:
-        if isinstance(self.path, Path):
-            write_atomically(self.path / BEATS / name, content, durable=False)
-            return
-        write_file(str(self.path), f"{BEATS}/{name}", content)
 
-    def _content(self, name: str) -> bytes:
-        if isinstance(self.path, Path):
-            return (self.path / BEATS / name).read_bytes()
-        return read_file(str(self.path), f"{BEATS}/{name}")
+def _beat_name(row: Row) -> str:
+    return f"{BEATS}/{row['pipeline']}.json"
 
 
 def check_writable(path: Folder) -> None:

@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-from sqlalchemy import URL, Engine, create_engine, make_url
+from sqlalchemy import URL, Engine, Table, create_engine, inspect, make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from rs_assets.errors import ConfigurationError
+
+# The most characters of what a driver said.
+SHOWN = 200
 
 
 def parsed_url(url: str | None, *, what: str) -> URL:
@@ -52,6 +55,21 @@ def engine_of(
             f"no database driver for {url.drivername!r} is installed, or it does not accept the parameters of the URL",
             remedy="install the driver's Python package, or name another one: dialect+driver://",
         ) from None
+
+
+def create_table(engine: Engine, table: Table) -> None:
+    """Create `table` if it is missing."""
+    try:
+        table.metadata.create_all(engine)
+    except SQLAlchemyError:
+        # Another process may have created it at this moment.
+        if not inspect(engine).has_table(table.name):
+            raise
+
+
+def cause_of(error: Exception, url: URL) -> str:
+    """What the driver said, without secrets: its text and arguments may hold some."""
+    return without(secrets_of(url), str(getattr(error, "orig", None) or error))[:SHOWN]
 
 
 def where(url: URL) -> dict[str, str | None]:

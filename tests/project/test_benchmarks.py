@@ -40,7 +40,7 @@ OVER_KAFKA = [
     ("names", "figures"),
     [
         (["window", "small"], ["10 s windows", "10 s windows", "small batches", *["fixed cost of a run"] * 6]),
-        pytest.param(["map", "one_file"], [*["map of three fields"] * 2, *["one file"] * 2], marks=pytest.mark.long),
+        pytest.param(["map", "one_file"], [*["map of three fields"] * 3, *["one file"] * 2], marks=pytest.mark.long),
         pytest.param(
             [
                 "memory",

@@ -20,7 +20,6 @@ from sqlalchemy import (
     Table,
     Text,
     bindparam,
-    inspect,
     select,
 )
 from sqlalchemy.dialects.mysql import VARCHAR
@@ -29,7 +28,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from rs_assets.catalog.offsets.base import CheckpointRow, CheckpointStorage, newest_of_each, row_of
 from rs_assets.catalog.offsets.merge import parse_row_key
-from rs_assets.common.database import engine_of, parsed_url, secrets_of, where, without
+from rs_assets.common.database import cause_of, create_table, engine_of, parsed_url, where
 from rs_assets.errors import CheckpointError
 
 # The longest key that MySQL can index; its default collation would treat keys that differ in case as equal.
@@ -63,14 +62,12 @@ class DbStorage(CheckpointStorage):
 
     def __init__(self, url: str | None) -> None:
         super().__init__()
-        parsed = parsed_url(url, what="the checkpoint storage 'db'")
-        self._secrets = secrets_of(parsed)
-        self._where = where(parsed)
-        self._engine = engine_of(parsed)
+        self._url = parsed_url(url, what="the checkpoint storage 'db'")
+        self._engine = engine_of(self._url)
         self._made = False
 
     def __repr__(self) -> str:
-        return f"DbStorage({', '.join(str(fact) for fact in self._where.values() if fact)})"
+        return f"DbStorage({', '.join(str(fact) for fact in where(self._url).values() if fact)})"
 
     def _write(self, rows: Sequence[CheckpointRow]) -> None:
         with self._errors("written"):
@@ -109,14 +106,8 @@ class DbStorage(CheckpointStorage):
         return [_row(each.key, each.value) for each in found]
 
     def _make(self) -> None:
-        if self._made:
-            return
-        try:
-            SNAPSHOT.metadata.create_all(self._engine)
-        except SQLAlchemyError:
-            # Another process may have created it at this moment.
-            if not inspect(self._engine).has_table(SNAPSHOT.name):
-                raise
+        if not self._made:
+            create_table(self._engine, SNAPSHOT)
         self._made = True
 
     def _close(self) -> None:
@@ -127,12 +118,12 @@ class DbStorage(CheckpointStorage):
         try:
             yield
         except (SQLAlchemyError, OSError) as error:
-            # Without the cause: its text and arguments come from the driver, and may hold secrets.
+            # Without the error itself, which may hold secrets.
             raise CheckpointError(
                 f"the checkpoints cannot be {what}",
                 remedy="check that the database can be reached and its table checkpoint_snapshot can be written",
-                **self._where,
-                cause=without(self._secrets, str(getattr(error, "orig", None) or error))[:200],
+                **where(self._url),
+                cause=cause_of(error, self._url),
             ) from None
 
 

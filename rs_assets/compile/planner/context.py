@@ -121,18 +121,17 @@ class CompileContext:
     """The context for compiling a query: Spark, folders, and how its sources are read (as streams, or one batch again).
 
     `policy` is the strictest of the pipeline's sources. `folder` is for a query's arrays, `control_root` for its
-    control rows. `pinned`
-    returns the schema of a source, inferred once, `stored_name` the name of a source in the checkpoint. `behind`
-    returns the schema of the rows in a durable shuffle, by the name of the step that writes it. `now` is the clock of
-    the batch. `quarantines`: a record on which a Python step raises is kept out of the batch. `poisons` are records
-    that were found to fail: by stored name of the source and digest, with the reason. `ordered`: rows carry their read
-    position, `by_split`: those of a stream their ORIGIN, `by_record`: all of them ORIGIN and PLACE. `latest` is the
-    progress of the splits before a batch that is read again. `links` say how stateful steps follow others of the query,
-    `controls` the name of the source of control rows for each that follows none. `watermarks` is filled while frames
-    are made: the operator of each input's watermark, by its id. `late` are steps whose late rows a sink gets.
-    `dimension` returns the dimension of a step, `noted` the versions recorded for a batch, by step, and `versions`
-    those to look into; None: those in the local properties of a batch's tasks. `trace`: Python functions are compiled
-    as far as possible.
+    control rows. `pinned` returns the schema of a source, inferred once, `stored_name` the name of a source in the
+    checkpoint. `behind` returns the schema of the rows in a durable shuffle, by the name of the step that writes it.
+    `now` is the clock of the batch. `quarantines`: a record on which a Python step raises is kept out of the batch.
+    `poisons` are records that were found to fail: by stored name of the source and digest, with the reason. `ordered`:
+    rows carry their read position, `by_split`: those of a stream their ORIGIN, `by_record`: all of them ORIGIN and
+    PLACE. `latest` is the progress of the splits before a batch that is read again. `links` say how stateful steps
+    follow others of the query, `controls` the name of the source of control rows for each that follows none.
+    `watermarks` is filled while frames are made: the operator of each input's watermark, by its id. `late` are steps
+    whose late rows a sink gets. `dimension` returns the dimension of a step, `noted` the versions recorded for a batch,
+    by step, and `versions` those to look into; None: those in the local properties of a batch's tasks. `trace`: Python
+    functions are compiled as far as possible.
     """
 
     spark: SparkSession

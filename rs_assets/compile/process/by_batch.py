@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from rs_assets.compile.process.touched import Shape, Touched
 from rs_assets.compile.process.wire import NO_TIME
 from rs_assets.compile.python.contract import RAISED, text_of
-from rs_assets.compile.python.fitted import UnfitError, fitted
+from rs_assets.compile.python.fitted import UnfitError, fitted, whole
 
 PAIR = 2
 RETURNED = "return two Arrow tables: the new state of the keys, and the rows to pass on"
@@ -39,7 +39,7 @@ class ByBatch:
             raise self.shape.error(f"returned {type(answer).__name__}", RETURNED)
         now = self._table(answer[0], pa.schema([*touched.keys.schema, *self.shape.state]), "state")
         made = self._table(answer[1], self.shape.made, "rows")
-        return touched.answer(self._places(touched, now), [_whole(now.column(n)) for n in self.shape.state.names], made)
+        return touched.answer(self._places(touched, now), [whole(now.column(n)) for n in self.shape.state.names], made)
 
     def _table(self, value: Any, schema: pa.Schema, what: str) -> pa.Table:
         """`value` with exactly the fields of `schema`."""
@@ -58,7 +58,3 @@ class ByBatch:
         if len(places) != pc.count_distinct(places).as_py():
             raise self.shape.error("returned two states for one key", "return one row a key")
         return places
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

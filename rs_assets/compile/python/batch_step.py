@@ -14,7 +14,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from rs_assets.common.errors_wire import to_wire
 from rs_assets.compile.python.contract import RAISED, check_sendable, text_of
 from rs_assets.compile.python.failure import raised, reason_of
-from rs_assets.compile.python.fitted import UnfitError, fitted
+from rs_assets.compile.python.fitted import UnfitError, fitted, whole
 from rs_assets.compile.python.placeholders import blank
 from rs_assets.errors import StepError
 from rs_assets.records.columns import REASON, hidden, visible
@@ -77,12 +77,12 @@ class BatchStep:
         if reasons:
             made = _with_gaps(made, rows.num_rows, reasons)
         kept = [name for name in batch.schema.names if name not in self.fields]
-        columns = [*made.columns, *(batch.column(name) for name in kept)]
+        columns = [*map(whole, made.columns), *(batch.column(name) for name in kept)]
         names = [*self.schema.names, *kept]
         if self.quarantines:
             columns.append(pa.array([reasons.get(place) for place in range(rows.num_rows)], pa.string()))
             names.append(REASON)
-        return pa.RecordBatch.from_arrays([_whole(column) for column in columns], names=names)
+        return pa.RecordBatch.from_arrays(columns, names=names)
 
     def _reasons(self, batch: pa.RecordBatch, rows: pa.RecordBatch, error: BaseException) -> dict[int, str]:
         """Why the function fails on some of `rows`, by their place; raised for the first of them, or for the batch.
@@ -142,9 +142,3 @@ def _with_gaps(made: pa.Table, count: int, gaps: Mapping[int, str]) -> pa.Table:
     number = iter(range(made.num_rows))
     places = [made.num_rows if place in gaps else next(number) for place in range(count)]
     return pa.concat_tables([made, placeholder]).take(pa.array(places, pa.int64()))
-
-
-def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    if isinstance(column, pa.Array):
-        return column
-    return pa.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0)

@@ -35,6 +35,11 @@ def fitted(value: Any, schema: pa.Schema, *, what: str, remedy: str) -> pa.Table
         raise UnfitError(f"returned {what} that do not fit the schema: {error}") from error
 
 
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array."""
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
 def _table(value: Any) -> pa.Table | None:
     if isinstance(value, pa.Table):
         return value

@@ -10,6 +10,8 @@ from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
+from rs_assets.common.files import write_atomically
+from rs_assets.common.folder import Folder
 from rs_assets.common.storage import is_remote, storage_options
 
 # Each open table has a client of its own for its store.
@@ -51,6 +53,19 @@ def write_file(path: str, name: str, content: bytes) -> None:
     with files_of(path).open_output_stream(name, buffer_size=len(content) + 1) as stream:
         if content:
             stream.write(content)
+
+
+def replace_in(folder: Folder, name: str, content: bytes, *, durable: bool = True) -> None:
+    """Replace the file `name` of a folder at once; on a disk it may be `durable`. OSError if that fails."""
+    if isinstance(folder, Path):
+        write_atomically(folder / name, content, durable=durable)
+    else:
+        write_file(str(folder), name, content)
+
+
+def content_of(folder: Folder, name: str) -> bytes:
+    """The content of the file `name` of a folder; FileNotFoundError if there is none."""
+    return (folder / name).read_bytes() if isinstance(folder, Path) else read_file(str(folder), name)
 
 
 def store(path: str, options: Mapping[str, str] | None) -> fs.FileSystem:

@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 from sqlalchemy import Engine, Executable, select, table, text
 
-from rs_assets.common.database import engine_of, parsed_url, secrets_of, where, without
+from rs_assets.common.database import cause_of, engine_of, parsed_url, where
 from rs_assets.errors import RsError, SchemaError, SourceReadError
 from rs_assets.operators.dimension.spec import DatabaseOrigin
 from rs_assets.records.rows import infer_schema, to_table
@@ -39,12 +39,12 @@ class DatabaseLoader:
         except RsError:
             raise
         except Exception as error:  # noqa: BLE001  drivers raise errors of their own as well
-            # Without the cause: its text and its arguments are the driver's, and may contain secrets.
+            # Without the error itself, which may hold secrets.
             raise SourceReadError(
                 "the database of a dimension cannot be read",
                 remedy="check that it can be reached, and that the table or the query is right",
                 **where(url),
-                cause=without(secrets_of(url), str(getattr(error, "orig", None) or error))[:200],
+                cause=cause_of(error, url),
             ) from None
         finally:
             engine.dispose()

@@ -11,9 +11,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, LongType, StringType, TimestampNTZType, TimestampType
 
-from rs_assets.common.files import write_atomically
 from rs_assets.common.folder import Folder, make_folder
-from rs_assets.connectors.delta.store import write_file
+from rs_assets.connectors.delta.store import replace_in, write_file
 from rs_assets.errors import UnknownFieldError
 from rs_assets.operators.window.bounds import EventTimeBounds
 from rs_assets.operators.window.durations import EPOCH
@@ -169,11 +168,7 @@ def watermark_id(watched: DataFrame) -> str:
 def send_control(folder: Folder, at: datetime) -> None:
     """Write a control row that moves the watermark to `at`; it takes effect in the query's next batch."""
     row = json.dumps({EVENT_TIME: at.isoformat()}) + "\n"
-    name = f"control-{uuid.uuid4().hex}.json"
-    if isinstance(folder, Path):
-        write_atomically(folder / name, row.encode())
-    else:
-        write_file(str(folder), name, row.encode())
+    replace_in(folder, f"control-{uuid.uuid4().hex}.json", row.encode())
 
 
 def _as_timestamp(column: Column, kind: DataType, field: str, step: str) -> Column:

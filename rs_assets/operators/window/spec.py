@@ -28,10 +28,31 @@ def _check_offset(offset: object, slide: timedelta) -> None:
         )
 
 
-def _grid(slide: timedelta, offset: timedelta) -> timedelta:
-    """The greatest duration that all starts are multiples of."""
-    microsecond = timedelta(microseconds=1)
-    return gcd(slide // microsecond, offset // microsecond) * microsecond
+class RegularWindow(WindowKind):
+    """The base of windows that start every `slide`, counted from `offset` after the epoch."""
+
+    __slots__ = ()
+
+    @property
+    def slide(self) -> timedelta:
+        """The distance between two starts."""
+        raise NotImplementedError
+
+    @property
+    def offset(self) -> timedelta:
+        """Where one window starts, after the epoch."""
+        raise NotImplementedError
+
+    @property
+    def grid(self) -> timedelta:
+        """The greatest duration that all starts are multiples of."""
+        microsecond = timedelta(microseconds=1)
+        return gcd(self.slide // microsecond, self.offset // microsecond) * microsecond
+
+    @property
+    def late_interval(self) -> timedelta:
+        """The distance between two ends."""
+        return self.slide
 
 
 def _offset_text(offset: timedelta) -> str:
@@ -39,7 +60,7 @@ def _offset_text(offset: timedelta) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class TumblingWindow(WindowKind):
+class TumblingWindow(RegularWindow):
     """Windows of one size, without gaps or overlap.
 
     `time_field` names the event time (timestamp, epoch milliseconds or `yyyy-MM-dd HH:mm:ss`); without one the time of
@@ -79,23 +100,13 @@ class TumblingWindow(WindowKind):
         """The greatest length of a window."""
         return self.size
 
-    @property
-    def grid(self) -> timedelta:
-        """The greatest duration that all starts are multiples of."""
-        return _grid(self.slide, self.offset)
-
-    @property
-    def late_interval(self) -> timedelta:
-        """The distance between two ends."""
-        return self.slide
-
     def __str__(self) -> str:
         """In a few words."""
         return f"tumbling {self.size}{_offset_text(self.offset)}"
 
 
 @dataclass(frozen=True, slots=True)
-class HoppingWindow(WindowKind):
+class HoppingWindow(RegularWindow):
     """Windows of one size that start every `slide` and so overlap; a row belongs to about size / slide of them.
 
     >>> from rs_assets import Time
@@ -107,7 +118,8 @@ class HoppingWindow(WindowKind):
     overlap: ClassVar[bool] = True
 
     size: timedelta
-    slide: timedelta
+    # By `field()`: else the property of the base would be its default.
+    slide: timedelta = field()
     time_field: str | None = None
     # As for tumbling windows.
     offset: timedelta = field(default=timedelta(0), kw_only=True, repr=False)
@@ -135,16 +147,6 @@ class HoppingWindow(WindowKind):
         """The length of a window."""
         return self.size
 
-    @property
-    def grid(self) -> timedelta:
-        """The greatest duration that all starts are multiples of."""
-        return _grid(self.slide, self.offset)
-
-    @property
-    def late_interval(self) -> timedelta:
-        """The distance between two ends."""
-        return self.slide
-
     def __str__(self) -> str:
         """In a few words."""
         return f"hopping {self.size} every {self.slide}{_offset_text(self.offset)}"
@@ -155,7 +157,7 @@ MOST_STEPS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class CumulateWindow(WindowKind):
+class CumulateWindow(RegularWindow):
     """Windows that start together every `size` and end one `step` after the other, the last one with the next start.
 
     So each covers the time since the start: of a day by hours, the first hour, the first two, up to all of it.
@@ -203,11 +205,6 @@ class CumulateWindow(WindowKind):
     def longest(self) -> timedelta:
         """The greatest length of a window."""
         return self.size
-
-    @property
-    def grid(self) -> timedelta:
-        """The greatest duration that all starts are multiples of."""
-        return _grid(self.slide, self.offset)
 
     @property
     def late_interval(self) -> timedelta:
