@@ -41,6 +41,8 @@ def firing_figures(bench: Bench) -> Iterator[Figure]:
     for name, (emit, how) in WAYS.items():
         yield _figure(bench, name, _fired(bench, emit, how), plain)
     yield _figure(bench, "reduce in Python", lambda: pipelines_under_test.reduced_pipeline(bench.source), plain)
+    merged = "reduce in Python with merge"
+    yield _figure(bench, merged, lambda: pipelines_under_test.merged_pipeline(bench.source), plain)
     updates, once = (_fired(bench, emit, _as_it_is, session=True) for emit in ("on_update_and_close", ONCE))
     yield _figure(bench, "sessions, on_update_and_close", updates, once)
 

@@ -84,6 +84,10 @@ def _added(before: dict[str, int] | None, row: dict[str, int]) -> dict[str, int]
     return {"views": before["views"] + 1, "total_ms": before["total_ms"] + row["ms"]}
 
 
+def _both(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+    return {name: one[name] + other[name] for name in one}
+
+
 def reduced_pipeline(source: Path, *, files: int | None = None) -> Pipeline:
     """The windows of `window_pipeline`, by a function in Python."""
     start = StreamBuilder.data_stream("bench", "reduced")
@@ -94,6 +98,15 @@ def reduced_windows(views: Any) -> Pipeline:
     """The same, of rows that come from anywhere."""
     windows = views.window(TumblingWindow.of(Time.seconds(WINDOW_S), "ts")).group_by("user")
     sums = windows.reduce(_added, schema="views bigint, total_ms bigint", fields="ms")
+    made: Pipeline = sums.water_mark(Time.seconds(WATER_MARK_S)).to_data_stream().to_delta("per_user").build()
+    return made
+
+
+def merged_pipeline(source: Path) -> Pipeline:
+    """The windows of `window_pipeline`, by accumulators in Python."""
+    views = StreamBuilder.data_stream("bench", "merged").from_file(str(source), schema=SCHEMA)
+    windows = views.window(TumblingWindow.of(Time.seconds(WINDOW_S), "ts")).group_by("user")
+    sums = windows.reduce(_added, merge=_both, schema="views bigint, total_ms bigint", fields="ms")
     made: Pipeline = sums.water_mark(Time.seconds(WATER_MARK_S)).to_data_stream().to_delta("per_user").build()
     return made
 

@@ -353,8 +353,8 @@ def _reduced(node: TableReduce, *above: Columns) -> Columns:
 
 
 def _rows(node: WindowAggregate, above: Columns) -> Mapping[str, Fields]:
-    """The rows of a window, for functions downstream."""
-    every = node.rows.columns.items() if node.rows is not None else ()
+    """The rows of a window, and their accumulators, for functions downstream."""
+    every = [*(node.rows.columns.items() if node.rows else ()), *((a.column, a.fields) for a in node.accumulated)]
     return {column: _all_of(fields, above) if fields else above.every() for column, fields in every}
 
 

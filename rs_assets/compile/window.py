@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rs_assets.compile.planner.context import CompileContext, Flow
+from rs_assets.compile.python.accumulate import begin, merged_columns, read_by
 from rs_assets.compile.python.udaf import fields_of_own
 from rs_assets.compile.step import as_column
 from rs_assets.compile.timed import timed
@@ -27,7 +28,7 @@ from rs_assets.operators.window.aggregate import (
 from rs_assets.operators.window.assign import last_end
 from rs_assets.operators.window.output import ROWS
 from rs_assets.operators.window.trigger_operator import FiredWindows
-from rs_assets.records.columns import EVENT_TIME, visible
+from rs_assets.records.columns import EVENT_TIME, check_fields, visible
 from rs_assets.topology.chain import link_of
 from rs_assets.topology.nodes.timed import NONE
 from rs_assets.topology.nodes.window import WindowAggregate
@@ -39,6 +40,7 @@ def compile_window(context: CompileContext, node: WindowAggregate, inputs: tuple
     ranked = node.ranking.shown if node.ranking else ()
     kept = _rows(node, df) or ()
     fields = needed_fields(node.group_by, node.aggregates, [*fields_of_own(df, node), *ranked, *kept, *node.kept])
+    df = _with_accumulators(context, node, df, fields) if node.accumulated else df
     rows = timed(context, node, df, fields, kept=node.delay, late=partial(late_by_record, node))
     check_numbers(rows, node.aggregates, step=node.name)
     check_ordered(rows, [*ranked, *kept, *node.kept], step=node.name)
@@ -47,6 +49,17 @@ def compile_window(context: CompileContext, node: WindowAggregate, inputs: tuple
     link = link_of(context.links, node)
     fire_time = at_clock(context.now()) if node.often else at_close(link.lag + link.water_mark)
     return Flow(_parted(node, _windows(node, rows, fire_time, link.lag, _fired(node)), kept))
+
+
+def _with_accumulators(
+    context: CompileContext, node: WindowAggregate, df: DataFrame, fields: Sequence[str]
+) -> DataFrame:
+    """`df` with the accumulators of its rows; without fields that nothing reads, unless a sink gets late rows."""
+    time = [] if node.event_time is None else [node.event_time]
+    read = dict.fromkeys([*fields, *time, *read_by(node.accumulated, df)])
+    check_fields(df, list(read), step=node.name)
+    sent = visible(df.columns) if node.name in context.late else list(read)
+    return begin(context, node.accumulated, df, sent)
 
 
 def _windows(
@@ -69,10 +82,11 @@ def _windows(
 
 
 def _columns(node: WindowAggregate, df: DataFrame) -> Mapping[str, Column]:
-    """The aggregates by name, user-defined ones and rows last, as a preview of the state expects them."""
+    """The aggregates by name, user-defined ones, rows and accumulators last, as a preview of the state expects them."""
     made = {a.alias: aggregate_column(a) for a in node.aggregates} | {name: as_column(e) for name, e in node.own}
     kept = _rows(node, df)
-    return made if kept is None else {**made, ROWS: collected_rows(kept)}
+    made |= {} if kept is None else {ROWS: collected_rows(kept)}
+    return {**made, **merged_columns(df.sparkSession, node.accumulated)}
 
 
 def _rows(node: WindowAggregate, df: DataFrame) -> Sequence[str] | None:

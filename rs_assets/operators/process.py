@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -54,18 +55,23 @@ def processed(frame: DataFrame, spec: PythonProcess) -> DataFrame:
         *(F.col(quoted(key)) for key in spec.keys),
     )
     processors = processors_of(packed)
-    code = processors.PythonCode(
-        sys.executable,
-        spec.module,
-        os.pathsep.join(filter(None, sys.path)),
-        spec.function,
-        spec.timeout // MILLISECOND,
-        to_wire(_died(spec.step)),
-        to_wire(_hung(spec.step, spec.timeout)),
-    )
+    code = python_code(processors, spec.step, spec.module, spec.function, spec.timeout)
     state, made, timed = spec.state.json(), spec.made.json(), spec.timed
     rows = processors.PythonRows.apply(packed._jdf, code, state, made, spec.buckets, timed)  # noqa: SLF001
     return DataFrame(rows, frame.sparkSession)
+
+
+def python_code(processors: Any, step: str, module: str, function: bytes, timeout: timedelta) -> Any:
+    """What a worker of `step` runs, for the `processors`: `module`, and the pickled `function` that it gets."""
+    return processors.PythonCode(
+        sys.executable,
+        module,
+        os.pathsep.join(filter(None, sys.path)),
+        function,
+        timeout // MILLISECOND,
+        to_wire(_died(step)),
+        to_wire(_hung(step, timeout)),
+    )
 
 
 def _died(step: str) -> StepError:

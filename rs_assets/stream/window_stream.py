@@ -22,7 +22,7 @@ from rs_assets.operators.window.trigger import HOLD, ONCE, Firing, LateFirings
 from rs_assets.records.policy import BadRecords
 from rs_assets.stream.draft import late_sink
 from rs_assets.stream.method_hints import no_such_method
-from rs_assets.stream.reduction import Reduction, folds, reduction, rows_kept
+from rs_assets.stream.reduction import Reduction, accumulators_kept, folds, reduction, rows_kept
 from rs_assets.topology.nodes.fold import Accumulator
 from rs_assets.topology.nodes.window import WindowAggregate
 from rs_assets.topology.user_code.expression import ColumnBuilder, Record, SqlText, native
@@ -287,26 +287,33 @@ class WindowStream(Generic[S]):
         self,
         function: Callable[[Any, Record], Any] | Accumulator,
         *,
+        merge: Callable[[Any, Any], Any] | None = None,
         schema: object = None,
+        accumulator: str | None = None,
         fields: Sequence[str] = (),
         name: str | None = None,
     ) -> WindowStream[S]:
         """Fields that a Python function computes from the rows of a window: `function(before, row)`, row by row.
 
-        Typical uses: paths through pages, state machines, aggregates that Spark lacks. Rows come in the order of event
-        time and then of `fields`, however the input was cut into batches. These rows are the state: it grows with the
-        window, but the function may change while the state is kept, and nothing has to be merged or retracted.
-        Functions must be pure: they are called when a window fires, again for every further firing and in repeated
-        batches.
+        Typical uses: paths through pages, state machines, aggregates that Spark lacks. With `merge` the result may
+        depend neither on the order of rows nor on how they are divided, and state has one result for each window.
+        Without it rows come in the order of event time and then of `fields`, however the input was cut into batches;
+        these rows are the state, which grows with the window. In both cases the function may change while the state is
+        kept, and nothing has to be retracted. Functions must be pure: they are called again in repeated batches.
 
         - `function`: `before` is None for the first row, then the previous result. The last result, a dict or a
           dataclass with exactly the fields of `schema`, is added to the window's row. An object with `create()`,
           `accumulate(accumulator, row)` (returns the accumulator) and `value(accumulator)` works the same way.
+        - `merge(one, other)`: the result for the rows of both; it is never called with None. Each row begins a result
+          of its own. An object has it as a method, and merges accumulators.
         - `schema` (default: the function's return annotation): the fields of the result.
+        - `accumulator` (DDL of a type, default: what `create` is annotated to return): the type of the accumulators of
+          an object with `merge`. They are plain values: numbers, texts, times, lists, dicts.
         - `fields` (sequence of str, default: all): the fields of `row`.
         - `name` (str, default: the window's name and `_reduce`): the name of the step.
 
-        If a function raises, the run ends; with "quarantine" the window's row becomes a dead letter.
+        If a function raises, the run ends; with "quarantine" the window's row becomes a dead letter, with `merge` the
+        row on which `function` raised. What `merge` raises always ends the run.
 
         >>> from rs_assets import StreamBuilder, Time, TumblingWindow
         >>> rows = [{"page": "/b", "ts": 5}, {"page": "/a", "ts": 9}, {"page": "/c", "ts": 1}]
@@ -314,12 +321,23 @@ class WindowStream(Generic[S]):
         >>> def path(before, row):
         ...     return {"path": f"{before['path']} {row['page']}" if before else row["page"]}
         >>> paths = hits.window(TumblingWindow.of(Time.minutes(1), "ts")).reduce(path, schema="path string")
-        >>> paths.map("path").preview()
-        [{'path': '/c /b /a'}]
+        >>> def longest(before, row):
+        ...     return {"longest": max(len(row["page"]), before["longest"] if before else 0)}
+        >>> def longer(one, other):
+        ...     return max(one, other, key=lambda each: each["longest"])
+        >>> paths = paths.reduce(longest, merge=longer, schema="longest int", name="longest")
+        >>> paths.map("path", "longest").preview()
+        [{'path': '/c /b /a', 'longest': 2}]
         """
-        names = one_or_more(fields)
-        step = name or f"{self.name}_reduce"
-        return replace(self, reductions=(*self.reductions, reduction(step, function, schema, names)))
+        made = reduction(
+            name or f"{self.name}_reduce",
+            function,
+            merge=merge,
+            schema=schema,
+            accumulator=accumulator,
+            fields=one_or_more(fields),
+        )
+        return replace(self, reductions=(*self.reductions, made))
 
     def water_mark(
         self,
@@ -551,6 +569,7 @@ class WindowStream(Generic[S]):
                 own=self.own,
                 ranking=self.ranking,
                 rows=rows_kept(self.reductions),
+                accumulated=accumulators_kept(self.reductions),
                 water_mark=self.delay,
                 bounds=self.bounds,
                 emit=self.emit,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import chain
 from typing import Any, Final
 
 from rs_assets.common.node import Node
@@ -22,7 +23,7 @@ from rs_assets.topology.nodes.shuffle import Shuffle
 from rs_assets.topology.nodes.step import Filter, ForEach, Map, Select, SelectFields, Split, Union, WithFields
 from rs_assets.topology.nodes.table import ToTable
 from rs_assets.topology.nodes.timed import NONE, Arrival, Side, TimedState
-from rs_assets.topology.nodes.window import WindowAggregate
+from rs_assets.topology.nodes.window import WindowAggregate, accumulators_of
 from rs_assets.topology.user_code.expression import SqlText, calls_python
 
 Ancestors = Callable[[str], AbstractSet[str]]
@@ -165,11 +166,11 @@ def _chainable(node: Node, known: Mapping[str, Node], ancestors: Ancestors) -> T
 def _refuse_python(node: Node, first: Node, between: Iterable[Node], above: Iterable[Node]) -> None:
     """Under quarantine a failed row of a window becomes a dead letter, which needs a place outside the query."""
     quarantines = any(isinstance(each, Source) and each.bad_records is BadRecords.QUARANTINE for each in above)
-    python = next((each for each in between if calls_python(each)), None)
+    # An accumulator is begun for each row before the window.
+    begun = (each.step for each in accumulators_of(node))
+    python = next(chain((each.name for each in between if calls_python(each)), begun), None)
     if quarantines and python is not None:
-        raise _refused(
-            node, first, f"follows the Python step {python.name!r}, whose failing rows could not be quarantined"
-        )
+        raise _refused(node, first, f"follows the Python step {python!r}, whose failing rows could not be quarantined")
 
 
 def _nearest(

@@ -24,7 +24,7 @@ from rs_assets.expressions.functions.udf import (
 )
 from rs_assets.topology.user_code.code import code_digest
 from rs_assets.udf.names import check_names
-from rs_assets.udf.signature import Taken, returned_by, rows_returned_by, taken_by
+from rs_assets.udf.signature import Taken, accumulator_of, returned_by, rows_returned_by, taken_by
 
 C = TypeVar("C", bound=Callable[..., Any])
 # The attribute of a Python object that holds its declaration.
@@ -118,7 +118,12 @@ def aggregate_function(cls: type, /) -> Any: ...
 
 @overload
 def aggregate_function(
-    *, name: str | None = None, aliases: Sequence[str] = (), arguments: object = None, returns: object = None
+    *,
+    name: str | None = None,
+    aliases: Sequence[str] = (),
+    arguments: object = None,
+    accumulator: str | None = None,
+    returns: object = None,
 ) -> Callable[[type], Any]: ...
 
 
@@ -129,30 +134,40 @@ def aggregate_function(
     name: str | None = None,
     aliases: Sequence[str] = (),
     arguments: object = None,
+    accumulator: str | None = None,
     returns: object = None,
 ) -> Any:
-    """Declare an aggregate for windows of SQL: a class with `create`, `accumulate` and `value`.
+    """Declare an aggregate for windows of SQL: a class with `create`, `accumulate`, `value`, and preferably `merge`.
 
     `accumulate(accumulator, value, ...)` returns the accumulator with the values of one more row, `value(accumulator)`
     the result. Their types come from the annotations, else from `arguments` and `returns`. A row with a null is skipped
-    if the parameter is not Optional. The rows of a window are its state, as for `.reduce()`: nothing is merged or
-    retracted, and a `merge` or `retract` is never called.
+    if the parameter is not Optional. With `merge(one, other)` the state of a window is one accumulator, of the type
+    that `create` is annotated to return, else of `accumulator`. It may depend neither on the order of rows nor on how
+    they are divided. Without `merge` the rows of a window are its state, as for `.reduce()`. A `retract` is never
+    called.
 
+    >>> import math
     >>> import rs_assets
-    >>> @rs_assets.aggregate_function(name="median_of")
-    ... class Median:
-    ...     def create(self) -> list[int]:
-    ...         return []
+    >>> @rs_assets.aggregate_function(name="geometric_mean")
+    ... class GeometricMean:
+    ...     def create(self) -> list[float]:
+    ...         return [0.0, 0.0]
     ...
-    ...     def accumulate(self, seen: list[int], value: int) -> list[int]:
-    ...         return [*seen, value]
+    ...     def accumulate(self, seen: list[float], value: float) -> list[float]:
+    ...         return [seen[0] + math.log(value), seen[1] + 1]
     ...
-    ...     def value(self, seen: list[int]) -> int | None:
-    ...         return sorted(seen)[len(seen) // 2] if seen else None
+    ...     def merge(self, one: list[float], other: list[float]) -> list[float]:
+    ...         return [one[0] + other[0], one[1] + other[1]]
+    ...
+    ...     def value(self, seen: list[float]) -> float | None:
+    ...         return math.exp(seen[0] / seen[1]) if seen[1] else None
     """
 
     def declared(made: type) -> type:
-        _declared(made, aggregate(made, _name(made, name), aliases=aliases, arguments=arguments, returns=returns))
+        own = aggregate(
+            made, _name(made, name), aliases=aliases, arguments=arguments, accumulator=accumulator, returns=returns
+        )
+        _declared(made, own)
         return made
 
     return declared if cls is None else declared(cls)
@@ -190,8 +205,9 @@ def table(
 
 
 def aggregate(
-    made: Any, name: str, *, aliases: Sequence[str] = (), arguments: object = None, returns: object = None
-) -> AggregateFunction:
+    made: Any, name: str, *, aliases: Sequence[str] = (), arguments: object = None, accumulator: str | None = None,
+    returns: object = None,
+) -> AggregateFunction:  # fmt: skip
     """A class, or an object, as an aggregate function."""
     missing = [method for method in AGGREGATE if not callable(getattr(made, method, None))]
     if missing:
@@ -203,7 +219,8 @@ def aggregate(
     if any(each.variadic for each in taken.parameters):
         raise TopologyError(f"the aggregate {name!r} takes any number of values", remedy="name each of them")
     gives, _ = returned_by(one.value, returns, name=name)
-    return AggregateFunction(_function(made, name, aliases, taken, gives, None), one, taken.needs)
+    kept = accumulator_of(one, accumulator, name=name)
+    return AggregateFunction(_function(made, name, aliases, taken, gives, None), one, taken.needs, kept)
 
 
 def _function(call: Any, name: str, aliases: Sequence[str], taken: Taken, gives: str, body: Body | None) -> Function:

@@ -36,3 +36,12 @@ class Folded:
     def value(self, accumulator: Any) -> Record:
         """A record with the result."""
         return {self.result: self.aggregate.value(accumulator)}
+
+
+@dataclass(frozen=True, slots=True)
+class MergedFold(Folded):
+    """The same for an aggregate with `merge`, whose accumulators are kept instead of rows."""
+
+    def merge(self, one: Any, other: Any) -> Any:
+        """The accumulator of the rows of both."""
+        return self.aggregate.merge(one, other)

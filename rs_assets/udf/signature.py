@@ -114,6 +114,22 @@ def returned_by(call: Callable[..., Any], returns: object, *, name: str) -> tupl
     return spark_type(hint, name=name, field="return"), not _optional(hint)
 
 
+def accumulator_of(aggregate: Any, declared: str | None, *, name: str) -> str | None:
+    """The Spark type of the accumulators that an aggregate merges, None if it does not; from DDL or its annotation."""
+    if not callable(getattr(aggregate, "merge", None)):
+        return None
+    if declared is not None:
+        return _checked(declared, name)
+    hint = hints_of(aggregate.create).get("return")
+    if hint is None or hint is NULL:
+        raise SchemaError(
+            f"the accumulator of the aggregate {name!r} has no type",
+            remedy="annotate what create() returns (-> list[int]), or declare it: accumulator='array<bigint>'; without"
+            " a method merge the rows of a window are its state",
+        )
+    return spark_type(hint, name=name, field="accumulator")
+
+
 def rows_returned_by(call: Callable[..., Any], returns: object, *, name: str) -> tuple[tuple[str, str], ...]:
     """The fields of rows of `call`: from `returns`, else from the class in its annotation, else the one field `f0`."""
     text = schema_text(returns, step=name)

@@ -112,6 +112,42 @@ class FirstBy:
         return None if found is None else found[9:]
 
 
+@aggregate_function(name="own_commonest")
+class Commonest:
+    """The most frequent value, and of several the least; accumulators can be merged."""
+
+    def create(self) -> dict[int, int]:
+        return {}
+
+    def accumulate(self, counts: dict[int, int], value: int) -> dict[int, int]:
+        counts[value] = counts.get(value, 0) + 1
+        return counts
+
+    def merge(self, one: dict[int, int], other: dict[int, int]) -> dict[int, int]:
+        for value, count in other.items():
+            one[value] = one.get(value, 0) + count
+        return one
+
+    def value(self, counts: dict[int, int]) -> int | None:
+        return min(counts, key=lambda value: (-counts[value], value), default=None)
+
+
+class Merged:
+    """The type of its accumulators is not annotated."""
+
+    def create(self):
+        return []
+
+    def accumulate(self, seen: list[int], value: int) -> list[int]:
+        return [*seen, value]
+
+    def merge(self, one: list[int], other: list[int]) -> list[int]:
+        return one + other
+
+    def value(self, seen: list[int]) -> int:
+        return len(seen)
+
+
 def plain_length(text: str) -> int:
     return len(text)
 

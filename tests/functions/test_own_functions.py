@@ -134,6 +134,9 @@ def test_should_refuse_what_cannot_be_called_by_its_name():
         function(name="OWN_told")(library.plain_length)
     with pytest.raises(TopologyError, match="has no method 'create'"):
         aggregate_function(name="own_none")(object)
+    with pytest.raises(SchemaError, match="the accumulator of the aggregate 'own_merged' has no type"):
+        aggregate_function(name="own_merged")(library.Merged)
+    aggregate_function(name="own_merged", accumulator="array<bigint>")(library.Merged)
     with pytest.raises(SchemaError, match="have no schema"):
         table_function()(library.plain_length)
 

@@ -100,6 +100,29 @@ def test_should_take_rows_apart_by_functions_that_make_rows(driver):
         assert sorted(map(repr, (tuple(row.values()) for row in found[name]))) == sorted(map(repr, every)), name
 
 
+def test_should_merge_the_accumulators_of_windows(driver):
+    """One run: alone, over the rows of a FILTER, beside one that keeps rows, and without a value."""
+    text = f"""{TABLES}CREATE TABLE found (page STRING, common BIGINT, small BIGINT, median BIGINT, n BIGINT)
+        WITH ('connector' = 'print');
+        INSERT INTO found SELECT page, own_commonest(ms), own_commonest(ms) FILTER (WHERE ms < 5), own_median(ms),
+        COUNT(*) FROM clicks GROUP BY page, TUMBLE(ts, INTERVAL '1' HOUR)"""
+    pipeline = pipeline_from_sql(text, job="own")
+    assert "accumulator, accumulator" in pipeline.describe()
+    found = pipeline.try_(ROWS, spark=driver)["found"]
+    groups = defaultdict(list)
+    for row in ROWS:
+        groups[row["page"]].append(row["ms"])
+    wanted = {}
+    for page, every in groups.items():
+        values = sorted(ms for ms in every if ms is not None)
+        common, small = (
+            min(each, key=lambda ms, each=each: (-each.count(ms), ms), default=None)
+            for each in (values, [ms for ms in values if ms < 5])
+        )
+        wanted[page] = (common, small, values[len(values) // 2] if values else None, len(every))
+    assert {row["page"]: tuple(row.values())[1:] for row in found} == wanted
+
+
 def test_should_fold_the_rows_of_windows(driver):
     found = rows_of(
         driver,

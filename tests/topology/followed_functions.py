@@ -24,6 +24,19 @@ class Sum:
         return accumulator
 
 
+class Untyped(Sum):
+    def create(self):  # type: ignore[no-untyped-def]
+        return 0
+
+    def merge(self, one: int, other: int) -> int:
+        return one + other
+
+
+class Typed(Untyped):
+    def create(self) -> int:
+        return 0
+
+
 class NoValue:
     def create(self) -> int:
         return 0
@@ -106,6 +119,18 @@ CASES = [
         lambda: function(no_result),
         "returns='string'",
         lambda: function(returns="string")(no_result),
+    ),
+    Case(
+        f"{SIGNATURE}::accumulator_of",
+        lambda: aggregate_function(name="followed_merged")(Untyped),
+        "annotate what create() returns (-> list[int])",
+        lambda: aggregate_function(name="followed_annotated")(Typed),
+    ),
+    Case(
+        f"{SIGNATURE}::accumulator_of",
+        lambda: aggregate_function(name="followed_merged")(Untyped),
+        "accumulator='array<bigint>'",
+        lambda: aggregate_function(name="followed_declared", accumulator="array<bigint>")(Untyped),
     ),
     Case(
         f"{SIGNATURE}::rows_returned_by",

@@ -8,7 +8,7 @@ from rs_assets.udf.names import check_names
 from tests.topology.followed_programs import MINUTE, TEN, Case, built, counted, hits
 
 EXPRESSION = "topology/user_code/expression.py"
-REDUCTION = "stream/reduction.py::reduction"
+REDUCTION = "stream/reduction.py::"
 PLAN = "compile/planner/plan.py"
 NAMES = "udf/names.py::check_names"
 SESSION = SessionWindow.of(Time.seconds(7), "ts")
@@ -27,12 +27,24 @@ class Longest:
         return {"longest": accumulator}
 
 
+class Merged(Longest):
+    """One with merge, as another remedy says."""
+
+    def merge(self, one, other):
+        return max(one, other, key=len)
+
+
+class Annotated(Merged):
+    def create(self) -> str:
+        return ""
+
+
 def mapped(row):
     return row
 
 
-def reduced(function, schema="longest string"):
-    return built(hits().window(TEN).reduce(function, schema=schema))
+def reduced(function, schema="longest string", **how):
+    return built(hits().window(TEN).reduce(function, schema=schema, **how))
 
 
 def planned(stream):
@@ -67,13 +79,37 @@ CASES = [
         lambda: built(hits().map(mapped, schema="page string, ms bigint")),
     ),
     Case(
-        REDUCTION,
+        f"{REDUCTION}reduction",
         lambda: reduced("longest"),
         "or an object with create(), accumulate(accumulator, row) and value(accumulator)",
         lambda: reduced(Longest()),
     ),
     Case(
-        REDUCTION,
+        f"{REDUCTION}reduction",
+        lambda: reduced(Longest(), merge=max),
+        "with merge(one, other) it keeps accumulators",
+        lambda: reduced(Annotated()),
+    ),
+    Case(
+        f"{REDUCTION}_kind_of",
+        lambda: reduced(Merged()),
+        "declare it as accumulator='struct<n bigint, total double>'",
+        lambda: reduced(Merged(), accumulator="struct<n bigint, total double>"),
+    ),
+    Case(
+        f"{REDUCTION}_kind_of",
+        lambda: reduced(Merged()),
+        "annotate what create() returns",
+        lambda: reduced(Annotated()),
+    ),
+    Case(
+        f"{REDUCTION}_kind_of",
+        lambda: reduced(Merged()),
+        "without a method merge the window keeps its rows",
+        lambda: reduced(Longest()),
+    ),
+    Case(
+        f"{REDUCTION}_fields_of",
         lambda: reduced(mapped, "page string, page string"),
         "write them as 'page string, ms bigint', each under a name of its own",
         lambda: reduced(mapped, "first string, ms bigint"),

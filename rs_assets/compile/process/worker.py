@@ -11,7 +11,7 @@ import pickle
 import signal
 import sys
 from collections.abc import Callable
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from rs_assets.common.errors_wire import to_wire
 from rs_assets.compile.process.wire import Frame, Kind, batch_in, read, write
@@ -20,8 +20,11 @@ from rs_assets.errors import RsError, StepError
 BUFFER_BYTES = 1 << 20
 
 
-def serve(source: BinaryIO, target: BinaryIO) -> None:
-    """Answer the frames of `source` on `target`, until there are no more; then let the function clean up."""
+def serve(source: BinaryIO, target: BinaryIO, taken: Callable[[bytes], tuple[Any, ...]] = batch_in) -> None:
+    """Answer the frames of `source` on `target`, until there are no more; then let the function clean up.
+
+    The function gets what is `taken` from the content of a frame.
+    """
     call: Callable[..., bytes] | None = None
     while (frame := read(source)) is not None:
         try:
@@ -29,7 +32,7 @@ def serve(source: BinaryIO, target: BinaryIO) -> None:
                 call, content = pickle.loads(frame.content), b""  # noqa: S301  the driver pickled it
             else:
                 assert call is not None  # noqa: S101  LOAD comes first
-                content = call(*batch_in(frame.content))
+                content = call(*taken(frame.content))
             answer = Frame(frame.number, Kind.ANSWER, content)
         except RsError as error:
             answer = _failed(frame, error)
@@ -57,7 +60,12 @@ def private_pipes() -> tuple[BinaryIO, BinaryIO]:
     return os.fdopen(source, "rb", BUFFER_BYTES), os.fdopen(target, "wb", BUFFER_BYTES)
 
 
-if __name__ == "__main__":
+def work(taken: Callable[[bytes], tuple[Any, ...]]) -> None:
+    """Be the worker of a task."""
     # Ctrl-C reaches all processes of a terminal: the driver decides what is finished first.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    serve(*private_pipes())
+    serve(*private_pipes(), taken)
+
+
+if __name__ == "__main__":
+    work(batch_in)

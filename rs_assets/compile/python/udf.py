@@ -144,14 +144,14 @@ class Runner:
         return (self.body.needs[min(place, len(self.body.needs) - 1)] for place in range(len(given)))
 
     def _by_row(self, given: Sequence[pa.Array], rows: int) -> Made:
-        call, shaped = self.body.call, _shape(self.kind, rows=self.body.rows)
+        call, shape = self.body.call, shaped(self.kind, rows=self.body.rows)
         values: list[Any] = [None] * rows
         faults: dict[int, str] = {}
         lists = [values_of(each) for each in given]
         arguments = zip(*lists, strict=True) if lists else ((),) * rows
         for number, each in enumerate(arguments):
             try:
-                values[number] = shaped(call(*each))
+                values[number] = shape(call(*each))
                 if self.body.fills and values[number] is None:
                     raise TypeError("it returned None, but its declared result is not nullable")
             except RAISED as error:
@@ -206,7 +206,7 @@ def _as_series(column: pa.Array, needed: bool) -> Any:  # noqa: FBT001  of one a
     return column.to_pandas(types_mapper=None if needed else kinds.get)
 
 
-def _shape(kind: pa.DataType, *, rows: bool) -> Callable[[Any], Any]:
+def shaped(kind: pa.DataType, *, rows: bool = False) -> Callable[[Any], Any]:
     """A converter from returned records to plain dicts."""
     if rows:
         made = _Rows(tuple(field.name for field in kind.value_type))

@@ -60,8 +60,10 @@ and by `rs_assets.functions`.
 - **Rows**: `@table_function(returns="word string, place bigint")` declares a function that returns or yields rows;
   `words_of(line)` alone in a script makes a record of each row, with the fields of the original record added.
 - **Aggregates**: `@aggregate_function` on a class with `create()`, `accumulate(accumulator, value)` and
-  `value(accumulator)` declares one for windows in SQL: `SELECT median_of(ms) ... GROUP BY TUMBLE(...)`. The rows of a
-  window are its state, as for `.reduce()`; in the fluent API use `.reduce()`.
+  `value(accumulator)` declares one for windows in SQL: `SELECT median_of(ms) ... GROUP BY TUMBLE(...)`. With
+  `merge(one, other)` the state of a window is one accumulator, of the type that `create` is annotated to return, else
+  of `accumulator="array<bigint>"`; without it the rows are the state. In the fluent API use
+  [`.reduce()`](windows.md#reduce), where the same rules hold.
 - **Names** of built-in functions are reserved, and two functions cannot share a name.
 - **Packages**: a module with declared functions is imported when a name is otherwise unknown, if its package has an
   entry point: `[project.entry-points."rs_assets.functions"]` with `shop = "shop.functions"` in its pyproject.toml.

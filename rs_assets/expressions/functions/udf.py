@@ -104,11 +104,13 @@ class AggregateFunction(NotScalar):
     """An aggregate of the rows of a window: an object with `create`, `accumulate` and `value`.
 
     The parameters and the result type are those of `function`, which cannot be called. `needs` says for each parameter
-    whether rows with a null are skipped.
+    whether rows with a null are skipped. `accumulator` is the Spark type of what is kept for a window if the object
+    also has `merge`; without it (None) that are the rows.
     """
 
     aggregate: Any
     needs: tuple[bool, ...]
+    accumulator: str | None = None
 
 
 Declared = Function | TableFunction | AggregateFunction

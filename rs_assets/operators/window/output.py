@@ -29,17 +29,17 @@ class Aggregate:
     alias: str
 
 
-# The column of a window's row with its rows, for Python functions downstream.
-ROWS = "rows of the window"
+# The column of a window's row with its rows, for Python functions downstream; that with an accumulator of them.
+ROWS, ACCUMULATOR = "rows of the window", "accumulator of the window"
 
 
-def rows_for(number: int) -> str:
-    """The column with the rows for one of several functions.
+def column_for(number: int, what: str = ROWS) -> str:
+    """The column with the rows, or with the accumulator, for one of several functions.
 
-    >>> rows_for(1), rows_for(2)
+    >>> column_for(1), column_for(2)
     ('rows of the window', 'rows of the window 2')
     """
-    return ROWS if number == 1 else f"{ROWS} {number}"
+    return what if number == 1 else f"{what} {number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Rows:
     @property
     def columns(self) -> Mapping[str, tuple[str, ...]]:
         """The fields of each function by the column that has its rows."""
-        return {rows_for(number): fields for number, fields in enumerate(self.each, 1)}
+        return {column_for(number): fields for number, fields in enumerate(self.each, 1)}
 
 
 @dataclass(frozen=True, slots=True)

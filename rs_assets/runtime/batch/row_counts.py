@@ -10,6 +10,7 @@ from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.source import POISON
 from rs_assets.connectors.source import Watch
 from rs_assets.runtime.batch.execution import BatchExecution
+from rs_assets.topology.nodes.window import accumulators_of
 from rs_assets.topology.topology import Topology
 
 
@@ -80,6 +81,7 @@ def _gates(topology: Topology, plan: QueryPlan, context: CompileContext) -> list
     gates = [*plan.sources, *plan.watermark_inputs]
     if context.quarantines:
         gates += [name for name in plan.nodes if topology[name].family == "step"]
+        gates += [each.gate for node in map(topology.__getitem__, plan.nodes) for each in accumulators_of(node)]
     if context.poisons:
         gates += [f"{name}{POISON}" for name in plan.sources]
     return gates

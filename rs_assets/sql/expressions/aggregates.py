@@ -16,7 +16,7 @@ from rs_assets.sql.expressions.udf import UDF_AGGREGATE, check_arguments
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.read.lexer import CALL
 from rs_assets.sql.read.types import BIGINT, DOUBLE, is_decimal, is_number, is_whole
-from rs_assets.udf.fold import Folded
+from rs_assets.udf.fold import Folded, MergedFold
 
 # Aggregates by name, with the equivalent method of a window.
 METHODS: Final[Mapping[str, str]] = MappingProxyType({"SUM": "sum", "MIN": "min", "MAX": "max"})
@@ -78,14 +78,15 @@ class Aggregated:
         return (fields[f"{name}_of"],) if self.argument is not None else ()
 
     def folded(self, stream: Any, name: str, fields: Mapping[str, str], step: str) -> Any:
-        """The window `stream` with a user-defined aggregate over its rows, in a step named `step`."""
+        """The window `stream` with a user-defined aggregate of its rows, in a step named `step`."""
         assert self.own is not None  # noqa: S101  checked before
         taken = tuple(fields[f"{name}_of_{place}"] for place in range(1, len(self.arguments) + 1))
         only = fields[f"{name}_only"] if self.only is not None else None
-        made = Folded(self.own.aggregate, taken, self.own.needs, name, only)
+        folded = Folded if self.own.accumulator is None else MergedFold
+        made = folded(self.own.aggregate, taken, self.own.needs, name, only)
         kept = tuple(dict.fromkeys([*taken, *([only] if only else [])]))
         schema = f"{quote_name(name)} {self.own.function.returns}"
-        return stream.reduce(made, schema=schema, fields=kept, name=step)
+        return stream.reduce(made, schema=schema, accumulator=self.own.accumulator, fields=kept, name=step)
 
 
 def is_aggregate(tree: Any) -> bool:

@@ -162,7 +162,7 @@ def check_event_time(name: str | None, fields: Fields, *, step: str) -> None:
 def _windowed(node: window.WindowAggregate, inputs: Inputs) -> Fields:
     fields = inputs[0]
     ranked = node.ranking.shown if node.ranking is not None else ()
-    kept = node.rows.fields if node.rows is not None else ()
+    kept = (*(node.rows.fields if node.rows else ()), *(name for each in node.accumulated for name in each.fields))
     fields.check((*node.group_by, *(a.field for a in node.aggregates), *ranked, *kept, *node.kept), step=node.name)
     check_event_time(node.event_time, fields, step=node.name)
     for aggregate in node.aggregates:
@@ -172,7 +172,7 @@ def _windowed(node: window.WindowAggregate, inputs: Inputs) -> Fields:
     # The results of Spark aggregates are unknown here.
     types |= dict.fromkeys((name for name, _ in node.own))
     types |= {node.ranking.rank: Type("int")} if node.ranking is not None else {}
-    types |= dict.fromkeys(node.rows.columns) if node.rows is not None else {}
+    types |= dict.fromkeys(node.carried)
     return Fields(types | {name: Type(OWN_TYPES.get(name, "timestamp")) for name in node.own_fields})
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from math import gcd
 from typing import ClassVar, get_args
 
-from rs_assets.common.node import Family
+from rs_assets.common.node import Family, Node
 from rs_assets.errors import TopologyError
 from rs_assets.operators.window.bounds import EventTimeBounds
 from rs_assets.operators.window.durations import EPOCH, checked_duration
@@ -16,6 +16,7 @@ from rs_assets.operators.window.output import Aggregate, EmitStrategy, Ranking, 
 from rs_assets.operators.window.spec import AlignedWindow, Window
 from rs_assets.operators.window.splits import BySplit
 from rs_assets.operators.window.trigger import NEVER, ONCE, Firing, LateFirings, tells_final
+from rs_assets.topology.nodes.fold import Kept
 from rs_assets.topology.nodes.timed import NONE, Arrival, TimedState
 from rs_assets.topology.user_code.expression import ColumnBuilder, SqlText, calls_by_name
 
@@ -30,7 +31,7 @@ class WindowAggregate(TimedState):
     The watermark is the greatest event time seen less `water_mark`; rows of windows that have closed are late. `emit`
     and `firing` say whether a window emits one row, when it closes, or also rows before and after. `own` are Spark
     aggregates by name, which follow the others. With a `ranking` a window emits a row for each of its first rows; with
-    `rows` it carries its rows, for functions downstream.
+    `rows` it carries its rows, for functions downstream, and each of `accumulated` is an accumulator of them.
     """
 
     family: ClassVar[Family] = "window"
@@ -41,6 +42,7 @@ class WindowAggregate(TimedState):
     own: tuple[tuple[str, SqlText | ColumnBuilder], ...] = ()
     ranking: Ranking | None = None
     rows: Rows | None = None
+    accumulated: tuple[Kept, ...] = ()
     emit: EmitStrategy = "on_window_close"
     firing: Firing = ONCE
     splits: BySplit | None = None
@@ -48,12 +50,11 @@ class WindowAggregate(TimedState):
     def __post_init__(self) -> None:
         """Refuse a window without aggregates, and duplicate column names."""
         TimedState.__post_init__(self)
-        if not (self.aggregates or self.own or self.ranking or self.rows):
+        if not (self.aggregates or self.own or self.ranking or self.rows or self.accumulated):
             raise TopologyError(
                 f"window {self.name!r} aggregates nothing", remedy="add .count('rows') or another aggregate"
             )
-        kept = self.rows.columns if self.rows else ()
-        columns = [*self.row_keys, *self.values, *self.own_fields, *kept]
+        columns = [*self.row_keys, *self.values, *self.own_fields, *self.carried]
         # Spark's column names are not case-sensitive.
         folded = [c.casefold() for c in columns]
         twice = sorted({c for c in columns if folded.count(c.casefold()) > 1})
@@ -150,9 +151,15 @@ class WindowAggregate(TimedState):
         return self.window.keep
 
     @property
+    def carried(self) -> tuple[str, ...]:
+        """The columns for functions downstream: rows and accumulators."""
+        return (*(self.rows.columns if self.rows else ()), *(each.column for each in self.accumulated))
+
+    @property
     def reduced(self) -> tuple[str, ...]:
         """The columns that functions compute of its rows."""
-        return self.rows.made if self.rows else ()
+        made = self.rows.made if self.rows else ()
+        return (*made, *(name for each in self.accumulated for name in each.made))
 
     @property
     def row_keys(self) -> tuple[str, ...]:
@@ -271,7 +278,7 @@ class WindowAggregate(TimedState):
         often = f", {self._often}" if self._often else ""
         when = ", on each update" if self.updates else f"{often}, by a processor" if self.fired else ""
         ranked = [_ranking_text(self.ranking)] if self.ranking else []
-        rows = ["rows"] if self.rows else []
+        rows = ["rows"] * (self.rows is not None) + ["accumulator"] * len(self.accumulated)
         made = [*(a.alias for a in self.aggregates), *(name for name, _ in self.own), *rows, *ranked]
         by_record = self.splits is not None and self.splits.by_record
         splits = ", by split" * (self.splits is not None) + ", late by record" * by_record
@@ -288,10 +295,16 @@ class WindowAggregate(TimedState):
             *(f"aggregate({expression.identity()})" for _, expression in self.own),
             *((repr(self.ranking),) if self.ranking else ()),
             *((f"rows({','.join(self.rows.fields) or '*'})",) if self.rows else ()),
+            *(f"accumulator({each.kind})" for each in self.accumulated),
             f"water_mark={self.water_mark}",
             *((f"emit={self.emit}",) if self.emit != "on_window_close" else ()),
             *((f"firing={self.firing}",) if self.firing != ONCE else ()),
         )
+
+
+def accumulators_of(node: Node) -> tuple[Kept, ...]:
+    """The accumulators that `node` keeps: none unless it is a window."""
+    return node.accumulated if isinstance(node, WindowAggregate) else ()
 
 
 def window_lag(window: Window, arrival: Arrival) -> timedelta:

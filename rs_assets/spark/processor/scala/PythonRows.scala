@@ -116,30 +116,19 @@ class PythonKey(val key: Row, val first: InternalRow) {
   val rows = mutable.ArrayBuffer.empty[InternalRow]
 }
 
-/** The worker of a task, which gives it back at its end. */
+/** What the worker of a task makes of keys with their states and rows. */
 class PythonTask(code: PythonCode, types: PythonTypes) {
   private val frames = new ArrowFrames(types.sent)
   TaskContext.get().addTaskCompletionListener[Unit](_ => frames.close())
-  private var worker = PythonWorker.take(code)
-  TaskContext.get().addTaskCompletionListener[Unit](_ => PythonWorker.give(worker))
+  private val worker = new TaskWorker(code)
 
   /** The answer to `sent` at the watermark `now`, as rows with place and state, and rows of the result. */
   def ask(sent: Iterator[InternalRow], now: Long)(onState: InternalRow => Unit, onRow: InternalRow => Unit): Unit = {
-    val answer = asked(frames.written(sent), now)
+    val answer = worker.answer(frames.written(sent), now)
     val length = ByteBuffer.wrap(answer).getInt()
     frames.read(answer, 4, length)(onState)
     frames.read(answer, 4 + length, answer.length - 4 - length)(onRow)
   }
-
-  /** A worker that dies has changed nothing, so another one gets the same batch; then the batch is to blame. */
-  private def asked(batch: Array[Byte], now: Long): Array[Byte] =
-    try worker.answer(batch, now)
-    catch {
-      case _: WorkerDied if !TaskContext.get().isInterrupted() =>
-        worker = new PythonWorker(code)
-        try worker.answer(batch, now)
-        catch { case died: WorkerDied => throw new RuntimeException(code.died.replace("{exit}", died.exit.toString)) }
-    }
 }
 
 object PythonRows {

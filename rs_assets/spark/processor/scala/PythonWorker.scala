@@ -134,6 +134,37 @@ object PythonWorker {
   }
 }
 
+/** The worker of a task, which gives it back at its end. */
+class TaskWorker(code: PythonCode) {
+  private var worker = PythonWorker.take(code)
+  TaskContext.get().addTaskCompletionListener[Unit](_ => PythonWorker.give(worker))
+
+  /** A worker that dies has changed nothing, so another one gets the same batch; then the batch is to blame. */
+  def answer(batch: Array[Byte], now: Long): Array[Byte] =
+    try worker.answer(batch, now)
+    catch {
+      case _: WorkerDied if !TaskContext.get().isInterrupted() =>
+        worker = new PythonWorker(code)
+        try worker.answer(batch, now)
+        catch { case died: WorkerDied => throw new RuntimeException(code.died.replace("{exit}", died.exit.toString)) }
+    }
+}
+
+object TaskWorker {
+  private val open = new ConcurrentHashMap[(Long, String), TaskWorker]()
+
+  /** The worker that all users of `code` in the current task share. */
+  def shared(code: PythonCode): TaskWorker = {
+    val key = (TaskContext.get().taskAttemptId(), code.digest)
+    Option(open.get(key)).getOrElse {
+      val made = new TaskWorker(code)
+      open.put(key, made)
+      TaskContext.get().addTaskCompletionListener[Unit](_ => open.remove(key))
+      made
+    }
+  }
+}
+
 /** An answer that is waited for; `hung` if it took too long. */
 class Watch(process: Process, task: TaskContext, until: Long) {
   @volatile var hung = false
