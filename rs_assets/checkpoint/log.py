@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -118,14 +120,18 @@ class CheckpointLog:
             raise _damaged(path) from error
 
     def clear_cut_writes(self) -> None:
-        """Remove incomplete files of interrupted writes to the log; the query must be stopped.
+        """Remove incomplete files of interrupted writes to the log, and state without a log; the query must be stopped.
 
-        Spark 4.2.0 begins batch 0 only in an empty log (STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY), so every start
-        after a kill in its very first write would be refused.
+        Spark 4.2.0 begins batch 0 only in an empty log and without state (STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY).
+        So every start after a kill in its very first write would be refused, and every start after a first batch whose
+        plan was withdrawn. State that no batch has committed is not used by any.
         """
         for folder in (self.folder / "offsets", self.folder / "commits"):
             for file in (*folder.glob(".*.tmp"), *folder.glob(".*.tmp.crc")):
                 file.unlink(missing_ok=True)
+        if not self.begun:
+            with suppress(FileNotFoundError):
+                shutil.rmtree(self.folder / "state")
 
     def pin_partitions(self, partitions: int) -> None:
         """Write the number of state partitions into the offset files that lack it; the query must be stopped.

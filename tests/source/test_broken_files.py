@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rs_assets import MemoryChannel, StreamBuilder
+from rs_assets import MemoryChannel, StreamBuilder, Time, TumblingWindow
 from rs_assets.connectors.files.whole.watch import FilesWatch
 from rs_assets.errors import BadRecordError, DataLossError, RsError, SourceReadError
 from rs_assets.runtime.options import RunOptions
@@ -138,3 +138,29 @@ def test_a_broken_file_can_be_replaced_taken_away_and_renamed(
     (folder / f"c.{kind.ending}").write_bytes(kind.good(3))
     assert run() == [3]
     assert run() == []
+
+
+GOOD = '{"key":"b","n":3,"ts":"2026-11-24T12:00:01"}'
+BAD_FIRST = {
+    "value": '{"key":"a","n":"x","ts":"2026-11-24T12:00:00"}',
+    "time": '{"key":"a","n":1,"ts":null}',
+}
+
+
+@pytest.mark.parametrize("bad", BAD_FIRST)
+@pytest.mark.parametrize("tail", [False, True])
+def test_a_bad_record_in_the_very_first_batch_of_a_window_can_be_corrected(
+    tmp_path: Path, options: RunOptions, bad: str, tail: bool
+) -> None:
+    file = tmp_path / "in.jsonl"
+    stream = StreamBuilder.data_stream("shop", "first").from_file(
+        str(file), schema="key string, n bigint, ts timestamp", tail=tail
+    )
+    window = stream.window(TumblingWindow.of(Time.seconds(10), "ts"), name="w").group_by("key").sum("n", "n")
+    pipeline = window.to_data_stream().to_delta("sums").build()
+    file.write_text(f"{BAD_FIRST[bad]}\n{GOOD}\n")
+    with pytest.raises(BadRecordError):
+        pipeline.run(options, finish=True)
+    file.write_text(f"{GOOD}\n")
+    report = pipeline.run(options, finish=True)
+    assert report.table("sums").select(["key", "n"]).to_pylist() == [{"key": "b", "n": 3}]
