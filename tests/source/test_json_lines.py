@@ -127,6 +127,15 @@ def test_mutated_lines_are_rows_just_where_spark_makes_a_row_of_them(spark, tmp_
     check(spark, tmp_path / "a.jsonl", 200_000, 1, share=0.05)
 
 
+def test_text_after_a_record_has_the_faults_of_a_text(spark, tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    texts = [b"\\ud3d\\ude00", b"\\ud8Td\\ude00", b"\\ud83d\\ude00"]
+    file.write_bytes(b"".join(b'{"l":%d},"s":"%s"}\n' % line for line in enumerate(texts)))
+    ours, theirs = read(spark, file), by_spark(spark, file)
+    assert [row["l"] for row in ours.collect()] == [row["l"] for row in theirs.collect() if row[REASON] is None] == [2]
+    assert judged(spark, ours) == [3, 2]
+
+
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(3600)

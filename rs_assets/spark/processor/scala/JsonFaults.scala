@@ -93,17 +93,21 @@ object JsonFaults {
     case other => other
   }
 
+  private def isHex(c: Byte): Boolean = Character.digit(c, 16) >= 0
+
   /** Whether there is an escape of half a surrogate pair, of which Spark makes a question mark. */
   def half(b: Array[Byte], from: Int, to: Int): Boolean = {
     var p = from
     var first = false
     while (p < to) {
       val escape = b(p) == '\\'
-      val surrogate = if (escape && p + 6 <= to && b(p + 1) == 'u' && (b(p + 2) | 0x20) == 'd') b(p + 3) | 0x20 else 0
+      // After the record there may be an escape that is none.
+      val whole = escape && p + 6 <= to && b(p + 1) == 'u' && isHex(b(p + 4)) && isHex(b(p + 5))
+      val surrogate = if (whole && (b(p + 2) | 0x20) == 'd') b(p + 3) | 0x20 else 0
       val second = surrogate >= 'c' && surrogate <= 'f'
       if (first != second) return true
       first = surrogate == '8' || surrogate == '9' || surrogate == 'a' || surrogate == 'b'
-      p += (if (surrogate != 0) 6 else if (escape) 2 else 1)
+      p += (if (first || second) 6 else if (escape) 2 else 1)
     }
     first
   }
