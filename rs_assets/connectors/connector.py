@@ -119,14 +119,14 @@ class SqlSink:
 class Connector:
     """A system that pipelines read or write: its kinds of sources and of sinks, and how SQL names them.
 
-    `name` is the 'connector' of a table. Without `sql_source` or `sql_sink` SQL cannot read or write it.
+    `name` is the 'connector' of a table. `sql` is the module whose SQL_SOURCE and SQL_SINK say how SQL reads and writes
+    it; it is loaded where there is SQL.
     """
 
     name: str
     sources: tuple[SourceConnector[Any], ...] = ()
     sinks: tuple[SinkConnector[Any], ...] = ()
-    sql_source: SqlSource | None = None
-    sql_sink: SqlSink | None = None
+    sql: str | None = None
 
 
 def code(name: object) -> str:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from rs_assets.connectors.store.nodes import stores_of
 from rs_assets.errors import ConfigurationError, TopologyError
 from rs_assets.topology.describe import as_mermaid, as_text, in_short
-from rs_assets.topology.draw import as_svg
 from rs_assets.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -57,6 +56,8 @@ class Pipeline:
 
     def _repr_html_(self) -> str:
         """A drawing for notebooks."""
+        from rs_assets.topology.draw import as_svg
+
         return f"<b>{self.name}</b><br>{as_svg(self.topology)}"
 
     def describe(self, *, mermaid: bool = False) -> str:

@@ -171,7 +171,8 @@ HEAVY = {
     "grpc",
     "rich",
 }
-MOST_MODULES = 500
+# About 240 are ours: a connector is three or four. sqlglot has 50, with those of Python that it loads.
+MOST_MODULES = 530
 
 
 def test_list_loads_few_modules_and_no_large_package():

@@ -24,8 +24,9 @@ def _write_table(table: SinkTable) -> DataStream:
     return table.stream.to_print(max_rows=table.options.number("max-rows") or 20, name=table.name)
 
 
+SQL_SINK = SqlSink(write=_write_table, keys=True, updates=True, partitions=True)
 CONNECTOR = Connector(
     name="print",
     sinks=(SinkConnector(node=PrintSink, writer=_writer, describe=lambda _: "Shows each batch on standard output"),),
-    sql_sink=SqlSink(write=_write_table, keys=True, updates=True, partitions=True),
+    sql=__name__,
 )

@@ -116,6 +116,8 @@ def _reads(node: DeltaSource) -> str:
     return f"Reads {'all changes of' if node.changes else 'rows added to'} the Delta table {code(node.table)}"
 
 
+SQL_SOURCE = SqlSource(read=read_table, metadata=METADATA)
+SQL_SINK = SqlSink(write=write_table, keys=True, updates=True, partitions=True)
 CONNECTOR = Connector(
     name="delta",
     sources=(
@@ -128,6 +130,5 @@ CONNECTOR = Connector(
         ),
     ),
     sinks=(SinkConnector(node=DeltaSink, writer=_writer, describe=_writes, check=_check, check_rows=_check_rows),),
-    sql_source=SqlSource(read=read_table, metadata=METADATA),
-    sql_sink=SqlSink(write=write_table, keys=True, updates=True, partitions=True),
+    sql=__name__,
 )

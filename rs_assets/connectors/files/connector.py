@@ -140,6 +140,8 @@ def _write_table(table: SinkTable) -> DataStream:
     )
 
 
+SQL_SOURCE = SqlSource(read=_read_table)
+SQL_SINK = SqlSink(write=_write_table, keys=True, partitions=True)
 CONNECTOR = Connector(
     name="filesystem",
     sources=(
@@ -160,6 +162,5 @@ CONNECTOR = Connector(
             check_rows=_check_rows,
         ),
     ),
-    sql_source=SqlSource(read=_read_table),
-    sql_sink=SqlSink(write=_write_table, keys=True, partitions=True),
+    sql=__name__,
 )

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from rs_assets.common.home import Home
 from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, code
 from rs_assets.connectors.http.nodes import HttpSink, HttpSource
-from rs_assets.connectors.http.tables import SQL_SINK, SQL_SOURCE
 
 if TYPE_CHECKING:
     from rs_assets.connectors.sink import SinkWriter
@@ -53,6 +52,5 @@ CONNECTOR = Connector(
             describe=lambda node: f"Sends rows to {code(node.endpoint.where)}, at most {node.batch:,} a request",
         ),
     ),
-    sql_source=SQL_SOURCE,
-    sql_sink=SQL_SINK,
+    sql="rs_assets.connectors.http.tables",
 )

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from rs_assets.common.home import Home
 from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, code, listed
 from rs_assets.connectors.kafka.nodes import AVRO, KafkaSink, KafkaSource
-from rs_assets.connectors.kafka.tables import SQL_SINK, SQL_SOURCE
 from rs_assets.connectors.messages import no_record_time
 from rs_assets.records.fields import Fields
 from rs_assets.records.policy import BadRecords
@@ -94,6 +93,5 @@ CONNECTOR = Connector(
     name="kafka",
     sources=(SourceConnector(node=KafkaSource, reader=_reader, describe=_reads, places=_places),),
     sinks=(SinkConnector(node=KafkaSink, writer=_writer, describe=_sends, check=_check, check_rows=_check_rows),),
-    sql_source=SQL_SOURCE,
-    sql_sink=SQL_SINK,
+    sql="rs_assets.connectors.kafka.tables",
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from rs_assets.common.home import Home
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from rs_assets.stream.table import Table
 
 NAME = "mariadb-cdc"
-# As Flink calls it, for MariaDB as well.
-MYSQL_NAME = "mysql-cdc"
 
 
 def _reader(node: MariadbSource, home: Home) -> SourceReader:  # noqa: ARG001  the connector's form
@@ -41,7 +38,7 @@ def _reader(node: MariadbSource, home: Home) -> SourceReader:  # noqa: ARG001  t
     )
 
 
-def _read(table: SourceTable, *, connector: str = NAME) -> DataStream | Table:
+def read_table(table: SourceTable, *, connector: str = NAME) -> DataStream | Table:
     """The changes as rows; with a PRIMARY KEY the table that they lead to."""
     options = table.options
     url = options.need("url", "$SHOP_DATABASE")
@@ -59,6 +56,7 @@ def _read(table: SourceTable, *, connector: str = NAME) -> DataStream | Table:
     return rows_of(table, stream, connector)
 
 
+SQL_SOURCE = SqlSource(read=read_table, metadata=CHANGE_TYPES)
 CONNECTOR = Connector(
     name=NAME,
     sources=(
@@ -69,9 +67,5 @@ CONNECTOR = Connector(
             places=lambda node, _home: (node.where,),
         ),
     ),
-    sql_source=SqlSource(read=_read, metadata=CHANGE_TYPES),
-)
-
-MYSQL = Connector(
-    name=MYSQL_NAME, sql_source=SqlSource(read=partial(_read, connector=MYSQL_NAME), metadata=CHANGE_TYPES)
+    sql=__name__,
 )

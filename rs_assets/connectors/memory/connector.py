@@ -89,6 +89,8 @@ def _write_table(table: SinkTable) -> DataStream:
     return table.stream.to_memory(bound, name=table.name)
 
 
+SQL_SOURCE = SqlSource(read=_read_table)
+SQL_SINK = SqlSink(write=_write_table, keys=True, updates=True, partitions=True)
 CONNECTOR = Connector(
     name="memory",
     sources=(
@@ -112,6 +114,5 @@ CONNECTOR = Connector(
             describe=lambda _: "Collects rows in a memory channel of the process",
         ),
     ),
-    sql_source=SqlSource(read=_read_table),
-    sql_sink=SqlSink(write=_write_table, keys=True, updates=True, partitions=True),
+    sql=__name__,
 )

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from rs_assets.common.home import Home
 from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, code, listed
 from rs_assets.connectors.mqtt.nodes import MqttSink, MqttSource
-from rs_assets.connectors.mqtt.tables import SQL_SINK, SQL_SOURCE
 from rs_assets.records.fields import Fields
 
 if TYPE_CHECKING:
@@ -71,6 +70,5 @@ CONNECTOR = Connector(
         ),
     ),
     sinks=(SinkConnector(node=MqttSink, writer=_writer, describe=_publishes, check=_check, check_rows=_check_rows),),
-    sql_source=SQL_SOURCE,
-    sql_sink=SQL_SINK,
+    sql="rs_assets.connectors.mqtt.tables",
 )

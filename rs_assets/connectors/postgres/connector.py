@@ -59,6 +59,7 @@ def _read(table: SourceTable) -> DataStream | Table:
     return rows_of(table, stream, NAME)
 
 
+SQL_SOURCE = SqlSource(read=_read, metadata=CHANGE_TYPES)
 CONNECTOR = Connector(
     name=NAME,
     sources=(
@@ -69,5 +70,5 @@ CONNECTOR = Connector(
             places=lambda node, _home: (node.where,),
         ),
     ),
-    sql_source=SqlSource(read=_read, metadata=CHANGE_TYPES),
+    sql=__name__,
 )

@@ -8,7 +8,6 @@ from rs_assets.common.home import Home
 from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, code, listed
 from rs_assets.connectors.messages import check_flag, no_key
 from rs_assets.connectors.redis.nodes import RedisSink, RedisSource
-from rs_assets.connectors.redis.tables import SQL_SINK, SQL_SOURCE
 from rs_assets.records.fields import Fields
 
 if TYPE_CHECKING:
@@ -76,6 +75,5 @@ CONNECTOR = Connector(
         ),
     ),
     sinks=(SinkConnector(node=RedisSink, writer=_writer, describe=_writes, check=_check, check_rows=_check_rows),),
-    sql_source=SQL_SOURCE,
-    sql_sink=SQL_SINK,
+    sql="rs_assets.connectors.redis.tables",
 )

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from rs_assets.common.home import Home
 from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, code
 from rs_assets.connectors.rocketmq.nodes import RocketmqSink, RocketmqSource
-from rs_assets.connectors.rocketmq.tables import SQL_SINK, SQL_SOURCE
 from rs_assets.records.fields import Fields
 
 if TYPE_CHECKING:
@@ -66,6 +65,5 @@ CONNECTOR = Connector(
         ),
     ),
     sinks=(SinkConnector(node=RocketmqSink, writer=_writer, describe=_sends, check=_check, check_rows=_check_rows),),
-    sql_source=SQL_SOURCE,
-    sql_sink=SQL_SINK,
+    sql="rs_assets.connectors.rocketmq.tables",
 )

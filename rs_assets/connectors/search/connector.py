@@ -8,7 +8,6 @@ from rs_assets.common.home import Home
 from rs_assets.connectors.connector import Connector, SinkConnector, code, listed
 from rs_assets.connectors.messages import check_flag
 from rs_assets.connectors.search.nodes import SearchSink
-from rs_assets.connectors.search.tables import SQL_SINK
 from rs_assets.errors import TopologyError
 from rs_assets.records.fields import Fields
 
@@ -73,5 +72,5 @@ def _writes(node: SearchSink) -> str:
 CONNECTOR = Connector(
     name="search",
     sinks=(SinkConnector(node=SearchSink, writer=_writer, describe=_writes, check=_check, check_rows=_check_rows),),
-    sql_sink=SQL_SINK,
+    sql="rs_assets.connectors.search.tables",
 )

@@ -40,6 +40,8 @@ def _write_table(table: SinkTable) -> DataStream:
     return table.stream.to_sqlite(path, name, name=table.name)
 
 
+SQL_SOURCE = SqlSource(read=_read_table)
+SQL_SINK = SqlSink(write=_write_table)
 CONNECTOR = Connector(
     name="sqlite",
     sources=(
@@ -57,6 +59,5 @@ CONNECTOR = Connector(
             describe=lambda node: f"Adds rows to the SQLite table {code(node.table)} of {code(node.path)}",
         ),
     ),
-    sql_source=SqlSource(read=_read_table),
-    sql_sink=SqlSink(write=_write_table),
+    sql=__name__,
 )

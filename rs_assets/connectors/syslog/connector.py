@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from rs_assets.common.home import Home
 from rs_assets.connectors.connector import Connector, SourceConnector
 from rs_assets.connectors.syslog.nodes import SyslogSource
-from rs_assets.connectors.syslog.tables import SQL_SOURCE
 
 if TYPE_CHECKING:
     from rs_assets.connectors.collector.collecting import Collector
@@ -38,5 +37,5 @@ CONNECTOR = Connector(
             describe=lambda node: f"Reads the messages of syslog ({node.protocol}) on port {node.port}",
         ),
     ),
-    sql_source=SQL_SOURCE,
+    sql="rs_assets.connectors.syslog.tables",
 )

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from rs_assets.common.home import Home
 from rs_assets.connectors.connector import Connector, SourceConnector, code
 from rs_assets.connectors.webhook.nodes import WebhookSource
-from rs_assets.connectors.webhook.tables import SQL_SOURCE
 
 if TYPE_CHECKING:
     from rs_assets.connectors.collector.collecting import Collector
@@ -43,5 +42,5 @@ CONNECTOR = Connector(
             describe=lambda node: f"Reads the records ({node.format}) that are posted to {code(node.path)}",
         ),
     ),
-    sql_source=SQL_SOURCE,
+    sql="rs_assets.connectors.webhook.tables",
 )

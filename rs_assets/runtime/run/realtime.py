@@ -22,7 +22,7 @@ from rs_assets.catalog import requests
 from rs_assets.compile.planner.realtime import check_real_time, check_slots
 from rs_assets.connectors.kafka.client.admin import PATIENCE
 from rs_assets.connectors.kafka.nodes import KafkaSink
-from rs_assets.connectors.kafka.registry.subject import SchemaIds
+from rs_assets.connectors.kafka.registry.registration import SchemaIds
 from rs_assets.connectors.kafka.sink.by_tasks import intercepted, timed
 from rs_assets.connectors.kafka.sink.record_time import as_named
 from rs_assets.connectors.kafka.sink.records import records

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from rs_assets.connectors.connector import SqlSink
-from rs_assets.connectors.registry import SQL_SINKS
+from rs_assets.connectors.registry import sql_sinks
 from rs_assets.errors import SqlError
 from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.records.types import NESTED
@@ -113,7 +113,7 @@ def upsert_columns(planner: Planner, insert: Insert) -> tuple[Column, ...]:
     """The written columns, if the sink can keep the newest row of each key; empty for any other sink."""
     table = planner.catalog.table(insert.table.text, insert.table.start)
     options = Options.of(planner.text, table, "sink")
-    kind = connector(options, planner.bound.get(table.name.text), SQL_SINKS)
+    kind = connector(options, planner.bound.get(table.name.text), sql_sinks())
     return tuple(_targets(planner, insert, table)) if kind == "delta" and options.take(ORDER_BY) is None else ()
 
 
@@ -138,7 +138,7 @@ def written(planner: Planner, insert: Insert, made: Selected, context: QueryCont
     stream = made.relation.stream.map(*texts, name=planner.name(context, "row", insert.table.start))
     options = Options.of(planner.text, table, "sink")
     bound = planner.bound.get(table.name.text)
-    sink = SQL_SINKS[connector(options, bound, SQL_SINKS)]
+    sink = sql_sinks()[connector(options, bound, sql_sinks())]
     _check_updates(planner, insert, made, sink)
     _check_declared(table, options, sink)
     name = planner.name(context, "", insert.table.start)
@@ -182,7 +182,7 @@ def _written(table: CreateTable) -> Sequence[Column]:
     """The columns that a sink has, with the METADATA that its connector writes."""
     pair = table.options.get("connector")
     kind = CONNECTORS.get(pair[1].text, pair[1].text) if pair is not None else ""
-    return table.written(SQL_SINKS[kind].metadata if kind in SQL_SINKS else ())
+    return table.written(sql_sinks()[kind].metadata if kind in sql_sinks() else ())
 
 
 def _check_order(planner: Planner, insert: Insert, columns: Sequence[Column], outputs: Sequence[Output]) -> None:

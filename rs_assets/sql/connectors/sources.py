@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rs_assets.connectors.connector import SqlSource
 from rs_assets.connectors.memory import MemoryChannel
-from rs_assets.connectors.registry import SQL_SOURCES
+from rs_assets.connectors.registry import sql_sources
 from rs_assets.errors import SqlError
 from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.operators.window.trigger import ONCE
@@ -104,8 +104,8 @@ def _read(planner: Planner, table: CreateTable, context: QueryContext, *, versio
     name = planner.name(context, "", table.name.start)
     options = Options.of(planner.text, table, "source")
     bound = planner.bound.get(table.name.text)
-    kind = connector(options, bound, SQL_SOURCES)
-    source = SQL_SOURCES[kind]
+    kind = connector(options, bound, sql_sources())
+    source = sql_sources()[kind]
     _check_metadata(planner, table, source)
     made = source.read(SourceTable(planner.begin, options, _schema(table, options), name, bound, versions))
     options.check_all_read()
@@ -179,7 +179,7 @@ def _check_metadata(planner: Planner, table: CreateTable, source: SqlSource) -> 
     named = (column.metadata for column in table.columns if column.metadata is not None)
     unknown = next((word for word in named if word.text not in source.metadata), None)
     if unknown is not None:
-        those = ", ".join(name for name, each in SQL_SOURCES.items() if each.metadata)
+        those = ", ".join(name for name, each in sql_sources().items() if each.metadata)
         has = f"there are: {', '.join(source.metadata)}" if source.metadata else f"connectors that have it: {those}"
         raise planner.error(f"unknown metadata {unknown.text!r}", unknown.start, remedy=has)
 
@@ -199,7 +199,7 @@ def _renamed(
 def _of_record(planner: Planner, column: Declared, kind: str) -> str:
     """A metadata column as the type that it declares."""
     assert column.metadata is not None  # noqa: S101  checked before
-    key, source = column.metadata.text, SQL_SOURCES[kind]
+    key, source = column.metadata.text, sql_sources()[kind]
     given, wanted = source.metadata[key].replace(" ", ""), column.type.text if column.type else ""
     if wanted == "map<string,binary>" and key in source.as_maps:
         return source.as_maps[key]

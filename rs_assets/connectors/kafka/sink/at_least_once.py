@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
-from rs_assets.connectors.kafka.registry.subject import SchemaIds
+from rs_assets.connectors.kafka.registry.registration import SchemaIds
 from rs_assets.connectors.kafka.sink.by_tasks import intercepted, send_by_tasks
 from rs_assets.connectors.kafka.sink.failures import refusal, sent_again
 from rs_assets.connectors.kafka.sink.records import records

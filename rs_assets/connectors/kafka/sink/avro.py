@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from rs_assets.connectors.kafka.registry.registration import SchemaIds
 from rs_assets.connectors.kafka.registry.schemas import avro_schema
-from rs_assets.connectors.kafka.registry.subject import AvroSubject, SchemaIds
+from rs_assets.connectors.kafka.registry.subject import AvroSubject
 from rs_assets.records.schema import quoted
 from rs_assets.records.types import type_in
 

@@ -21,7 +21,7 @@ from rs_assets.connectors.commits import Commit, key_of, noted, noted_return, re
 from rs_assets.connectors.kafka.client.admin import connected
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.client.names import COMMITS
-from rs_assets.connectors.kafka.registry.subject import SchemaIds
+from rs_assets.connectors.kafka.registry.registration import SchemaIds
 from rs_assets.connectors.kafka.sink.commits import ensure_topic, last_commit, last_writer_of, settled_commit
 from rs_assets.connectors.kafka.sink.failures import Attempt, notes_gone, sent_again
 from rs_assets.connectors.kafka.sink.jvm_producer import JvmProducer

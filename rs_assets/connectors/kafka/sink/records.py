@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegralType, MapType, StringType, StructType
 
 from rs_assets.connectors.kafka.client.names import INTERNAL, TOPIC
-from rs_assets.connectors.kafka.registry.subject import AvroSubject, SchemaIds
+from rs_assets.connectors.kafka.registry.registration import SchemaIds
+from rs_assets.connectors.kafka.registry.subject import AvroSubject
 from rs_assets.connectors.kafka.sink.avro import avro_value
 from rs_assets.connectors.kafka.sink.record_time import TIMESTAMP, record_time
 from rs_assets.connectors.kafka.sink.shape import RecordShape
