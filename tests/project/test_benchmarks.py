@@ -21,10 +21,10 @@ PEERS = 1 if shutil.which("javac") else 0
 
 
 BESIDE_KAFKA = [
-    *["memory"] * 4, *["filter, 1 % kept"] * 6, *["10 s windows"] * 2, *["windows over 10 s windows"] * 2,
+    *["filter, 1 % kept"] * 6, *["10 s windows"] * 2, *["windows over 10 s windows"] * 2,
     *["windows that fire more than once"] * 8, *["interval join"] * 4, *["a large dimension"] * 2,
-    *["latency of a row"] * 3, "small batches", *["fixed cost of a run"] * 6, "files that were seen before",
-    *["cost of upkeep"] * 2, *["a state of a million keys"] * 6,
+    *["latency of a row"] * 3, "small batches", *["fixed cost of a run"] * 6, *["memory"] * 4,
+    "files that were seen before", *["cost of upkeep"] * 2, *["a state of a million keys"] * 6,
 ]  # fmt: skip
 KEYED = ["windows by keys"] * (2 + 2 * 7 + 2 * 4 + 7)
 KEYED_OVER_KAFKA = ["Kafka, windows by keys"] * (2 * 9 * (1 + PEERS))
@@ -43,7 +43,6 @@ OVER_KAFKA = [
         pytest.param(["map", "one_file"], [*["map of three fields"] * 3, *["one file"] * 2], marks=pytest.mark.long),
         pytest.param(
             [
-                "memory",
                 "filter",
                 "window",
                 "chain",
@@ -52,6 +51,7 @@ OVER_KAFKA = [
                 "dimension",
                 "latency",
                 "small",
+                "memory",
                 "seen",
                 "upkeep",
             ],
