@@ -98,6 +98,19 @@ TABLES: Mapping[str, pa.Schema] = MappingProxyType(
                 ("origin", pa.string()),
             ]
         ),
+        # The rows of a batch that an expectation judged, and those that failed. Spark's log does not have them: those
+        # of the batches right before a kill may be missing.
+        "expectations": pa.schema(
+            [
+                *_WHO,
+                ("query", pa.string()),
+                ("batch_id", pa.int64()),
+                ("step", pa.string()),
+                ("rows", pa.int64()),
+                ("failed", pa.int64()),
+                (DAY, pa.date32()),
+            ]
+        ),
         # Savepoints and state exports.
         "snapshots": pa.schema(
             [
@@ -131,7 +144,9 @@ TABLES: Mapping[str, pa.Schema] = MappingProxyType(
 # The tables of other modules.
 OTHERS = ("checkpoints", "dead_letters", "deployments", "leases")
 # Tables that grow with every batch.
-PARTITIONS: Mapping[str, Sequence[str]] = MappingProxyType({"system_messages": ("pipeline", DAY)})
+PARTITIONS: Mapping[str, Sequence[str]] = MappingProxyType(
+    dict.fromkeys(("system_messages", "expectations"), ("pipeline", DAY))
+)
 # Tables with more files than this are compacted at the end of a run, or once an hour.
 CROWD = 300
 

@@ -15,7 +15,7 @@ from rs_assets.compile.python.traced_step import traced_label, traced_map, witho
 from rs_assets.compile.python.tracing.traced import trace_filter, trace_flat_map
 from rs_assets.compile.python.udf import know_functions
 from rs_assets.expressions.condition.bind import condition_sql
-from rs_assets.records.columns import LABEL, check_fields, hidden, visible
+from rs_assets.records.columns import LABEL, REASON, check_fields, hidden, visible
 from rs_assets.topology.check.united import check_kinds
 from rs_assets.topology.nodes import step as nodes
 from rs_assets.topology.user_code.expression import ColumnBuilder, ConditionText, Expression, PythonFunction, SqlText
@@ -60,6 +60,14 @@ def compile_filter(context: CompileContext, node: nodes.Filter, inputs: Inputs) 
         left, whole = without_dropped(context, node.condition, inputs[0], trace_filter)
         return left if whole else left.then(python_step("filter", node.name, node.condition.call), context)
     return Flow(inputs[0].df.filter(condition_column(node, inputs[0].df)))
+
+
+def compile_expect(context: CompileContext, node: nodes.Expect, inputs: Inputs) -> Flow:
+    """Rows for which a condition is not true are counted, and treated by the policy; null is not true."""
+    df = inputs[0].df
+    met = F.coalesce(as_column(node.condition), F.lit(False))  # noqa: FBT003  a literal
+    judged = df.withColumn(REASON, F.when(~met, F.lit(f"expected {node.said}")))
+    return Flow(context.record_filter.expect(judged, step=node.name, on_fail=node.on_fail))
 
 
 def condition_column(node: nodes.Filter, df: DataFrame) -> Column:

@@ -1,4 +1,4 @@
-"""The policy for records that cannot be used."""
+"""Policies: for records that cannot be used, and for rows that do not meet an expectation."""
 
 from __future__ import annotations
 
@@ -46,4 +46,36 @@ class BadRecords(StrEnum):
                 return policy
         raise TopologyError(
             f"{value!r} is not a policy for bad records", remedy="use 'fail', 'dead_letter', 'quarantine' or 'skip'"
+        )
+
+
+class OnFail(StrEnum):
+    """The policy for rows that do not meet an expectation; all of them are counted.
+
+    WARN passes them on. SKIP leaves them out. DEAD_LETTER leaves them out, and writes each to the dead-letter table.
+    FAIL ends the run with BadRecordError before the batch is committed.
+
+    >>> OnFail.of("warn")
+    <OnFail.WARN: 'warn'>
+    """
+
+    WARN = "warn"
+    SKIP = "skip"
+    DEAD_LETTER = "dead_letter"
+    FAIL = "fail"
+
+    @property
+    def removes(self) -> bool:
+        """Whether rows are left out."""
+        return self in (OnFail.SKIP, OnFail.DEAD_LETTER)
+
+    @classmethod
+    def of(cls, value: object) -> OnFail:
+        """The policy named by `value`, in any case; TopologyError for an unknown name."""
+        for policy in cls:
+            if isinstance(value, str) and value.lower() == policy.value:
+                return policy
+        raise TopologyError(
+            f"on_fail={value!r} is not a policy for rows that do not meet an expectation",
+            remedy="use 'warn', 'skip', 'dead_letter' or 'fail'",
         )

@@ -21,9 +21,9 @@ class BatchProgress:
     `offsets` are by sink and by source; times are UTC. `rows_shuffled` came from other queries through a durable
     shuffle and are not in `rows_in`. `rows_in_again` of `rows_in`, and `rows_dead_again` of `rows_dead`, are counted by
     another query too. `gates` are the rows that came to a step and those that it rejected, by source and by step with
-    event time (followed by a dot and the side, if it has several). `late` are the late rows by step. `rows_refused` are
-    rows of windows that a step after the window could not compute. `replayed`: an earlier run had planned the batch and
-    not completed it.
+    event time (followed by a dot and the side, if it has several). `late` are the late rows by step. `expectations` are
+    the rows that each expectation judged, and those that failed. `rows_refused` are rows of windows that a step after
+    the window could not compute. `replayed`: an earlier run had planned the batch and not completed it.
     """
 
     query: str
@@ -44,6 +44,7 @@ class BatchProgress:
     offsets: Mapping[str, str] = field(default_factory=dict)
     gates: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     late: Mapping[str, int] = field(default_factory=dict)
+    expectations: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     replayed: bool = False
     generation: int = 1
 
@@ -79,6 +80,7 @@ class QueryReport:
     rows_out: Mapping[str, int] = field(default_factory=dict)
     rows_open: int = 0
     batches: int = 0
+    expectations: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def rows_on(self) -> int:
@@ -94,7 +96,29 @@ class QueryReport:
         """This report with one more batch."""
         out = {k: self.rows_out.get(k, 0) + batch.rows_out.get(k, 0) for k in {*self.rows_out, *batch.rows_out}}
         sums = {name: getattr(self, name) + getattr(batch, name) for name in ADDED}
-        return replace(self, **sums, rows_out=out, rows_open=batch.state_rows, batches=self.batches + 1)
+        judged = {name: _added(self, batch, name) for name in {**self.expectations, **batch.expectations}}
+        return replace(
+            self, **sums, rows_out=out, rows_open=batch.state_rows, batches=self.batches + 1, expectations=judged
+        )
+
+
+def _added(report: QueryReport, batch: BatchProgress, expectation: str) -> tuple[int, int]:
+    (rows, failed), (more, more_failed) = (each.expectations.get(expectation, (0, 0)) for each in (report, batch))
+    return rows + more, failed + more_failed
+
+
+def unmet(queries: Iterable[QueryReport]) -> tuple[str, ...]:
+    """A warning for each expectation that rows did not meet.
+
+    >>> unmet([QueryReport(query="q", expectations={"has_page": (9, 2), "has_ms": (9, 0)})])
+    ("2 of 9 rows did not meet the expectation 'has_page'",)
+    """
+    return tuple(
+        f"{failed:,} of {rows:,} rows did not meet the expectation {name!r}"
+        for q in queries
+        for name, (rows, failed) in q.expectations.items()
+        if failed
+    )
 
 
 def unused(queries: Iterable[QueryReport]) -> tuple[str, ...]:
@@ -258,6 +282,11 @@ class RunReport:
         return sum(q.rows_refused for q in self.queries)
 
     @property
+    def expectations(self) -> Mapping[str, tuple[int, int]]:
+        """The rows that each expectation judged, and those that did not meet it, by step."""
+        return {name: counts for q in self.queries for name, counts in q.expectations.items()}
+
+    @property
     def rows_out(self) -> int:
         """Rows written, over all sinks; rows into durable shuffles stay in the pipeline."""
         return sum(rows for q in self.queries for sink, rows in q.rows_out.items() if sink not in self.shuffles)
@@ -285,6 +314,7 @@ class RunReport:
             "warnings": list(self.warnings),
             "seconds": round(self.seconds, 3),
             **{name: getattr(self, name) for name in numbers},
+            "expectations": {name: list(counts) for name, counts in self.expectations.items()},
             "sinks": {s: rows for q in self.queries for s, rows in q.rows_out.items() if s not in self.shuffles},
             "tables": dict(self.tables),
         }

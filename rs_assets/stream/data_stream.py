@@ -17,6 +17,7 @@ from rs_assets.errors import TopologyError
 from rs_assets.expressions.condition.parse import parse_condition
 from rs_assets.expressions.functions.formats import checked_zone
 from rs_assets.expressions.script.parse import parse_script
+from rs_assets.records.policy import OnFail
 from rs_assets.records.schema import Schema
 from rs_assets.stream.dim_join_stream import DimJoinSteps
 from rs_assets.stream.draft import Draft, late_sink
@@ -33,6 +34,7 @@ from rs_assets.topology.check.io_overlap import check_places
 from rs_assets.topology.nodes.distinct import Distinct
 from rs_assets.topology.nodes.shuffle import DurableStrategy, Shuffle, ShuffleRead, ShuffleWrite, Strategy
 from rs_assets.topology.nodes.step import (
+    Expect,
     Filter,
     FlatMap,
     ForEach,
@@ -216,6 +218,37 @@ class DataStream(JoinSteps, DimJoinSteps, TableSteps, ProcessSteps, RuleSteps, S
         step = self.draft.auto_name("filter", name, after=self.step)
         return self._then(
             Filter(name=step, inputs=(self.step,), condition=expression(condition, step=step, trace=trace))
+        )
+
+    def expect(
+        self, condition: object, *, on_fail: str = "warn", tolerated: float = 0.0, name: str | None = None
+    ) -> DataStream:
+        """Expect that `condition` is true for every row, and count the rows for which it is false or null.
+
+        Typical uses: an amount is positive, a country is known, a key is there.
+
+        - `condition`: SQL text or a Column. If null is right as well, say so: `"ms IS NULL OR ms >= 0"`.
+        - `on_fail` (str, default "warn"): "warn" passes such a row on; "skip" leaves it out; "dead_letter" leaves it
+          out, and writes it to the dead-letter table; "fail" ends the run before its batch is committed.
+        - `tolerated` (float, default 0.0): the share of such rows within a day up to which the check of each output in
+          Dagster passes.
+        - `name`: see `DataStream`; it is the name of the check.
+
+        The counts are in `RunReport.expectations`, and by batch in the table `expectations` of the catalog, where those
+        of the batches right before a kill may be missing. TopologyError for a Python function, and for "dead_letter"
+        between two steps with state.
+
+        >>> from rs_assets import StreamBuilder
+        >>> from rs_assets.testing import run_rows
+        >>> rows = [{"page": "/a", "ms": 12}, {"page": "/b", "ms": -1}, {"page": "/c", "ms": None}]
+        >>> hits = StreamBuilder.data_stream("docs", "expected").from_array(rows)
+        >>> run_rows(hits.expect("ms >= 0", on_fail="skip", name="took_time"))
+        [{'page': '/a', 'ms': 12}]
+        """
+        step = self.draft.auto_name("expect", name, after=self.step)
+        given = expression(condition, step=step)
+        return self._then(
+            Expect(name=step, inputs=(self.step,), condition=given, on_fail=OnFail.of(on_fail), tolerated=tolerated)
         )
 
     def filter_by_expression(self, condition: str, *, name: str | None = None) -> DataStream:

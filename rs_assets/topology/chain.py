@@ -20,7 +20,7 @@ from rs_assets.topology.nodes.join import StreamJoin
 from rs_assets.topology.nodes.match import MatchRules
 from rs_assets.topology.nodes.process import Process
 from rs_assets.topology.nodes.shuffle import Shuffle
-from rs_assets.topology.nodes.step import Filter, ForEach, Map, Select, SelectFields, Split, Union, WithFields
+from rs_assets.topology.nodes.step import Expect, Filter, ForEach, Map, Select, SelectFields, Split, Union, WithFields
 from rs_assets.topology.nodes.table import ToTable
 from rs_assets.topology.nodes.timed import NONE, Arrival, Side, TimedState
 from rs_assets.topology.nodes.window import WindowAggregate, accumulators_of
@@ -236,6 +236,7 @@ def _beside_rules(node: MatchRules, field: str) -> bool:
 # Whether a step passes a field on unchanged.
 HANDS_ON: Final[Mapping[type[Node], Callable[[Any, str], bool]]] = {
     Filter: _everything,
+    Expect: _everything,
     Fold: _beside,
     ForEach: _everything,
     Select: _everything,

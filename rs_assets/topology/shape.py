@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from rs_assets.common.node import Node
-from rs_assets.topology.nodes.step import Union
+from rs_assets.topology.nodes.step import Expect, Union
 from rs_assets.topology.nodes.timed import TimedState
 from rs_assets.topology.topology import Topology
 from rs_assets.topology.user_code.code import same_code
@@ -14,7 +14,7 @@ from rs_assets.topology.user_code.code import same_code
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeShape:
-    """A stateful step or one upstream of it. `inputs` skip unions, which change no row; `sources` feed it."""
+    """A stateful step or one upstream of it. `inputs` skip steps that change no row, as unions; `sources` feed it."""
 
     name: str
     kind: str
@@ -39,7 +39,7 @@ def shape_of(topology: Topology, stateful: str | None, *, through: bool = True) 
     """
     if stateful is None:
         return ()
-    above = (_above(topology, stateful) if through else topology.ancestors(stateful)) | {stateful}
+    known = (upstream_of(topology, stateful) if through else topology.ancestors(stateful)) | {stateful}
     return tuple(
         NodeShape(
             name=node.name,
@@ -49,7 +49,7 @@ def shape_of(topology: Topology, stateful: str | None, *, through: bool = True) 
             sources=tuple(sorted(s.name for s in topology.sources if s.name in topology.ancestors(node.name))),
         )
         for node in topology
-        if node.name in above and not isinstance(node, Union)
+        if node.name in known and not _changes_no_row(node)
     )
 
 
@@ -59,7 +59,7 @@ def looks_through(shape: Shape) -> bool:
     return "shuffle_read" not in kinds or "shuffle_write" in kinds
 
 
-def _above(topology: Topology, name: str) -> set[str]:
+def upstream_of(topology: Topology, name: str) -> set[str]:
     """The steps that `name` depends on, also through durable shuffles."""
     found: set[str] = set()
     waiting = [*topology[name].follows]
@@ -130,10 +130,15 @@ def changes(old: Shape, new: Shape) -> tuple[str, ...]:
 def _seen_through(topology: Topology, node: Node) -> Iterator[str]:
     """The inputs of `node`, with a union replaced by its inputs."""
     for name in node.inputs:
-        if isinstance(topology[name], Union):
+        if _changes_no_row(topology[name]):
             yield from _seen_through(topology, topology[name])
         else:
             yield name
+
+
+def _changes_no_row(node: Node) -> bool:
+    """Whether the rows after a step are those before it."""
+    return isinstance(node, Union) or (isinstance(node, Expect) and not node.on_fail.removes)
 
 
 def _sources(shape: Shape) -> set[str]:

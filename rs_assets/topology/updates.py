@@ -16,12 +16,12 @@ from rs_assets.operators.join.spec import OF_BOTH
 from rs_assets.topology.nodes.fold import Fold
 from rs_assets.topology.nodes.join import StreamJoin
 from rs_assets.topology.nodes.shuffle import Shuffle, ShuffleWrite
-from rs_assets.topology.nodes.step import Filter, ForEach, Select, SelectFields, Split
+from rs_assets.topology.nodes.step import Expect, Filter, ForEach, Select, SelectFields, Split
 from rs_assets.topology.nodes.table import TableChanges, ToTable
 from rs_assets.topology.nodes.window import WindowAggregate
 
 # Steps that pass a column on unchanged.
-PASSING = (Filter, Fold, ForEach, Select, SelectFields, Shuffle, Split)
+PASSING = (Expect, Filter, Fold, ForEach, Select, SelectFields, Shuffle, Split)
 # Sinks that may replace rows by key.
 Upserting = DeltaSink | DatabaseSink | RedisSink | SearchSink | StoreSink
 UPSERTS = (DeltaSink, DatabaseSink, RedisSink, SearchSink, StoreSink)

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text()
 # They hand rows on with the fields that these have.
 SAME_FIELDS = {
-    *(step.Filter, step.ForEach, step.Union, step.Split, step.Select),
+    *(step.Expect, step.Filter, step.ForEach, step.Union, step.Split, step.Select),
     distinct.Distinct,
     *(shuffle.Shuffle, shuffle.ShuffleWrite, shuffle.ShuffleRead),
 }

@@ -51,6 +51,17 @@ def planned(stream):
     return plan_queries(stream.build().topology)
 
 
+def between(stream=None, **how):
+    """An expectation between two windows."""
+    first = counted(stream).to_data_stream().expect("n > 0", **how)
+    return planned(first.window(MINUTE, name="minutes").sum("n", "n").to_data_stream().to_print())
+
+
+def between_with_shuffle(**how):
+    first = counted().to_data_stream().shuffle(2, strategy="delta").expect("n > 0", **how)
+    return planned(first.window(MINUTE, name="minutes").sum("n", "n").to_data_stream().to_print())
+
+
 def complete(stream):
     return planned(stream.to_delta("t", mode="complete"))
 
@@ -60,6 +71,36 @@ def by_split(stream, **how):
 
 
 CASES = [
+    Case(
+        f"{PLAN}::_check_letters",
+        lambda: between(on_fail="dead_letter"),
+        "use on_fail='skip', 'warn' or 'fail'",
+        lambda: between(on_fail="skip"),
+    ),
+    Case(
+        f"{PLAN}::_check_letters",
+        lambda: between(on_fail="dead_letter"),
+        "put .shuffle(n, strategy='delta') before it",
+        lambda: between_with_shuffle(on_fail="dead_letter"),
+    ),
+    Case(
+        "records/policy.py::OnFail.of",
+        lambda: built(hits().expect("ms > 0", on_fail="drop")),
+        "'skip'",
+        lambda: built(hits().expect("ms > 0", on_fail="skip")),
+    ),
+    Case(
+        "topology/nodes/step.py::Expect.__post_init__",
+        lambda: built(hits().expect(lambda hit: hit["ms"] > 0)),
+        "compute a field by .map(...) before it",
+        lambda: built(hits().map(lambda hit: {"good": hit["ms"] > 0}, schema="good boolean").expect("good")),
+    ),
+    Case(
+        "topology/nodes/step.py::Expect.__post_init__",
+        lambda: built(hits().expect("ms > 0", tolerated=1)),
+        "tolerated=0.01",
+        lambda: built(hits().expect("ms > 0", tolerated=0.01)),
+    ),
     Case(
         f"{EXPRESSION}::column",
         lambda: column("a > 1"),

@@ -21,7 +21,7 @@ from rs_assets.operators.dimension.notes import Versions
 from rs_assets.operators.window.splits import Latest
 from rs_assets.records.admit import ROWS
 from rs_assets.records.columns import ADDRESS, PREFIX, REASON
-from rs_assets.records.policy import BadRecords
+from rs_assets.records.policy import BadRecords, OnFail
 from rs_assets.topology.chain import Link
 from rs_assets.topology.nodes.versioned import VersionedTable
 
@@ -64,6 +64,10 @@ class BadRecordFilter(Protocol):
         """`frame` (with REASON) without bad rows."""
         ...
 
+    def expect(self, frame: DataFrame, *, step: str, on_fail: OnFail) -> DataFrame:
+        """The rows of `frame` (with REASON) that the expectation `step` lets pass."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Dead:
@@ -91,6 +95,12 @@ class BadRecordCollector:
         if step not in {known.step for known in self.dead}:
             self.dead.append(Dead(step, bad.select(*ADDRESS, REASON)))
         return frame.filter(F.col(REASON).isNull()).drop(REASON)
+
+    def expect(self, frame: DataFrame, *, step: str, on_fail: OnFail) -> DataFrame:
+        """Collect rows that do not meet an expectation, unless they are passed on."""
+        if on_fail is OnFail.WARN:
+            return frame.drop(REASON)
+        return self.filter_bad_records(frame, step=step, policy=BadRecords.DEAD_LETTER, counted=True)
 
 
 Read = Callable[["CompileContext", Source], DataFrame]

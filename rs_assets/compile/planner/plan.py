@@ -11,10 +11,12 @@ from rs_assets.connectors.delta.nodes import DeltaSink, DeltaSource
 from rs_assets.connectors.files.nodes import FileSource
 from rs_assets.connectors.nodes import Sink
 from rs_assets.errors import TopologyError
+from rs_assets.records.policy import OnFail
 from rs_assets.topology.branches import dominators, rejoined
 from rs_assets.topology.chain import DURABLE, entries
 from rs_assets.topology.nodes.process import Process
 from rs_assets.topology.nodes.shuffle import ShuffleRead
+from rs_assets.topology.nodes.step import Expect
 from rs_assets.topology.nodes.table import TableChanges, ToTable
 from rs_assets.topology.nodes.timed import TimedState
 from rs_assets.topology.nodes.window import WindowAggregate
@@ -117,6 +119,7 @@ def _plan(topology: Topology, sinks: list[Sink], known: set[str], *, taken: set[
     for table in map(topology.__getitem__, states):
         if isinstance(table, ToTable) and not table.order_by:
             _check_order(topology, table)
+    _check_letters(topology, states, used)
     mode = _mode(topology, sinks[0], states)
     nodes = [node for node in map(topology.__getitem__, states) if isinstance(node, TimedState)]
     name = (states[-1] if states else "_".join(sources)) + ("_complete" if mode == "complete" else "")
@@ -189,6 +192,19 @@ def _check_order(topology: Topology, table: ToTable) -> None:
             remedy="name fields that grow: order_by='ts', or follow files (tail=True)",
             step=table.name,
         )
+
+
+def _check_letters(topology: Topology, states: tuple[str, ...], used: set[str]) -> None:
+    """Refuse dead letters of rows between two stateful steps, which cannot be read again."""
+    above = set[str]().union(*(topology.ancestors(name) for name in states))
+    for node in map(topology.__getitem__, sorted(used & above)):
+        between = not topology.ancestors(node.name).isdisjoint(states)
+        if isinstance(node, Expect) and node.on_fail is OnFail.DEAD_LETTER and between:
+            raise TopologyError(
+                f"the expectation {node.name!r} is between two steps with state, where a row has no record of its own",
+                remedy=f"use on_fail='skip', 'warn' or 'fail', or put {DURABLE} before it",
+                step=node.name,
+            )
 
 
 def _whole(node: Node) -> bool:

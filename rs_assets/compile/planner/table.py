@@ -32,6 +32,7 @@ from rs_assets.compile.shuffle import compile_shuffle, compile_shuffle_read, com
 from rs_assets.compile.sink import compile_sink
 from rs_assets.compile.source import compile_source
 from rs_assets.compile.step import (
+    compile_expect,
     compile_filter,
     compile_flat_map,
     compile_for_each,
@@ -89,6 +90,7 @@ COMPILE: Mapping[type[Node], CompileFunction] = MappingProxyType(
         step.MapBatches: compile_map_batches,
         step.FlatMap: compile_flat_map,
         step.Filter: compile_filter,
+        step.Expect: compile_expect,
         step.ForEach: compile_for_each,
         step.Script: compile_script,
         step.SelectFields: compile_select_fields,

@@ -1,7 +1,7 @@
 """Asset checks of checkpoints, state and outputs. They read stored data and need no run."""
 
 # No `from __future__ import annotations` here: Dagster reads the annotations of a check's function.
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,8 +22,9 @@ from rs_assets.common.background import background_failures_in
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.connectors.delta.table import open_table
+from rs_assets.dagster.assets.expectation_checks import checked_expectations
 from rs_assets.dagster.assets.output_checks import OUTPUT_CHECKS, checked_outputs
-from rs_assets.dagster.assets.rule_checks import checked_rules
+from rs_assets.dagster.assets.rule_checks import Judge, checked_rules
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.checkpoint_rows import checkpoints_of
 from rs_assets.dagster.place import Place, place_of
@@ -52,16 +53,14 @@ def checks_of(assets: StreamAssets) -> list[AssetChecksDefinition]:
     return [_check(assets.key(step), name, judge, topology, step) for step, name, judge in judges_of(topology)]
 
 
-Judge = Callable[[Topology, str, Place], AssetCheckResult]
-
-
 def judges_of(topology: Topology) -> Iterator[tuple[str, str, Judge]]:
-    """The checks of each step's asset, with their names: sources, stateful steps, Delta outputs, rules."""
+    """The checks of each step's asset, with their names: sources, stateful steps, outputs, rules, expectations."""
     steps: tuple[tuple[str, Mapping[str, Judge]], ...] = (
         *((source.name, SOURCE_CHECKS) for source in topology.origins),
         *((node.name, STATE_CHECKS) for node in topology if node.stateful),
         *((sink, OUTPUT_CHECKS) for sink in checked_outputs(topology)),
         *checked_rules(topology),
+        *checked_expectations(topology),
     )
     return ((step, name, judge) for step, judges in steps for name, judge in judges.items())
 

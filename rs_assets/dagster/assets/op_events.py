@@ -20,6 +20,7 @@ from rs_assets.dagster.assets.roles import PROCESS, op_name
 from rs_assets.dagster.assets.sums import RunSums
 from rs_assets.errors import RsError
 from rs_assets.operators.window.event_time import watermark_in_words
+from rs_assets.topology.nodes.step import Expect
 from rs_assets.topology.topology import Topology
 
 
@@ -66,6 +67,8 @@ class OpEvents:
             return f"{sums.rows(plan.name, 'in', name):,} rows read, {dead}"
         if node.family == "sink" or name in batch.rows_out:
             return f"{sums.rows(plan.name, 'out', name):,} rows written"
+        if isinstance(node, Expect):
+            return f"{sums.rows(plan.name, 'in', name):,} rows judged, {sums.rows(plan.name, 'failed', name):,} failed"
         if not node.stateful:
             return ", ".join([*came, f"computed in query {plan.name!r}: {sums.batches[plan.name]:,} batches"])
         late = f"{sums.rows(plan.name, 'late', name):,} late"

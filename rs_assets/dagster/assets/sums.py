@@ -46,13 +46,18 @@ class RunSums:
             # Records on which a later step fails were counted when they came.
             came = 0 if gate.endswith(POISON) else rows
             self._add(query, step_of(gate.removesuffix(POISON)), {"in": came, "dead": dead})
+        for step, (rows, failed) in progress.expectations.items():
+            self._add(query, step, {"in": rows, "failed": failed})
         for step, rows in progress.late.items():
             self._add(query, step, {"late": rows})
         for sink, rows in progress.rows_out.items():
             self._add(query, sink, {"out": rows})
 
     def rows(self, query: str, kind: str, step: str = "") -> int:
-        """The rows of `kind` at a step of the query: "in", "dead", "late", "out"; without `step` those it has read."""
+        """The rows of `kind` at a step of the query; without `step` those it has read.
+
+        The kinds are "in", "dead", "failed" (an expectation), "late" and "out".
+        """
         return self._rows[query, step, kind]
 
     def gated(self, query: str, step: str) -> bool:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from rs_assets.compile.planner.context import BadRecordCollector, CompileContext, Dead, Flow
+from rs_assets.compile.planner.context import CompileContext, Dead, Flow
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.planner.table import compile_node
 from rs_assets.compile.sink import shown
@@ -18,10 +18,25 @@ from rs_assets.connectors.sink import BatchMark, SinkWriter, Staged
 from rs_assets.errors import StepError
 from rs_assets.records.columns import LINE, OFFSET, RAW, SPLIT, visible
 from rs_assets.records.poison import exact_text
+from rs_assets.runtime.batch.expectations import BatchRecordFilter
 from rs_assets.runtime.translate import translate
 from rs_assets.topology.branches import dominators, paths_from
+from rs_assets.topology.nodes.step import Expect
 from rs_assets.topology.topology import Topology
 from rs_assets.topology.user_code.expression import calls_python
+
+
+@dataclass(frozen=True, slots=True)
+class StagedBatch:
+    """A batch that is staged for its sinks.
+
+    `refused` are dead letters of rows that a step after a window rejected, `judged` the rows of each expectation among
+    the steps of this module, and those that failed.
+    """
+
+    sinks: dict[str, Staged]
+    refused: pa.Table
+    judged: Mapping[str, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,34 +48,35 @@ class PerBatchSteps:
     context: CompileContext
     letters: Callable[[Sequence[Dead]], pa.Table]
 
-    def stage(
-        self, batch: DataFrame, sinks: Mapping[str, tuple[SinkWriter, BatchMark]]
-    ) -> tuple[dict[str, Staged], pa.Table]:
+    def stage(self, batch: DataFrame, sinks: Mapping[str, tuple[SinkWriter, BatchMark]]) -> StagedBatch:
         """Compute `batch`, the rows of the streaming output, once and stage it for `sinks`.
 
-        In quarantine, rows of windows on which a Python step raises are left out and returned as dead letters. Other
-        rows on which a step fails end the batch: they can be traced to the record of a source.
+        Rows of windows that do not meet an expectation, or in quarantine those on which a Python step raises, are left
+        out and returned as dead letters. Other rows on which a step fails end the batch: they can be traced to the
+        record of a source.
         """
         guarded = self._guards
         paths = paths_from(self.topology, self.plan.streaming_output)
-        several = sum(paths[name] for name in sinks) > 1 or guarded
+        several = sum(paths[name] for name in sinks) > 1 or guarded or self._expects
         shared = batch.persist() if several else batch
 
-        def hand_out(frames: Mapping[str, DataFrame]) -> dict[str, Staged]:
-            return {name: writer.stage(frames[name], mark) for name, (writer, mark) in sinks.items()}
+        def handed_out(*, quarantines: bool) -> StagedBatch:
+            found = BatchRecordFilter()
+            frames = self._frames(shared, found, quarantines=quarantines)
+            staged = {name: writer.stage(frames[name], mark) for name, (writer, mark) in sinks.items()}
+            return StagedBatch(staged, _once(self.letters(found.dead)), found.judged)
 
         try:
             if guarded:
                 # State is computed here and nowhere else, whatever happens to the steps after it.
                 shared.write.format("noop").mode("overwrite").save()
             try:
-                return hand_out(self._frames(replace(self.context, quarantines=False), shared)), self.letters(())
+                return handed_out(quarantines=False)
             except Exception as error:
                 if not (guarded and isinstance(translate(error, query=self.plan.name), StepError)):
                     raise
             # Rare enough that rows are checked one by one only after the batch has failed.
-            frames, refused = self._guarded_frames(shared)
-            return hand_out(frames), _once(self.letters(refused))
+            return handed_out(quarantines=True)
         finally:
             if several:
                 shared.unpersist()
@@ -71,29 +87,36 @@ class PerBatchSteps:
         below = self.plan.batch_nodes(self.topology)
         return self.context.quarantines and self.plan.stateful is not None and any(map(calls_python, below))
 
-    def _frames(self, context: CompileContext, batch: DataFrame) -> dict[str, DataFrame]:
-        """The rows of `batch` for each sink."""
+    @property
+    def _expects(self) -> bool:
+        """Whether there are expectations among these steps."""
+        return any(isinstance(node, Expect) for node in self.plan.batch_nodes(self.topology))
+
+    def _frames(self, batch: DataFrame, found: BatchRecordFilter, *, quarantines: bool) -> dict[str, DataFrame]:
+        """The rows of `batch` for each sink.
+
+        With `quarantines`, those on which a Python step raises are left out, and added to `found`.
+        """
         below = self.plan.batch_nodes(self.topology)
         if all(isinstance(node, Sink) for node in below):
             return {node.name: shown(batch, node) for node in below}
+        context = replace(self.context, quarantines=quarantines, record_filter=found)
+        if self.plan.stateful is not None and (quarantines or self._expects):
+            batch = _addressed(batch)
         flows = {self.plan.streaming_output: Flow(batch)}
         for node in below:
             flows[node.name] = compile_node(context, node, tuple(flows[i] for i in node.inputs))
         return {name: flows[name].df for name in self.plan.outputs}
 
-    def _guarded_frames(self, batch: DataFrame) -> tuple[Mapping[str, DataFrame], list[Dead]]:
-        """The same, without the rows on which a Python step raises, and those rows.
 
-        A row of a window has no position in a source: its split is empty, line and offset are null, its record is the
-        row of the window, as JSON.
-        """
-        row = exact_text(visible(batch.columns))
-        nowhere = F.lit(None).cast("bigint")
-        number = F.monotonically_increasing_id()
-        addressed = batch.withColumns({SPLIT: F.lit(""), LINE: number, OFFSET: nowhere, RAW: row})
-        collector = BadRecordCollector()
-        frames = self._frames(replace(self.context, quarantines=True, record_filter=collector), addressed)
-        return frames, collector.dead
+def _addressed(batch: DataFrame) -> DataFrame:
+    """The rows of a window with an ADDRESS.
+
+    They have no position in a source: the split is empty, line and offset are null, the record is the row as JSON. The
+    line is a number here, which identifies the row in several branches.
+    """
+    row, nowhere = exact_text(visible(batch.columns)), F.lit(None).cast("bigint")
+    return batch.withColumns({SPLIT: F.lit(""), LINE: F.monotonically_increasing_id(), OFFSET: nowhere, RAW: row})
 
 
 def _once(letters: pa.Table) -> pa.Table:
@@ -103,15 +126,17 @@ def _once(letters: pa.Table) -> pa.Table:
     return distinct.set_column(distinct.schema.get_field_index("line"), "line", nowhere).cast(letters.schema)
 
 
-def before_python(topology: Topology, plan: QueryPlan) -> QueryPlan:
-    """`plan` with a streaming output before the first Python step after its window.
+def before_rejecting(topology: Topology, plan: QueryPlan, *, quarantines: bool) -> QueryPlan:
+    """`plan` with a streaming output before the first step after its window that may reject rows.
 
-    Inside the streaming query, rows that such a step rejects could be counted, but not read again. Spark passes all
-    columns to a Python step, so the columns in state are the same either way.
+    Inside the streaming query, rows that such a step rejects could be counted, but not read again. These are
+    expectations and, with `quarantines`, Python steps. Spark passes all columns to either, so the columns in state are
+    the same either way.
     """
     if plan.stateful is None:
         return plan
-    python = {n for n in plan.nodes if plan.stateful in topology.ancestors(n) and calls_python(topology[n])}
+    below = (topology[name] for name in plan.nodes if plan.stateful in topology.ancestors(name))
+    rejecting = {node.name for node in below if isinstance(node, Expect) or (quarantines and calls_python(node))}
     passed = dominators(topology)[plan.streaming_output] | {plan.streaming_output}
-    free = [n for n in plan.nodes if n in passed and not python & (topology.ancestors(n) | {n})]
+    free = [n for n in plan.nodes if n in passed and not rejecting & (topology.ancestors(n) | {n})]
     return replace(plan, streaming_output=free[-1])

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from rs_assets.records.admit import admit, refusing_step, step_of
-from rs_assets.records.policy import BadRecords
+from rs_assets.records.admit import admit, expected, refusing_step, step_of
+from rs_assets.records.policy import BadRecords, OnFail
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +24,7 @@ class StreamRecordFilter:
         own = step_of(step)
         shared = refusing_step(own).isin(*self.shared) if self.shared else None
         return admit(frame, gate=step, step=own, policy=policy, counted=counted, shared=shared)
+
+    def expect(self, frame: DataFrame, *, step: str, on_fail: OnFail) -> DataFrame:
+        """The rows that an expectation lets pass; its counters have the name `step`."""
+        return expected(frame, step=step, on_fail=on_fail)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rs_assets.common.node import Node
 from rs_assets.compile.planner.context import CompileContext
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.source import POISON
 from rs_assets.connectors.source import Watch
+from rs_assets.records.policy import OnFail
 from rs_assets.runtime.batch.execution import BatchExecution
+from rs_assets.topology.nodes.step import Expect
 from rs_assets.topology.nodes.window import accumulators_of
 from rs_assets.topology.topology import Topology
 
@@ -20,7 +23,8 @@ class Counts:
 
     `in_again` is the part of `rows_in`, and `dead_again` the part of `rows_dead`, that an earlier query counts as well;
     `sources` are those with rows, `clean` the gates that rejected no other rows. `gates` are the rows that came to each
-    gate, and those that it rejected.
+    gate, and those that it rejected. `expectations` are the rows that each expectation judged, and those that failed;
+    `unmet`: some of these become dead letters.
     """
 
     rows_in: int = 0
@@ -31,6 +35,8 @@ class Counts:
     sources: frozenset[str] = frozenset()
     clean: frozenset[str] = field(default=frozenset(), compare=False)
     gates: Mapping[str, tuple[int, int]] = field(default_factory=dict, compare=False)
+    expectations: Mapping[str, tuple[int, int]] = field(default_factory=dict, compare=False)
+    unmet: bool = field(default=False, compare=False)
 
 
 def counts_of(
@@ -39,8 +45,12 @@ def counts_of(
     plan: QueryPlan,
     context: CompileContext,
     watches: Mapping[str, Watch],
+    judged: Mapping[str, tuple[int, int]],
 ) -> Counts:
-    """The counts of the batch that `execution` has computed; waits for the counts of `watches`."""
+    """The counts of the batch that `execution` has computed; waits for the counts of `watches`.
+
+    `judged` are the rows of expectations among the steps that are applied to each batch.
+    """
     found = {gate: execution.observed(gate) for gate in _gates(topology, plan, context)}
     shared = plan.shared(topology)
     for source in plan.sources:
@@ -59,6 +69,8 @@ def counts_of(
         if watch:
             watch.computed()
     gates = {name: gate for name, gate in found.items() if gate is not None}
+    expectations = {**_observed(execution, topology, plan), **judged}
+    failed = {name for name, (_, rows) in expectations.items() if rows}
     return Counts(
         rows_in=rows_in,
         in_again=in_again,
@@ -66,9 +78,22 @@ def counts_of(
         dead=sum(gate.dead for gate in gates.values()),
         dead_again=sum(gate.shared for gate in gates.values()),
         sources=frozenset(name for name in plan.sources if (gate := found[name]) is not None and gate.rows),
-        clean=frozenset(name for name, gate in gates.items() if gate.dead == gate.shared),
+        clean=frozenset(name for name, gate in gates.items() if gate.dead == gate.shared)
+        | (expectations.keys() - failed),
         gates={name: (gate.rows, gate.dead) for name, gate in gates.items()},
+        expectations={name: rows for name, rows in expectations.items() if name not in shared},
+        unmet=any(_has_letters(topology[name]) for name in failed - shared),
     )
+
+
+def _has_letters(node: Node) -> bool:
+    return isinstance(node, Expect) and node.on_fail is OnFail.DEAD_LETTER
+
+
+def _observed(execution: BatchExecution, topology: Topology, plan: QueryPlan) -> Mapping[str, tuple[int, int]]:
+    """The rows that each streaming expectation judged, and those that failed."""
+    names = [name for name in plan.nodes if isinstance(topology[name], Expect)]
+    return {name: (seen.rows, seen.dead) for name in names if (seen := execution.observed(name)) is not None}
 
 
 def acts_at_once(topology: Topology, plan: QueryPlan) -> bool:
@@ -80,8 +105,9 @@ def _gates(topology: Topology, plan: QueryPlan, context: CompileContext) -> list
     """The names of all possible gates of the query."""
     gates = [*plan.sources, *plan.watermark_inputs]
     if context.quarantines:
-        gates += [name for name in plan.nodes if topology[name].family == "step"]
-        gates += [each.gate for node in map(topology.__getitem__, plan.nodes) for each in accumulators_of(node)]
+        steps = [topology[name] for name in plan.nodes]
+        gates += [step.name for step in steps if step.family == "step" and not isinstance(step, Expect)]
+        gates += [each.gate for step in steps for each in accumulators_of(step)]
     if context.poisons:
         gates += [f"{name}{POISON}" for name in plan.sources]
     return gates

@@ -19,7 +19,7 @@ from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.compile.planner.context import CompileContext
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.connectors.dead_letters import SCHEMA, DeadLetters, refused_letters
-from rs_assets.connectors.sink import BatchMark, Claim, RefusedRow, Refusing, SinkWriter, Staged
+from rs_assets.connectors.sink import BatchMark, Claim, RefusedRow, Refusing, SinkWriter
 from rs_assets.connectors.source import Watch
 from rs_assets.errors import BadRecordError, DataLossError, RsError, StepError
 from rs_assets.operators.dimension.lookup import tell_tasks
@@ -29,7 +29,7 @@ from rs_assets.operators.window.durations import EPOCH
 from rs_assets.recovery.uploads import QueryUploads
 from rs_assets.runtime.batch.dimensions import BatchVersions
 from rs_assets.runtime.batch.execution import BatchExecution, StateMetrics
-from rs_assets.runtime.batch.per_batch import PerBatchSteps
+from rs_assets.runtime.batch.per_batch import PerBatchSteps, StagedBatch
 from rs_assets.runtime.batch.row_counts import Counts, acts_at_once, counts_of
 from rs_assets.runtime.batch.sink_progress import SinkProgress
 from rs_assets.runtime.batch.split_watermarks import SplitWatermarks
@@ -101,9 +101,9 @@ class BatchWork:
         """Process one batch of `query`, with `rows_open` in state before it; None if that did nothing."""
         began = time.monotonic()
         self._prepare(batch_id)
-        staged, out, refused = self._stage(batch, batch_id)
-        execution = BatchExecution.of(query)
-        counts = counts_of(execution, self.topology, self.plan, self.context, self.watches)
+        staged, out = self._stage(batch, batch_id)
+        refused, execution = staged.refused, BatchExecution.of(query)
+        counts = counts_of(execution, self.topology, self.plan, self.context, self.watches, staged.judged)
         self.heard.update(dict.fromkeys(counts.sources, time.monotonic()))
         self._reach(execution)
         state = execution.state() if self.plan.stateful else StateMetrics()
@@ -111,16 +111,16 @@ class BatchWork:
         late_at = replay.late_rows() if state.dropped or self._came_late(execution) else {}
         late = sum(late_at.values())
         if late:
-            staged |= stage_late(self.topology, self._waiting(self.plan.late, batch_id), replay)
+            staged.sinks.update(stage_late(self.topology, self._waiting(self.plan.late, batch_id), replay))
         self._check(batch_id)
-        if counts.dead > counts.dead_again or late or refused.num_rows:
+        if counts.dead > counts.dead_again or counts.unmet or late or refused.num_rows:
             self._write_dead_letters(replay, batch_id, refused, clean=counts.clean, late=late > 0)
-        for name, part in staged.items():
+        for name, part in staged.sinks.items():
             self.lease.check()
             out[name] = part.commit()
         if self.uploads is not None:
             self.uploads.committed()
-        self._record(execution, batch_id, out)
+        self._record(execution, batch_id, out, counts)
         # State can shrink without an output row: a window in update mode closes silently, a later filter may drop its
         # row.
         moved = state.rows != rows_open
@@ -144,6 +144,7 @@ class BatchWork:
             watermark=self._watermark(batch_id),
             offsets=self._offsets(batch_id),
             gates=counts.gates,
+            expectations=counts.expectations,
             late=late_at,
             generation=self.generation,
             replayed=batch_id == self._planned_before,
@@ -185,7 +186,7 @@ class BatchWork:
         for watch in self.watches.values():
             watch.check(batch_id)
 
-    def _record(self, execution: BatchExecution, batch_id: int, out: Mapping[str, int]) -> None:
+    def _record(self, execution: BatchExecution, batch_id: int, out: Mapping[str, int], counts: Counts) -> None:
         """Record a committed batch: progress of sinks and splits, and input state of sources.
 
         Before that, sinks that buffer rows are asked: one that has not flushed them holds the batch.
@@ -194,7 +195,7 @@ class BatchWork:
         self.notes.note(batch_id, out)
         if self.marks is not None:
             self.marks.advance(execution, batch_id, first=self.log.planned_batches()[0])
-        self.book.after(batch_id)
+        self.book.after(batch_id, counts.expectations)
         for name, watch in self.watches.items():
             if known := watch.read():
                 self.read.setdefault(name, {}).update(known)
@@ -233,20 +234,16 @@ class BatchWork:
         moved = self.plan.states if state.moved else ()
         return frozenset({*counts.sources, *moved, *(sink for sink, rows in out.items() if rows)})
 
-    def _stage(self, batch: DataFrame, batch_id: int) -> tuple[dict[str, Staged], dict[str, int], pa.Table]:
-        """Compute the batch once and stage it for each sink that does not have it yet.
-
-        The table has the dead letters of rows that a step after a window rejected.
-        """
+    def _stage(self, batch: DataFrame, batch_id: int) -> tuple[StagedBatch, dict[str, int]]:
+        """Compute the batch once and stage it for each sink that does not have it yet; with the rows of each sink."""
         waiting = self._waiting(self.plan.outputs, batch_id)
         out = dict.fromkeys(self.plan.sinks, 0)
         if not waiting:
             # All these sinks have it, but Spark does not know: the state still has to advance.
             batch.write.format("noop").mode("overwrite").save()
-            return {}, out, SCHEMA.empty_table()
+            return StagedBatch({}, SCHEMA.empty_table(), {}), out
         letters = partial(self._replay(batch_id).dead_letters_of, **self._job)
-        staged, refused = PerBatchSteps(self.topology, self.plan, self.context, letters).stage(batch, waiting)
-        return staged, out, refused
+        return PerBatchSteps(self.topology, self.plan, self.context, letters).stage(batch, waiting), out
 
     def _waiting(self, sinks: Iterable[str], batch_id: int) -> dict[str, tuple[SinkWriter, BatchMark]]:
         """Those of `sinks` that do not have the batch yet."""

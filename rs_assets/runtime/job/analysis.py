@@ -23,7 +23,7 @@ from rs_assets.connectors.memory.nodes import ArraySource
 from rs_assets.connectors.nodes import Source
 from rs_assets.errors import SchemaError
 from rs_assets.records.columns import REASON, visible
-from rs_assets.records.policy import BadRecords
+from rs_assets.records.policy import BadRecords, OnFail
 from rs_assets.records.rows import infer_schema
 from rs_assets.spark.driver import SparkDriver
 from rs_assets.topology.nodes.shuffle import ShuffleRead, ShuffleWrite
@@ -78,6 +78,10 @@ class _Open:
     """Lets all rows pass: there are none."""
 
     def filter_bad_records(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:  # noqa: ARG002
+        """The frame without the reason."""
+        return frame.drop(REASON)
+
+    def expect(self, frame: DataFrame, *, step: str, on_fail: OnFail) -> DataFrame:  # noqa: ARG002
         """The frame without the reason."""
         return frame.drop(REASON)
 

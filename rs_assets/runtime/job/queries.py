@@ -23,7 +23,7 @@ from rs_assets.connectors.nodes import Source
 from rs_assets.connectors.source import Watch
 from rs_assets.connectors.store.nodes import StoreSink
 from rs_assets.records.policy import BadRecords
-from rs_assets.runtime.batch.per_batch import before_python
+from rs_assets.runtime.batch.per_batch import before_rejecting
 from rs_assets.runtime.batch.query import QueryRun
 from rs_assets.runtime.batch.record_filter import StreamRecordFilter
 from rs_assets.runtime.batch.sink_progress import SinkProgress
@@ -50,7 +50,7 @@ def query_of(session: JobSession, spark: SparkSession, plan: QueryPlan) -> Query
     context = replace(_context(session, spark, plan, folder), noted=dimensions.notes.of, control_root=control_root)
     work = BatchWork(
         topology=session.topology,
-        plan=before_python(session.topology, plan) if context.quarantines else plan,
+        plan=before_rejecting(session.topology, plan, quarantines=context.quarantines),
         context=context,
         folder=folder,
         pipeline_id=session.manifest.pipeline_id,

@@ -49,7 +49,7 @@ from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.record.exporters import counted, listening
 from rs_assets.runtime.record.following import Following, followings
 from rs_assets.runtime.record.journal import Flush, Journal
-from rs_assets.runtime.report import QueryReport, RunReport, unfired, unread, unused, unwaited
+from rs_assets.runtime.report import QueryReport, RunReport, unfired, unmet, unread, unused, unwaited
 from rs_assets.runtime.upkeep.repartition import StateSum, repartition
 from rs_assets.topology.nodes.shuffle import ShuffleWrite
 from rs_assets.topology.topology import Topology
@@ -356,7 +356,7 @@ class JobSession:
             recovered_from=self.recovered_from,
             unchanged_since=self.unchanged_since,
             previews=self.previews,
-            warnings=(*self.warnings, *self.failures.warnings, *unused(reports), *idle, *late, *ended),
+            warnings=(*self.warnings, *self.failures.warnings, *unused(reports), *unmet(reports), *idle, *late, *ended),
             queries=reports,
             shuffles=frozenset(s.name for s in self.topology.sinks if isinstance(s, ShuffleWrite)),
             tables=self.tables(),

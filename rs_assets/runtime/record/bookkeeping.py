@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 from tenacity import Retrying, retry_if_result, stop_after_attempt, wait_exponential
 
@@ -31,6 +32,7 @@ from rs_assets.topology.topology import Topology
 
 # A sink may flush in its own thread, or its database may be unavailable for a moment: it is asked again within 2 s.
 ASKED = 5
+NOTHING: Mapping[str, tuple[int, int]] = MappingProxyType({})
 PAUSE = wait_exponential(multiplier=0.125, max=1)
 
 
@@ -71,12 +73,12 @@ class Bookkeeper:
         after = (m for each in self._messages for m in each.after)
         self._replies = {number: self._tell(message) for number, message in enumerate(after, first)}
 
-    def after(self, batch_id: int) -> None:
-        """Queue the batch, with the answers, for the catalog."""
+    def after(self, batch_id: int, expectations: Mapping[str, tuple[int, int]] = NOTHING) -> None:
+        """Queue the batch, with the answers and the counts of expectations, for the catalog."""
         made = self._messages
         messages = [*(m for each in made for m in each.before), *(m for each in made for m in each.after)]
         self._told = len(messages)
-        self.journal.put(self._entry(batch_id, messages, replies=self._replies))
+        self.journal.put(self._entry(batch_id, messages, replies=self._replies, expectations=expectations))
 
     def finished(self) -> None:
         """The bounded sources have ended."""
@@ -131,6 +133,7 @@ class Bookkeeper:
         replies: Mapping[int, tuple[CheckPointState, ...]] | None = None,
         first_number: int = 0,
         reconciled: bool = False,
+        expectations: Mapping[str, tuple[int, int]] = NOTHING,
     ) -> JournalEntry:
         offsets = self.log.offsets(batch_id)
         return JournalEntry(
@@ -148,6 +151,7 @@ class Bookkeeper:
             first_number=first_number,
             reconciled=reconciled,
             versions=() if first_number else self.versions(batch_id),
+            expectations=expectations,
             log=self.log,
         )
 

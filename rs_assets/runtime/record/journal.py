@@ -29,6 +29,7 @@ IDENTITIES: Mapping[str, tuple[str, ...]] = {
     "splits": ("query", "generation", "batch_id", "source", "split", "event"),
     "system_messages": ("query", "generation", "batch_id", "number"),
     "dimensions": ("query", "generation", "batch_id", "step"),
+    "expectations": ("query", "generation", "batch_id", "step"),
 }
 Follower = Callable[[Sequence["JournalEntry"]], object]
 
@@ -37,7 +38,8 @@ Follower = Callable[[Sequence["JournalEntry"]], object]
 class JournalEntry:
     """One batch of one query: its messages in order, and the answers of sinks to each CheckPoint.
 
-    `versions` are the dimension versions first used by it, as columns of the catalog.
+    `versions` are the dimension versions first used by it, as columns of the catalog; `expectations` the rows that each
+    judged, and those that failed.
     """
 
     namespace: str
@@ -54,6 +56,7 @@ class JournalEntry:
     first_number: int = 0
     reconciled: bool = False
     versions: Sequence[Row] = ()
+    expectations: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     log: CheckpointLog | None = None
 
 
@@ -206,7 +209,9 @@ def write_entries(
             if isinstance(message, NewSplit | RemoveSplit):
                 splits.append(_split_row(entry, message))
     versions = [_row(entry, **version) for entry in entries for version in entry.versions]
-    for table, rows in (("splits", splits), ("dimensions", versions), ("system_messages", messages)):
+    judged = [row for entry in entries for row in _judged_rows(entry)]
+    new = {"splits": splits, "dimensions": versions, "expectations": judged, "system_messages": messages}
+    for table, rows in new.items():
         catalog.append(table, _absent(catalog, table, rows) if again else rows)
     # Last: a batch in this storage counts as written, and the storage itself detects repeated batches.
     storage.save([row for entry in entries for row in checkpoint_rows(entry)])
@@ -282,6 +287,12 @@ def _message_row(entry: JournalEntry, number: int, message: SystemMessage) -> Ro
         offset=getattr(message, "offset", None),
         reconciled=entry.reconciled,
     )
+
+
+def _judged_rows(entry: JournalEntry) -> list[Row]:
+    """The counts of expectations that had rows."""
+    counts = entry.expectations.items()
+    return [_row(entry, step=step, rows=rows, failed=failed) for step, (rows, failed) in counts if rows]
 
 
 def _split_row(entry: JournalEntry, message: NewSplit | RemoveSplit) -> Row:

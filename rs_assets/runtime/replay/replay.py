@@ -22,15 +22,23 @@ from rs_assets.connectors.dead_letters import SCHEMA
 from rs_assets.connectors.nodes import Source
 from rs_assets.errors import BadRecordError, RsError
 from rs_assets.operators.window.durations import EPOCH
-from rs_assets.records.admit import refusing_step, step_of
+from rs_assets.records.admit import MET, refusing_step, step_of
 from rs_assets.records.columns import ADDRESS, LINE, OFFSET, PASSED, RAW, REASON, SPLIT
 from rs_assets.records.columns import LATE as CAME_BEHIND
-from rs_assets.records.policy import BadRecords
+from rs_assets.records.policy import BadRecords, OnFail
+from rs_assets.topology.nodes.step import Expect
 from rs_assets.topology.nodes.timed import TimedState
 from rs_assets.topology.topology import Topology
 from rs_assets.topology.user_code.expression import function_of
 
 PASSED_FORMAT = "yyyy-MM-dd HH:mm:ss.SSSSSS"
+REMEDY = "correct the input, or choose bad_records='dead_letter' or 'skip'"
+# The policy for records by that of an expectation.
+EXPECTED = {
+    OnFail.SKIP: BadRecords.SKIP,
+    OnFail.DEAD_LETTER: BadRecords.DEAD_LETTER,
+    OnFail.FAIL: BadRecords.FAIL,
+}
 CAME_LATE = {
     "window": "late: the last window of the row had closed; the watermark was",
     "join": "late: the watermark had passed the row, or the last of its windows; it was",
@@ -86,13 +94,16 @@ class Replay:
         return late_rows(self._wired.late_rows[step])
 
     def first_bad(self) -> BadRecordError | None:
-        """The first record that cannot be used, with its position; None if all can."""
+        """The first record that ends the batch, with its position; None if there is none."""
         for dead in self._wired.dead:
+            if self._policy(dead.step) is not BadRecords.FAIL:
+                continue
+            node = self.topology[step_of(dead.step)]
             row = dead.rows.orderBy(SPLIT, LINE).limit(1).collect()
             if row:
                 return BadRecordError(
                     f"a record cannot be used: {row[0][REASON]}",
-                    remedy="correct the input, or choose bad_records='dead_letter' or 'skip'",
+                    remedy=MET if isinstance(node, Expect) else REMEDY,
                     step=step_of(dead.step),
                     split=row[0][SPLIT],
                     line=row[0][LINE],
@@ -175,6 +186,8 @@ class Replay:
         node = self.topology[step_of(step)]
         if isinstance(node, Source):
             return node.bad_records
+        if isinstance(node, Expect):
+            return EXPECTED[node.on_fail]
         if isinstance(node, TimedState):
             return node.bounds.policy or self.context.policy
         return self.context.policy

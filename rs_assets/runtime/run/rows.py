@@ -16,9 +16,9 @@ from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.table import wire_node
 from rs_assets.connectors.memory import Record
 from rs_assets.connectors.nodes import Source
-from rs_assets.records.admit import admit
+from rs_assets.records.admit import admit, expected
 from rs_assets.records.columns import REASON, visible
-from rs_assets.records.policy import BadRecords
+from rs_assets.records.policy import BadRecords, OnFail
 from rs_assets.records.rows import as_dicts, to_table
 from rs_assets.records.schema import quoted
 from rs_assets.runtime.job.analysis import declared_schema
@@ -81,3 +81,7 @@ class _RecordFilter:
     def filter_bad_records(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:  # noqa: ARG002
         """`frame` without bad rows."""
         return admit(frame, gate=step, step=step, policy=policy, counted=False)
+
+    def expect(self, frame: DataFrame, *, step: str, on_fail: OnFail) -> DataFrame:
+        """The rows that an expectation lets pass."""
+        return expected(frame, step=step, on_fail=on_fail, counted=False)

@@ -106,7 +106,7 @@ def _flattened(node: step.FlatMap, inputs: Inputs) -> Fields:
     return all_of([_expression(node.expression, inputs[0], step=node.name)])
 
 
-def _filtered(node: step.Filter, inputs: Inputs) -> Fields:
+def _filtered(node: step.Filter | step.Expect, inputs: Inputs) -> Fields:
     kind = _expression(node.condition, inputs[0], step=node.name).type
     if kind is not None and kind.name not in ("boolean", "void"):
         raise TopologyError(
@@ -456,6 +456,7 @@ RULES: Mapping[type[Node], Rule] = MappingProxyType(
         step.MapBatches: _mapped_in_batches,
         step.FlatMap: _flattened,
         step.Filter: _filtered,
+        step.Expect: _filtered,
         step.ForEach: _passed,
         step.Script: _scripted,
         step.SelectFields: _selected,

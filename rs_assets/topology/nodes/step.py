@@ -8,6 +8,7 @@ from typing import ClassVar
 from rs_assets.common.node import Node
 from rs_assets.errors import TopologyError
 from rs_assets.expressions.functions.udf import declared_in
+from rs_assets.records.policy import OnFail
 from rs_assets.topology.user_code.expression import ColumnBuilder, Expression, PythonFunction, SqlText
 
 
@@ -71,6 +72,47 @@ class Filter(Node):
     def identity(self) -> tuple[str, ...]:
         """The code or the text."""
         return (self.condition.identity(),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expect(Node):
+    """Counts the rows for which the condition is not true; `on_fail` says what becomes of them.
+
+    `tolerated` is the share of such rows within a day up to which the check in Dagster passes.
+    """
+
+    condition: Expression
+    on_fail: OnFail = OnFail.WARN
+    tolerated: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse a Python function, and a share outside of 0 to 1."""
+        Node.__post_init__(self)
+        if isinstance(self.condition, PythonFunction):
+            raise TopologyError(
+                f"step {self.name!r}: an expectation is SQL text or a Column, not a Python function",
+                remedy="compute a field by .map(...) before it, and expect something of that field",
+                step=self.name,
+            )
+        if type(self.tolerated) not in (int, float) or not 0 <= self.tolerated < 1:
+            raise TopologyError(
+                f"step {self.name!r}: tolerated={self.tolerated!r} must be a share of the rows, from 0 to below 1",
+                remedy="use tolerated=0.01 for one row in a hundred",
+                step=self.name,
+            )
+
+    def detail(self) -> str:
+        """The condition, and what follows if it is not met."""
+        return f"{self.said}, else {self.on_fail.value}"
+
+    @property
+    def said(self) -> str:
+        """The condition."""
+        return _text(self.condition)
+
+    def identity(self) -> tuple[str, ...]:
+        """The code or the text."""
+        return (self.condition.identity(), self.on_fail.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
