@@ -4,6 +4,7 @@ import json
 from base64 import b64decode
 from dataclasses import dataclass
 from decimal import Decimal
+from random import Random
 
 import pytest
 from deltalake import DeltaTable
@@ -23,10 +24,12 @@ from rs_assets import (
     Time,
     TumblingWindow,
 )
-from rs_assets.errors import SchemaError, StepError, TopologyChangedError, TopologyError, UnknownFieldError
+from rs_assets.connectors.delta.writer import DeltaWriter
+from rs_assets.errors import RsError, SchemaError, StepError, TopologyChangedError, TopologyError, UnknownFieldError
 from rs_assets.records.encoded import encoded
 from rs_assets.runtime.upkeep.state import preview, snapshot_state, state_path
 from rs_assets.testing import PipelineDriver
+from tests.crash import Crash
 from tests.operators.driving import cut
 from tests.operators.model import at, sessions, sliced
 
@@ -348,3 +351,91 @@ def test_what_cannot_be_is_refused(made, error, told):
     window = StreamBuilder.data_stream("test", "refused").from_file("in.jsonl", schema=SCHEMA).window(TEN)
     with pytest.raises(error, match=told):
         made(window).to_data_stream().to_print().build()
+
+
+class World:
+    """A followed file of rows, and a table of the windows that have closed."""
+
+    def __init__(self, options, folder):
+        self.options, self.file, self.rows = options, folder / "rows.jsonl", []
+        self.file.write_text("")
+
+    def pipeline(self):
+        stream = StreamBuilder.data_stream("test", "ways").from_file(self.file, schema=SCHEMA, tail=True)
+        window = stream.window(TEN, name="w").group_by("key").count("n")
+        window = window.reduce(Summary("v"), schema="summary string", accumulator=KIND, fields=["v", "tags", "ts"])
+        window = window.reduce(least, merge=lesser, schema="least bigint", fields="v", name="least")
+        return window.water_mark(Time.seconds(20)).to_data_stream().to_delta("windows").build()
+
+    def run(self, rows=()):
+        with self.file.open("a") as file:
+            file.writelines(json.dumps({**row, "ts": row["ts"].isoformat()}) + "\n" for row in rows)
+        self.rows += rows
+        return self.pipeline().run(self.options)
+
+    def result(self):
+        table = self.options.home.table("test", "windows")
+        rows = DeltaTable(table).to_pyarrow_table().to_pylist() if DeltaTable.is_deltatable(table) else []
+        found = {(row["key"], row["start_time"], row["end_time"]): row for row in rows}
+        assert len(found) == len(rows)
+        return {place: (row["n"], row["summary"], row["least"]) for place, row in found.items()}
+
+    def expected(self):
+        """The windows that the watermark has passed."""
+        closed = max(row["ts"] for row in self.rows) - Time.seconds(20)
+        found = expected(sliced(self.rows, size=10, slide=10)).items()
+        return {place: (n, summary, low) for place, (n, summary, _, low) in found if place[2] <= closed}
+
+
+def some(seed, begin):
+    """Rows of forty seconds, out of order by less than the watermark's delay."""
+    rng = Random(seed)
+    rows = [
+        {"key": rng.choice("abc"), "v": rng.randint(-9, 9), "tags": [rng.choice("xy")], "ts": at(begin + n // 3)}
+        for n in range(120)
+    ]
+    return sorted(rows, key=lambda row: row["ts"] + Time.seconds(rng.randint(0, 15)))
+
+
+@pytest.mark.long
+def test_a_crash_savepoints_rewinds_and_rescales_take_accumulators_along(options, tmp_path, monkeypatch):
+    world = World(options, tmp_path)
+    world.run(some(1, 0))
+    taken, first = world.pipeline().savepoint(options), world.result()
+    with monkeypatch.context() as patched:
+        Crash(patched, DeltaWriter, behind=True)
+        with pytest.raises(RsError, match="crash"):
+            world.run(some(2, 40))
+    world.run()
+    assert world.result() == world.expected()
+    world.pipeline().rescale(3, options)
+    world.run(some(3, 80))
+    assert world.result() == (last := world.expected())
+    world.pipeline().rewind(0, options)
+    world.run()
+    assert world.result() == last
+    world.pipeline().restore(options, savepoint_id=taken.id)
+    assert world.result() == first
+    world.run()
+    assert world.result() == last
+
+
+@pytest.mark.long
+def test_the_state_of_a_window_of_a_million_rows(options, tmp_path):
+    """At most 200 bytes more than its accumulator."""
+    file = tmp_path / "in.jsonl"
+    with file.open("w") as lines:
+        lines.writelines(
+            f'{{"key": "k", "v": {n}, "ts": "{at(n % 10):%Y-%m-%dT%H:%M:%SZ}"}}\n' for n in range(1_000_000)
+        )
+    stream = StreamBuilder.data_stream("test", "million").from_file(tmp_path / "*.jsonl", schema=SCHEMA)
+    window = stream.window(TEN, name="w").group_by("key").count("n")
+    window = window.reduce(least, merge=lesser, schema="least bigint", fields="v").water_mark(Time.seconds(60))
+    job = window.to_data_stream().to_delta("lows").build()
+    job.run(options)
+    own = len(encoded({"least": 0}))
+    buffer, whole = kept(job, options)
+    assert buffer == own
+    assert whole <= own + 200
+    job.run(options, finish=True)
+    assert [(row["n"], row["least"]) for row in read(options, "lows")] == [(1_000_000, 0)]
