@@ -210,6 +210,28 @@ def test_join_when_a_query_of_with_has_the_name_of_its_other_table_reads_two_sou
     assert sorted(node.name for node in pipeline.topology.sources) == ["buys", "clicks"]
 
 
+CHAINS = {
+    "views": lambda last: "".join(
+        f"CREATE VIEW v{n} AS SELECT id, ms + 1 AS ms FROM {f'v{n - 1}' if n else 'clicks'};" for n in range(last + 1)
+    ) + f"INSERT INTO out1 SELECT id, ms FROM v{last}",
+    "with": lambda last: "INSERT INTO out1 WITH " + ", ".join(
+        f"v{n} AS (SELECT id, ms + 1 AS ms FROM {f'v{n - 1}' if n else 'clicks'})" for n in range(last + 1)
+    ) + f" SELECT id, ms FROM v{last}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", CHAINS)
+def test_a_hundred_queries_may_each_read_the_one_before(kind: str) -> None:
+    sql = TABLES + f"CREATE TABLE out1 (id BIGINT, ms BIGINT) WITH ('connector' = 'print'); {CHAINS[kind](99)}"
+    pipeline = pipeline_from_sql(sql, tables={"clicks": []})
+    assert len(pipeline.topology.nodes) == 103
+
+
+def test_the_rows_of_a_chain_of_a_hundred_views_have_passed_all_of_them(driver: SparkDriver) -> None:
+    found = run(CHAINS["views"](99), driver, out1="id BIGINT, ms BIGINT")["out1"]
+    assert values(found) == sorted((id_, ms + 100) for id_, _, ms, _ in CLICKS)
+
+
 def test_should_read_a_source_once_though_statements_emit_differently() -> None:
     pipeline = pipeline_from_sql(
         TABLES + """CREATE TABLE out1 (page STRING, n BIGINT) WITH ('connector' = 'print');

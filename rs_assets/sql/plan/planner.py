@@ -73,6 +73,8 @@ class Planner:
     # The names of steps, each with the offset of its clause.
     steps: dict[str, int] = field(default_factory=dict)
     reading: set[str] = field(default_factory=set)
+    # How many queries are being planned, each for the one before.
+    depth: int = 0
 
     def as_tables(
         self, plan: Callable[[QueryContext], Planned], context: QueryContext, needed: Callable[[Planned], bool]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Final
 
@@ -23,6 +24,8 @@ from rs_assets.sql.plan.upsert_dedup import UpsertTable
 from rs_assets.sql.plan.windowing import pending
 from rs_assets.sql.read.unsupported import check_parts
 
+# How many queries, each of which reads the next by its name, are planned on one stack: then a thread has a new one.
+ON_ONE_STACK: Final = 20
 # Replacements of unsupported parts of a SELECT.
 UNREAD: Final = {
     "limit": "streams have no end: rank with ROW_NUMBER() and keep WHERE rn <= n",
@@ -168,7 +171,7 @@ def table(planner: Planner, name: Any, context: QueryContext) -> Relation:
     text = name.name
     query = context.local.get(text)
     if query is not None:
-        return relation_of(planner, query.tree, replace(context.inside(text), local=query.local))
+        return _below(planner, query.tree, replace(context.inside(text), local=query.local))
     view = planner.catalog.views.get(text)
     if view is None:
         return source_of(planner, planner.catalog.table(text, name), context)
@@ -188,6 +191,18 @@ def _view(planner: Planner, view: Any, context: QueryContext) -> Relation:
     inside = QueryContext(
         step_name(base), context.reading, firing=context.firing, root=context.root, changes=context.changes
     )
-    made = relation_of(planner, view.tree, inside, [column.text for column in view.columns])
+    made = _below(planner, view.tree, inside, [column.text for column in view.columns])
     planner.reading.discard(name)
+    return made
+
+
+def _below(planner: Planner, tree: Any, context: QueryContext, names: Sequence[str] = ()) -> Relation:
+    """The rows of a query that another one reads by name: there may be any number of them below one another."""
+    planner.depth += 1
+    if planner.depth % ON_ONE_STACK:
+        made = relation_of(planner, tree, context, names)
+    else:
+        with ThreadPoolExecutor(1) as fresh:
+            made = fresh.submit(relation_of, planner, tree, context, names).result()
+    planner.depth -= 1
     return made
