@@ -152,7 +152,7 @@ class Topology:
     @property
     def merged(self) -> Merged:
         """The inputs of those frames, by the name of the union."""
-        return {name: (rejoin.part, *rejoin.others) for name, rejoin in self.rejoins.items()}
+        return {name: rejoin.inputs for name, rejoin in self.rejoins.items()}
 
     def state_shape(self) -> tuple[str, ...]:
         """One line for each stateful node and each node upstream of one, sources too: what a checkpoint depends on."""

@@ -12,6 +12,7 @@ from rs_assets.testing import PipelineDriver
 from tests.operators.model import at, counted, emitted_slices
 
 SCHEMA = "key string, n bigint, ts timestamp"
+AB = (("a", 0), ("b", 5))
 
 
 def shapes(stream):
@@ -84,6 +85,32 @@ def test_branches_meet_above_windows_and_beside_another_source(driver):
         every += [row | {"n": made} for made in [abs(n)] * (n != 0) + [int(10 / n)] * (n != 0) + [n]] if n else [row]
     groups, _, _ = emitted_slices([every], size=10, slide=10, delay=0)
     assert found == sorted((key, start, len(of), sum(r["n"] for r in of)) for (key, start, _), of in groups.items())
+
+
+def test_branches_meet_that_were_united_with_another_source_before(driver):
+    job = StreamBuilder.data_stream("test", "through")
+    a, b = (job.from_file(f"{name}.jsonl", schema=SCHEMA, name=name) for name in "ab")
+    both = a.union(b.with_fields(n="n + 1")).filter("n > 2")
+    every = both.select_fields("n", "key", "ts").union(a.with_fields(n="-n"), both.filter("n = 4"), b)
+    every.select_fields("n").to_print(name="plain")
+    windows = every.window(TumblingWindow.of(Time.seconds(10), "ts")).group_by("key").sum("n").to_data_stream()
+    rows = {name: [{"key": "ab"[n % 2], "n": n % 9, "ts": at(n)} for n in range(start, 60)] for name, start in AB}
+    plain = []
+    with PipelineDriver(windows.to_print(name="windows").build(), spark=driver) as running:
+        for cut in range(0, 60, 20):
+            for name in "ab":
+                running.push([row for row in rows[name] if at(cut) <= row["ts"] < at(cut + 20)], name)
+            running.step()
+            plain += running.take("plain")
+            running.restart()
+        running.finish()
+        found = {(row["key"], row["start_time"]): row["n"] for row in running.take("windows")}
+    united = [row for row in [*rows["a"], *(row | {"n": row["n"] + 1} for row in rows["b"])] if row["n"] > 2]
+    fours = [row for row in united if row["n"] == 4]
+    expected = [*united, *(row | {"n": -row["n"]} for row in rows["a"]), *fours, *rows["b"]]
+    assert sorted(row["n"] for row in plain) == sorted(row["n"] for row in expected)
+    groups, _, _ = emitted_slices([expected], size=10, slide=10, delay=0)
+    assert found == {(key, start): sum(row["n"] for row in of) for (key, start, _), of in groups.items()}
 
 
 @pytest.mark.parametrize("policy", ["quarantine"])

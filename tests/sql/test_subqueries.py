@@ -87,6 +87,12 @@ UNITED = """
     INSERT INTO pages SELECT page, ms FROM clicks UNION SELECT page, k FROM views
         UNION (SELECT NULL, n FROM lists WHERE n > 2);
 """
+AGAIN = """
+    CREATE TABLE again (page STRING, m BIGINT) WITH ('connector' = 'print');
+    CREATE VIEW seen_pages AS SELECT page, k FROM views WHERE k > 1 UNION ALL SELECT page, ms FROM clicks WHERE ms > 2;
+    INSERT INTO again SELECT page, ms FROM clicks UNION ALL SELECT page, k + 1 FROM seen_pages
+        UNION ALL SELECT NULL, n FROM lists UNION ALL SELECT page, n FROM clicks UNION ALL SELECT 'v', k FROM views;
+"""
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +105,7 @@ def found(driver: SparkDriver) -> Mapping[str, Any]:
     )
     rows = {"clicks": CLICKS, "views": VIEWS}
     rows["lists"] = [dict(zip(("n", "tags", "pairs", "people"), row, strict=True)) for row in LISTS]
-    pipeline = pipeline_from_sql(TABLES + kept + COUNTED + APART + UNITED, tables={name: [] for name in rows})
+    pipeline = pipeline_from_sql(TABLES + kept + COUNTED + APART + UNITED + AGAIN, tables={name: [] for name in rows})
     given = {source.name: rows[source.name.partition("_")[0]] for source in pipeline.topology.origins}
     return pipeline.try_(given, spark=driver)
 
@@ -141,6 +147,14 @@ def test_should_unite_different_rows_once(found: Mapping[str, Any]) -> None:
     every += [(None, row[0]) for row in LISTS if row[0] > 2]
     assert len(every) > len(set(every)) + 20
     assert values(found["pages"]) == ordered(set(every))
+
+
+def test_should_unite_sources_with_themselves_and_others_between(found: Mapping[str, Any]) -> None:
+    every = [pair for row in CLICKS for pair in ((row["page"], row["ms"]), (row["page"], row["n"]))]
+    every += [(row["page"], row["ms"] + 1) for row in CLICKS if row["ms"] is not None and row["ms"] > 2]
+    every += [(row["page"], row["k"] + 1) for row in VIEWS if row["k"] is not None and row["k"] > 1]
+    every += [("v", row["k"]) for row in VIEWS] + [(None, row[0]) for row in LISTS]
+    assert values(found["again"]) == ordered(every)
 
 
 def test_should_group_the_rows_that_a_sub_query_keeps(found: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from rs_assets.errors import TopologyError
 from rs_assets.records.columns import LABEL, PREFIX, hidden, visible
 from rs_assets.topology.nodes import step as nodes
 from rs_assets.topology.nodes.shuffle import Shuffle
-from rs_assets.topology.rejoin import Rejoin
+from rs_assets.topology.rejoin import Fork, Rejoin
 
 # The record where the branches part, whether it is still in the branch, and the results of the branches.
 KEPT, ALIVE, MADE = f"{PREFIX}kept", f"{PREFIX}alive", f"{PREFIX}made"
@@ -25,17 +25,25 @@ KEPT, ALIVE, MADE = f"{PREFIX}kept", f"{PREFIX}alive", f"{PREFIX}made"
 def compile_rejoin(node: Node, rejoin: Rejoin, flows: Mapping[str, Flow], known: Mapping[str, Node]) -> Flow:
     """The rows of all branches and those of other inputs, as `compile_union` would produce them."""
     check_united(node, tuple(flows[name] for name in node.inputs))
-    frame, made = through_branches(flows[rejoin.part].df, rejoin, known)
+    parts = (_united(flows, fork, known) for fork in (*rejoin.forks, *rejoin.others))
+    return Flow(reduce(DataFrame.unionByName, parts))
+
+
+def _united(flows: Mapping[str, Flow], fork: Fork, known: Mapping[str, Node]) -> DataFrame:
+    """The rows of all branches."""
+    if fork.branches == ((),):
+        return flows[fork.part].df
+    frame, made = through_branches(flows, fork, known)
     every = F.explode(F.array_compact(F.array(*made)))
-    united = frame.select(every.alias(MADE)).select(f"{MADE}.*")
-    return Flow(reduce(DataFrame.unionByName, [united, *(flows[name].df for name in rejoin.others)]))
+    return frame.select(every.alias(MADE)).select(f"{MADE}.*")
 
 
-def through_branches(start: DataFrame, rejoin: Rejoin, known: Mapping[str, Node]) -> tuple[DataFrame, list[str]]:
-    """Each record of `start` in KEPT, and the columns with each branch's result, null if the branch dropped it."""
+def through_branches(flows: Mapping[str, Flow], fork: Fork, known: Mapping[str, Node]) -> tuple[DataFrame, list[str]]:
+    """Each record in KEPT, and the columns with each branch's result, null if the branch dropped it."""
+    start = flows[fork.part].df
     frame = start.select(F.struct(*(F.col(f"`{name}`") for name in start.columns)).alias(KEPT))
     made: list[str] = []
-    for number, branch in enumerate(rejoin.branches):
+    for number, branch in enumerate(fork.branches):
         rows = frame.select("*", F.col(f"{KEPT}.*"), F.lit(True).alias(ALIVE))  # noqa: FBT003  Spark's form of a literal
         for name in branch:
             rows = SOFT[type(known[name])](rows, known[name])

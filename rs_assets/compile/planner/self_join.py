@@ -34,7 +34,7 @@ def compile_self_join(
     """Join the branches of both sides, which part at one step."""
     frames = [flows[name].df for name in node.inputs]
     spec = spec_of(context, node, *frames)
-    rows, made = through_branches(flows[rejoin.part].df, rejoin, known)
+    rows, made = through_branches(flows, rejoin.forks[0], known)
     packed = rows.select(*(_row(each, frame).alias(row) for each, frame, row in zip(made, frames, ROWS, strict=True)))
     there = packed.filter(" or ".join(f"{row} is not null" for row in ROWS))
     watched = timed(context, node, _with_times(context, node, there, frames), (), kept=node.water_marks[0])
