@@ -1,5 +1,6 @@
 """State as rows, as a served copy and as a preview: equal to what the windows fire later."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -137,6 +138,22 @@ def test_state_can_be_read_while_the_pipeline_runs(options):
     with job.start(options):
         [taken] = snapshot_state(job.topology, replace(options, run_id="other"))
         assert taken.rows > 0
+
+
+def test_damaged_state_that_cannot_be_read_is_a_finding_of_verify(options):
+    channel = MemoryChannel(schema=SCHEMA)
+    job = pipeline(channel)
+    channel.put(*rows(0, 40))
+    job.run(options)
+    state = options.home.job("shop", "kept") / "g0001" / "window" / "checkpoint" / "state"
+    shutil.move(state, state.with_name("moved"))
+    with pytest.raises(CheckpointError, match="the state cannot be read") as refused:
+        snapshot_state(job.topology, options)
+    assert "rs-assets verify" in refused.value.remedy
+    assert {finding.code for query in job.verify(options) for finding in query.found} == {"state"}
+    shutil.move(state.with_name("moved"), state)
+    [taken] = snapshot_state(job.topology, options)
+    assert taken.rows > 0
 
 
 def test_what_is_not_there_is_said(options):

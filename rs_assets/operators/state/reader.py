@@ -103,7 +103,7 @@ def _load(spark: SparkSession, state: StateOf, options: Mapping[str, object]) ->
     except Exception as error:
         raise CheckpointError(
             f"the state cannot be read: {str(error).splitlines()[0][:300]}",
-            remedy="name a batch whose state still exists; Spark keeps that of the last 100 or so",
+            remedy="look for damage: rs-assets verify",
             file=state.checkpoint,
             **{name: value for name, value in options.items() if "batch" in name.casefold()},
         ) from error
