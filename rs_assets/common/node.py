@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar, Literal
 
 from rs_assets.common.names import checked_name
+from rs_assets.errors import TopologyError
 
 Family = Literal["source", "step", "shuffle", "window", "join", "table", "processor", "sink"]
 
@@ -53,3 +54,15 @@ class Node:
     def identity(self) -> tuple[str, ...]:
         """The settings that the node's state depends on; part of the topology's fingerprint."""
         return (self.detail(),)
+
+
+def check_switches(node: Node) -> None:
+    """TopologyError for a setting of `node` that is neither True nor False, and must be one of them."""
+    for setting in fields(node):
+        value = getattr(node, setting.name)
+        if setting.type == "bool" and not isinstance(value, bool):
+            raise TopologyError(
+                f"step {node.name!r} has {setting.name}={value!r}, which must be True or False",
+                remedy=f"write {setting.name}=True or {setting.name}=False",
+                step=node.name,
+            )

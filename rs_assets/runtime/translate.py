@@ -83,6 +83,20 @@ KNOWN: tuple[tuple[str, type[RsError], str, str], ...] = (
         "a table that is read had no change feed when some of its versions were made",
         "read from the version since which it has one: from_delta(..., changes=True, starting_version=n)",
     ),
+    *(
+        (
+            condition,
+            DataLossError,
+            "the log of a table has lost versions that were not read yet",
+            "start again: the next start names them, and what to do",
+        )
+        for condition in (
+            "DELTA_LOG_FILE_NOT_FOUND",
+            "DELTA_VERSION_NOT_FOUND",
+            "DELTA_VERSIONS_NOT_CONTIGUOUS",
+            "DELTA_TRUNCATED_TRANSACTION_LOG",
+        )
+    ),
     ("No space left on device", EngineError, "the disk is full", "make room and start again: nothing was committed"),
 )
 

@@ -10,7 +10,7 @@ from os import PathLike, fspath
 from typing import Any, Self
 
 from rs_assets.common.names import checked_name
-from rs_assets.common.node import Node
+from rs_assets.common.node import Node, check_switches
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.nodes import Sink
 from rs_assets.errors import TopologyError
@@ -66,12 +66,13 @@ class Draft:
     spare: set[int] = field(default_factory=set)
 
     def add(self, node: Node) -> StepRef:
-        """Add `node` and return a reference to it; TopologyError if its name is taken.
+        """Add `node` and return a reference to it; TopologyError if its name is taken, or a switch is not a bool.
 
         Names are taken by the steps upstream and by those since the last build.
 
         A sink whose input is a plain name, not a reference, is added to that step permanently.
         """
+        check_switches(node)
         steps = {str(step): step for step in self.pending}
         plain = [steps[name] for name in node.inputs if not isinstance(name, StepRef) and name in steps]
         if plain:

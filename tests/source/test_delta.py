@@ -50,6 +50,14 @@ class Table:
     def ids(self, **source):
         return sorted(row["id"] for row in self.run(**source))
 
+    def lose(self, *versions):
+        """Remove entries of the log, as tools and people do; what puts them back."""
+        entries = [Path(self.path) / "_delta_log" / f"{version:020d}.json" for version in versions]
+        lost = {entry: entry.read_bytes() for entry in entries}
+        for entry in entries:
+            entry.unlink()
+        return lambda: [entry.write_bytes(content) for entry, content in lost.items()]
+
     def forget_last_commit(self):
         """As after a kill: the last batch was planned, and Spark has not committed it."""
         log = CheckpointLog(self.options.home.job("shop", "copy") / "g0001" / "delta" / "checkpoint")
@@ -289,3 +297,57 @@ def test_should_find_the_files_of_a_version_while_the_log_is_kept(tmp_path):
     with pytest.raises(DataLossError, match="version 1 of the table is gone from its log") as refused:
         files_added(str(tmp_path / "0"), 1)
     assert refused.value.remedy == "keep the log for longer: delta.logRetentionDuration"
+
+
+def test_a_log_without_its_first_entries_is_refused_until_they_are_back_or_the_table_is_written_again(table):
+    for each in (1, 2, 3):
+        table.add(each)
+    for lost, words in (((0, 1), "No table metadata"), ((1,), "found gap")):
+        put_back = table.lose(*lost)
+        with pytest.raises(SourceReadError, match=f"the table cannot be read: .*{words}") as refused:
+            table.ids()
+        assert "put them back, or write the table again and begin a new generation" in refused.value.remedy
+        put_back()
+    assert table.ids() == [1, 2, 3]
+    table.lose(0)
+    shutil.rmtree(table.path)
+    table.add(1, 2, 3)
+    table.options = replace(table.options, new_generation=True)
+    assert table.ids() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("source", [{}, {"changes": True}, {"starting_version": 1}], ids=["rows", "changes", "version"])
+def test_entries_of_the_log_may_go_when_they_are_read_and_are_named_before(table, source):
+    first = source.get("starting_version", 0)
+    for each in range(3):
+        table.add(each, configuration=None if each else {"delta.enableChangeDataFeed": "true"})
+    assert table.ids(**source) == [*range(first, 3)]
+    table.add(3)
+    assert table.ids(**source) == [3]
+    table.table.create_checkpoint()
+    table.add(4)
+    table.lose(0, 1, 2)
+    assert table.ids(**source) == [4]
+    table.add(5)
+    table.add(6)
+    table.table.create_checkpoint()
+    table.add(7)
+    put_back = table.lose(3, 4, 5)
+    with pytest.raises(DataLossError, match="the log of the table has lost versions 4 to 5") as refused:
+        table.ids(**source)
+    put_back()
+    assert table.ids(**source) == [5, 6, 7]
+    table.lose(3, 4, 5)
+    table.add(8)
+    with pytest.raises(DataLossError, match="has lost version 5,"):
+        table.ids(**source)
+    table.options = replace(table.options, new_generation=True)
+    if not source:
+        assert "which reads all rows of the existing table" in refused.value.remedy
+        assert table.ids() == [*range(9)]
+        return
+    assert "starting_version=6, which leaves out what came before" in refused.value.remedy
+    with pytest.raises(SourceReadError, match="has no version 9: it ends with version 8") as early:
+        table.ids(**{**source, "starting_version": 9})
+    assert early.value.remedy.endswith("starting_version=8")
+    assert table.ids(**{**source, "starting_version": 8}) == [8]

@@ -136,6 +136,18 @@ CASES = [
     ),
     Case(NODE, lambda: unbound(processor=True), "leave processor= out", unbound),
     Case(
+        "common/node.py::check_switches",
+        lambda: built(joined(how="left", early=1)),
+        "early=True or early=False",
+        lambda: (built(early()), built(joined(how="left", early=False))),
+    ),
+    Case(
+        "operators/window/durations.py::checked_duration",
+        lambda: built(early(within=Time.days(200_000_000))),
+        "Time.days(3650000) or less",
+        lambda: built(early(within=Time.days(3_650_000))),
+    ),
+    Case(
         NODE,
         lambda: itself(within=None, time_field=None),
         "such as within=Time.minutes(10), or read the source twice, under two names",

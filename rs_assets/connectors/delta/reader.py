@@ -13,9 +13,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
+from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.checkpoint.source_log import SourceBatch, SourceLog
 from rs_assets.connectors.delta.store import delta_table, is_table
-from rs_assets.connectors.delta.versions import ALL_FILES, check_same, files_added, next_version, versions_of
+from rs_assets.connectors.delta.versions import (
+    ALL_FILES,
+    Needed,
+    check_kept,
+    check_same,
+    files_added,
+    needed_of,
+    next_version,
+    versions_of,
+)
 from rs_assets.connectors.source import BEGIN_ANEW, Ends, Known, Positions, Reading, Start
 from rs_assets.errors import ConfigurationError, SchemaError, SourceReadError
 from rs_assets.records.calendar import judged
@@ -51,8 +61,10 @@ class DeltaReader:
         reader = reading.spark.readStream.name(reading.name).format("delta").option("maxFilesPerTrigger", ALL_FILES)
         if self.changes:
             reader = reader.option("readChangeFeed", "true")
-        if self._first is not None:
-            reader = reader.option("startingVersion", self._first)
+        needed = self._needed(SourceLog(CheckpointLog(reading.folder / "checkpoint"), reading.name))
+        if needed is not None and self._first is not None:
+            # Delta looks for this version at each start: the first one of all would be cleaned up some day.
+            reader = reader.option("startingVersion", needed.first)
         return judged(reader.load(self.path), schema)
 
     def batch(self, reading: Reading, batch: SourceBatch) -> DataFrame:
@@ -79,6 +91,7 @@ class DeltaReader:
         table = self._table()
         for log in start.logs:
             check_same(log, table, self.path)
+            self._check_log(log, table.version())
         if self.changes and table.metadata().configuration.get(FEED) != "true":
             raise SourceReadError(
                 "the table has no change feed",
@@ -87,6 +100,29 @@ class DeltaReader:
                 source=self.name,
             )
         return start.known
+
+    def _check_log(self, log: SourceLog, newest: int) -> None:
+        """DataLossError for versions that are gone from the log; SourceReadError if the first one is still to come."""
+        needed = self._needed(log)
+        if needed is None:
+            return
+        if log.committed is None and needed.first > newest:
+            raise SourceReadError(
+                f"the table has no version {needed.first}: it ends with version {newest}",
+                remedy=f"start when it has one, or begin with an earlier one: starting_version={newest}",
+                source=self.name,
+                table=self.path,
+            )
+        again = f"{BEGIN_ANEW}, " * (log.committed is not None)
+        how = (
+            f"{BEGIN_ANEW}, which reads all rows of the existing table"
+            if self._first is None
+            else f"{again}starting_version={{oldest}}, which leaves out what came before"
+        )
+        check_kept(self.path, needed, newest, otherwise=how, source=self.name)
+
+    def _needed(self, log: SourceLog) -> Needed | None:
+        return needed_of(log, self._first, changes=self.changes)
 
     def has_more(self, log: SourceLog) -> bool:
         """Whether there is a version that was not read to its end."""
@@ -112,7 +148,12 @@ class DeltaReader:
         try:
             return delta_table(self.path)
         except DeltaError as error:
-            raise SourceReadError(f"the table cannot be read: {error}", source=self.name, table=self.path) from error
+            raise SourceReadError(
+                f"the table cannot be read: {str(error)[:200]}",
+                remedy=f"if files of its _delta_log are gone, put them back, or write the table again and {BEGIN_ANEW}",
+                source=self.name,
+                table=self.path,
+            ) from error
 
     def _schema(self, reading: Reading) -> StructType:
         """The declared schema, or that of the table at the first start, each with the columns of the change feed."""

@@ -28,6 +28,13 @@ def is_table(path: str) -> bool:
     return DeltaTable.is_deltatable(path, storage_options(path))
 
 
+def log_names(path: str) -> list[str]:
+    """The names of the files in the log of a table."""
+    if not is_remote(path):
+        return [file.name for file in (Path(path) / "_delta_log").iterdir()]
+    return [info.base_name for info in files_of(path).get_file_info(fs.FileSelector("_delta_log"))]
+
+
 def log_bytes(path: str, version: int) -> bytes:
     """The content of the log entry of a version; FileNotFoundError if there is none (any more)."""
     name = f"_delta_log/{version:020d}.json"

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Literal
 
 from rs_assets.errors import TopologyError
-from rs_assets.operators.window.durations import checked_duration
+from rs_assets.operators.window.durations import LONGEST, checked_duration
 from rs_assets.operators.window.spec import AlignedWindow
 
 JoinType = Literal["inner", "left", "right", "full", "semi", "anti"]
@@ -42,6 +42,7 @@ class Interval:
                     f"{name} of an interval must be a timedelta of whole milliseconds, not {value!r}",
                     remedy=f"write it as {name}=Time.seconds(10)",
                 )
+            checked_duration(value, what=f"{name} of an interval", least=-LONGEST)
         if self.before + self.after < timedelta(0):
             raise TopologyError(
                 f"an interval from {-self.before} to {self.after} is empty",

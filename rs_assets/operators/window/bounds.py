@@ -33,4 +33,4 @@ class EventTimeBounds:
                 f"the earliest event time must have a time zone and not lie before 1970, not {self.earliest}",
                 remedy="use datetime(1970, 1, 1, tzinfo=UTC) or later",
             )
-        checked_duration(self.max_ahead, what="max_ahead", least=timedelta(0))
+        checked_duration(self.max_ahead, what="max_ahead", least=timedelta(0), most=timedelta.max)

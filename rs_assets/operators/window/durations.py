@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from rs_assets.errors import TopologyError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# More than all event times are apart; what Spark adds to one of them still fits its 64 bits.
+LONGEST = timedelta(days=3_650_000)
 
 
 class Time:
@@ -42,12 +44,18 @@ class Time:
         return timedelta(days=n)
 
 
-def checked_duration(value: object, *, what: str, least: timedelta = timedelta(milliseconds=1)) -> timedelta:
-    """Return `value` if it is a duration of whole milliseconds and at least `least`, else raise TopologyError."""
+def checked_duration(
+    value: object, *, what: str, least: timedelta = timedelta(milliseconds=1), most: timedelta = LONGEST
+) -> timedelta:
+    """Return `value` if it is a duration of whole milliseconds from `least` to `most`, else raise TopologyError."""
     if not isinstance(value, timedelta):
         raise TopologyError(f"{what} must be a timedelta, not {value!r}", remedy="write it as Time.seconds(10)")
     if value < least:
         raise TopologyError(f"{what} must be at least {least}, not {value}")
+    if value > most:
+        raise TopologyError(
+            f"{what} must be at most {most.days} days, not {value.days}", remedy=f"write Time.days({most.days}) or less"
+        )
     if value % timedelta(milliseconds=1):
         raise TopologyError(f"{what} must be whole milliseconds, not {value}")
     return value
