@@ -31,6 +31,7 @@ def test_the_numbers_of_a_run_are_those_of_its_report(tmp_path, driver, monkeypa
 
     monkeypatch.setattr(Metrics, "__exit__", last_look)
     stream = StreamBuilder.data_stream("shop", "counted").from_array(ROWS, schema="k string, ts timestamp")
+    stream = stream.expect("k IS NULL", name="nobody")
     windows = stream.window(TumblingWindow.of(Time.seconds(10), "ts"), name="tens").group_by("k").count("n")
     flow = windows.to_data_stream().to_memory(MemoryChannel(), name="out").build()
     from rs_assets.common.home import Home
@@ -40,6 +41,8 @@ def test_the_numbers_of_a_run_are_those_of_its_report(tmp_path, driver, monkeypa
     assert seen[f'rs_rows_total{{kind="in",{labels}}}'] == report.rows_in == 40
     assert seen[f'rs_rows_total{{kind="late",{labels}}}'] == 0
     assert seen[f'rs_rows_out_total{{{labels},sink="out"}}'] == report.rows_out == 4
+    assert seen[f'rs_expected_rows_total{{outcome="failed",{labels},step="nobody"}}'] == 40
+    assert seen[f'rs_expected_rows_total{{outcome="met",{labels},step="nobody"}}'] == 0
     assert seen[f"rs_batch_seconds_count{{{labels}}}"] == report.batches
     assert seen[f"rs_watermark_timestamp_seconds{{{labels}}}"] > 0
     with pytest.raises(OSError, match="refused"):

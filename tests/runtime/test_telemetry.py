@@ -46,7 +46,7 @@ def collector():
 
 def flow():
     stream = StreamBuilder.data_stream("shop", "told").from_array([{"n": 1}, {"n": 2}])
-    return stream.filter("n > 1").to_memory(MemoryChannel(), name="out").build()
+    return stream.expect("n > 0", name="positive").filter("n > 1").to_memory(MemoryChannel(), name="out").build()
 
 
 def sums(request):
@@ -67,6 +67,11 @@ def test_a_collector_gets_the_numbers_of_the_report(tmp_path, driver, collector)
     query = (("pipeline", "shop.told"), ("query", report.queries[0].query))
     assert found["rs_rows", (("kind", "in"), *query)] == report.rows_in == 2
     assert found["rs_rows_out", (*query, ("sink", "out"))] == report.rows_out == 1
+    expected = {attributes: rows for (name, attributes), rows in found.items() if name == "rs_expected_rows"}
+    assert expected == {
+        (("outcome", "failed"), *query, ("step", "positive")): 0,
+        (("outcome", "met"), *query, ("step", "positive")): 2,
+    }
     names = {a.key: a.value.string_value for a in collector.requests[-1].resource_metrics[0].resource.attributes}
     assert names["service.name"] == "shop.told"
     assert report.warnings == ()

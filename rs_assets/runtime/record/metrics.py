@@ -32,6 +32,9 @@ class Metrics:
         self._pipeline = pipeline
         self._rows = Counter("rs_rows", "Rows of the sources", (*query, "kind"), registry=registry)
         self._out = Counter("rs_rows_out", "Rows that a sink got", (*query, "sink"), registry=registry)
+        self._expected = Counter(
+            "rs_expected_rows", "Rows that an expectation judged", (*query, "step", "outcome"), registry=registry
+        )
         self._seconds = Histogram("rs_batch_seconds", "Time of a batch", query, registry=registry, buckets=SECONDS)
         self._state = Gauge("rs_state_rows", "Rows of state: open groups", query, registry=registry)
         self._bytes = Gauge("rs_state_bytes", "Memory that the state takes", query, registry=registry)
@@ -79,6 +82,9 @@ class Metrics:
             self._rows.labels(*names, kind).inc(rows)
         for sink, rows in progress.rows_out.items():
             self._out.labels(*names, sink).inc(rows)
+        for step, (judged, failed) in progress.expectations.items():
+            self._expected.labels(*names, step, "met").inc(judged - failed)
+            self._expected.labels(*names, step, "failed").inc(failed)
         self._seconds.labels(*names).observe(progress.seconds)
         self._state.labels(*names).set(progress.state_rows)
         self._bytes.labels(*names).set(progress.state_bytes)

@@ -37,6 +37,7 @@ class Telemetry:
         meter = self._provider.get_meter("rs_assets")
         self._rows = meter.create_counter("rs_rows", "{row}", "Rows of the sources")
         self._out = meter.create_counter("rs_rows_out", "{row}", "Rows that a sink got")
+        self._expected = meter.create_counter("rs_expected_rows", "{row}", "Rows that an expectation judged")
         self._seconds = meter.create_histogram(
             "rs_batch_seconds", "s", "Time of a batch", explicit_bucket_boundaries_advisory=SECONDS
         )
@@ -61,6 +62,9 @@ class Telemetry:
             self._rows.add(rows, {**names, "kind": kind})
         for sink, rows in progress.rows_out.items():
             self._out.add(rows, {**names, "sink": sink})
+        for step, (judged, failed) in progress.expectations.items():
+            self._expected.add(judged - failed, {**names, "step": step, "outcome": "met"})
+            self._expected.add(failed, {**names, "step": step, "outcome": "failed"})
         self._seconds.record(progress.seconds, names)
         self._state.set(progress.state_rows, names)
         self._bytes.set(progress.state_bytes, names)
