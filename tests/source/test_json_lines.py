@@ -129,11 +129,13 @@ def test_mutated_lines_are_rows_just_where_spark_makes_a_row_of_them(spark, tmp_
 
 def test_text_after_a_record_has_the_faults_of_a_text(spark, tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
-    texts = [b"\\ud3d\\ude00", b"\\ud8Td\\ude00", b"\\ud83d\\ude00"]
+    texts = [b"\\ud3d\\ude00", b"\\ud8Td\\ude00", b"\\ud83d\\ude00", b"\\ud83d\\ude0,"]
     file.write_bytes(b"".join(b'{"l":%d},"s":"%s"}\n' % line for line in enumerate(texts)))
     ours, theirs = read(spark, file), by_spark(spark, file)
-    assert [row["l"] for row in ours.collect()] == [row["l"] for row in theirs.collect() if row[REASON] is None] == [2]
-    assert judged(spark, ours) == [3, 2]
+    assert (
+        [row["l"] for row in ours.collect()] == [row["l"] for row in theirs.collect() if row[REASON] is None] == [2, 3]
+    )
+    assert judged(spark, ours) == [4, 2]
 
 
 @pytest.mark.long

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.torture.stop_origins import STARTS
-from tests.torture.stops import PHASES, WAYS, Case, done, every_stop, planned
+from tests.torture.stops import NOT_REACHED, PHASES, WAYS, Case, done, every_stop, planned
 
 
 @pytest.mark.timeout(600)
@@ -57,4 +57,6 @@ def test_recovery_of_a_stream_that_others_have_started_heeds_its_stop(tmp_path, 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("case", list(planned(7, 20, kills=4)), ids=str)
 def test_recovery_of_streams_that_were_stopped_or_killed_at_a_seeds_moments_is_right(tmp_path, driver, case):
-    assert done(case, tmp_path) == ""
+    # A machine that is too busy may not reach the moment at once.
+    tries = (done(case, tmp_path / name) for name in ("first", "second"))
+    assert next((found for found in tries if found != NOT_REACHED), NOT_REACHED) == ""

@@ -101,13 +101,13 @@ object JsonFaults {
     var first = false
     while (p < to) {
       val escape = b(p) == '\\'
-      // After the record there may be an escape that is none.
-      val whole = escape && p + 6 <= to && b(p + 1) == 'u' && isHex(b(p + 4)) && isHex(b(p + 5))
-      val surrogate = if (whole && (b(p + 2) | 0x20) == 'd') b(p + 3) | 0x20 else 0
+      val surrogate = if (escape && p + 4 <= to && b(p + 1) == 'u' && (b(p + 2) | 0x20) == 'd') b(p + 3) | 0x20 else 0
       val second = surrogate >= 'c' && surrogate <= 'f'
       if (first != second) return true
-      first = surrogate == '8' || surrogate == '9' || surrogate == 'a' || surrogate == 'b'
-      p += (if (first || second) 6 else if (escape) 2 else 1)
+      // In the text after a record there may be escapes that are none.
+      first = (surrogate == '8' || surrogate == '9' || surrogate == 'a' || surrogate == 'b') &&
+        p + 6 <= to && isHex(b(p + 4)) && isHex(b(p + 5))
+      p += (if (first) 6 else if (second) 4 else if (escape) 2 else 1)
     }
     first
   }
