@@ -48,3 +48,23 @@ def of_each(policies, windows, *, job, schema):
     for name, policy in policies.items():
         built = windows(stream, name, policy).to_print(name=f"{name}_out")
     return built.build()
+
+
+def emitted(pipeline, driver, names, batches, *, restart):
+    """The rows of the sinks `<name>_out`, by name, at the end of input; a restart follows the batch `restart`."""
+    found = {name: [] for name in names}
+
+    def take():
+        for name in found:
+            found[name] += running.take(f"{name}_out")
+
+    with PipelineDriver(pipeline, spark=driver) as running:
+        for number, batch in enumerate(batches):
+            running.push(batch)
+            running.step()
+            take()
+            if number == restart:
+                running.restart()
+        running.finish()
+        take()
+    return found

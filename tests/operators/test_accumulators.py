@@ -30,7 +30,7 @@ from rs_assets.records.encoded import encoded
 from rs_assets.runtime.upkeep.state import preview, snapshot_state, state_path
 from rs_assets.testing import PipelineDriver
 from tests.crash import Crash
-from tests.operators.driving import cut
+from tests.operators.driving import cut, emitted
 from tests.operators.model import at, sessions, sliced
 
 SCHEMA = "key string, v bigint, tags array<string>, ts timestamp"
@@ -147,20 +147,9 @@ def test_should_merge_what_came_in_any_batches(driver, data):
     built = stream = StreamBuilder.data_stream("test", "merged").from_file("in.jsonl", schema=SCHEMA)
     for name, (window, emit) in WINDOWS.items():
         built = windows(stream, name, window, emit).to_print(name=f"{name}_out")
-    found = {name: [] for name in WINDOWS}
     batches = cut(data, rows, least=1, most=3)
     restart = data.draw(st.integers(0, len(batches) - 1))
-    with PipelineDriver(built.build(), spark=driver) as running:
-        for number, batch in enumerate(batches):
-            running.push(batch)
-            running.step()
-            for name in found:
-                found[name] += running.take(f"{name}_out")
-            if number == restart:
-                running.restart()
-        running.finish()
-        for name in found:
-            found[name] += running.take(f"{name}_out")
+    found = emitted(built.build(), driver, WINDOWS, batches, restart=restart)
     assert standing(found["session"]) == expected(sessions(rows, gap=GAP))
     assert standing(found["hopping"]) == expected(sliced(rows, size=10, slide=5))
     assert standing(found["updated"]) == standing(found["fired"]) == expected(sliced(rows, size=10, slide=10))

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from rs_assets import HoppingWindow, MemoryChannel, SessionWindow, StreamBuilder, Time, TumblingWindow
 from rs_assets.errors import SchemaError, StepError, TopologyError, UnknownFieldError
 from rs_assets.runtime.upkeep.state import preview
-from rs_assets.testing import PipelineDriver
-from tests.operators.driving import cut
+from tests.operators.driving import cut, emitted
 from tests.operators.model import at, sessions, sliced
 
 SCHEMA = "key string, v bigint, tags array<string>, ts timestamp"
@@ -96,20 +95,9 @@ def test_should_see_rows_in_order_however_they_came(driver, data):
     built = stream = StreamBuilder.data_stream("test", "reduce").from_file("in.jsonl", schema=SCHEMA)
     for name, (window, emit) in WINDOWS.items():
         built = windows(stream, name, window, emit).to_print(name=f"{name}_out")
-    told = {name: [] for name in WINDOWS}
     batches = cut(data, rows, least=1, most=2)
     restart = data.draw(st.integers(0, len(batches) - 1))
-    with PipelineDriver(built.build(), spark=driver) as running:
-        for number, batch in enumerate(batches):
-            running.push(batch)
-            running.step()
-            for name in told:
-                told[name] += running.take(f"{name}_out")
-            if number == restart:
-                running.restart()
-        running.finish()
-        for name in told:
-            told[name] += running.take(f"{name}_out")
+    told = emitted(built.build(), driver, WINDOWS, batches, restart=restart)
     assert standing(told["hopping"]) == expected(sliced(rows, size=10, slide=5))
     assert standing(told["session"]) == expected(sessions(rows, gap=GAP))
     assert standing(told["merging"]) == standing(told["session"])

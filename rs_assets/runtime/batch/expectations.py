@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from rs_assets.compile.planner.context import BadRecordCollector, Dead
 from rs_assets.errors import BadRecordError
-from rs_assets.records.admit import MET
+from rs_assets.records.admit import MET, expected
 from rs_assets.records.columns import ADDRESS, REASON, visible
 from rs_assets.records.poison import exact_text
 from rs_assets.records.policy import OnFail
@@ -29,14 +29,12 @@ class BatchRecordFilter(BadRecordCollector):
         found = frame.agg(F.count(F.lit(1)), F.count(REASON)).head()
         assert found is not None  # noqa: S101  without groups there is one row
         rows, failed = self.judged[step] = found[0], found[1]
-        if on_fail is OnFail.WARN or not failed:
-            return frame.drop(REASON)
         unmet = frame.filter(F.col(REASON).isNotNull())
-        if on_fail is OnFail.FAIL:
+        if failed and on_fail is OnFail.FAIL:
             raise _error(unmet, step, f"{failed:,} of {rows:,} rows")
-        if on_fail is OnFail.DEAD_LETTER and set(ADDRESS) <= set(frame.columns):
+        if failed and on_fail is OnFail.DEAD_LETTER and set(ADDRESS) <= set(frame.columns):
             self.dead.append(Dead(step, unmet.select(*ADDRESS, REASON)))
-        return frame.filter(F.col(REASON).isNull()).drop(REASON)
+        return expected(frame, step=step, on_fail=on_fail, counted=False)
 
 
 def _error(unmet: DataFrame, step: str, share: str) -> BadRecordError:

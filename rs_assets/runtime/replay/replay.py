@@ -25,7 +25,7 @@ from rs_assets.operators.window.durations import EPOCH
 from rs_assets.records.admit import MET, refusing_step, step_of
 from rs_assets.records.columns import ADDRESS, LINE, OFFSET, PASSED, RAW, REASON, SPLIT
 from rs_assets.records.columns import LATE as CAME_BEHIND
-from rs_assets.records.policy import BadRecords, OnFail
+from rs_assets.records.policy import BadRecords
 from rs_assets.topology.nodes.step import Expect
 from rs_assets.topology.nodes.timed import TimedState
 from rs_assets.topology.topology import Topology
@@ -33,12 +33,6 @@ from rs_assets.topology.user_code.expression import function_of
 
 PASSED_FORMAT = "yyyy-MM-dd HH:mm:ss.SSSSSS"
 REMEDY = "correct the input, or choose bad_records='dead_letter' or 'skip'"
-# The policy for records by that of an expectation.
-EXPECTED = {
-    OnFail.SKIP: BadRecords.SKIP,
-    OnFail.DEAD_LETTER: BadRecords.DEAD_LETTER,
-    OnFail.FAIL: BadRecords.FAIL,
-}
 CAME_LATE = {
     "window": "late: the last window of the row had closed; the watermark was",
     "join": "late: the watermark had passed the row, or the last of its windows; it was",
@@ -187,7 +181,7 @@ class Replay:
         if isinstance(node, Source):
             return node.bad_records
         if isinstance(node, Expect):
-            return EXPECTED[node.on_fail]
+            return BadRecords.of(node.on_fail)
         if isinstance(node, TimedState):
             return node.bounds.policy or self.context.policy
         return self.context.policy
