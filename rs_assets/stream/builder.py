@@ -151,7 +151,7 @@ class DataStreamSource(CollectedSources, DatabaseSources, HttpSources, Fluent):
           each file.
         - `delimiter` (str, default ","): the character between the values of CSV.
         - `bad_records` (default "fail").
-        - `max_files_per_batch` (int, default None: no limit).
+        - `max_files_per_batch` (int, default None: no limit); the oldest files first, of the same millisecond by name.
         - `max_rows_per_batch` (int, default None: no limit).
         - `name` (str, default "file").
 

@@ -190,6 +190,25 @@ def test_batches_take_so_many_files_oldest_first(tmp_path: Path, options: RunOpt
     assert ids(out.rows()[2:]) == [3]
 
 
+@pytest.mark.parametrize(("form", "schema"), [("csv", "value string"), ("text", None)])
+def test_files_of_the_same_time_are_taken_by_name(
+    tmp_path: Path, options: RunOptions, form: str, schema: str | None
+) -> None:
+    """A folder lists its files in an order of its own, in ext4 that of a hash."""
+    expected = [f"part-{number:02}" for number in range(10)]
+    (tmp_path / "in").mkdir()
+    for name in expected:
+        file = tmp_path / "in" / f"{name}.txt"
+        file.write_text(f"{name}\n")
+        os.utime(file, (1_700_000_000, 1_700_000_000))
+    out = MemoryChannel()
+    stream = StreamBuilder.data_stream("files", "read").from_file(
+        tmp_path / "in", format=form, schema=schema, header=False, max_files_per_batch=1
+    )
+    stream.to_memory(out).build().run(options)
+    assert [row["value"] for row in out.rows()] == expected
+
+
 def test_an_inferred_schema_is_pinned(tmp_path: Path, options: RunOptions) -> None:
     folder = tmp_path / "in"
     folder.mkdir()

@@ -24,6 +24,7 @@ from rs_assets.errors import ConfigurationError, SourceReadError
 from rs_assets.records.columns import ADDRESS, CORRUPT, REASON
 from rs_assets.records.poison import exact_text
 from rs_assets.records.schema import quoted
+from rs_assets.spark.processor.session import package_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,6 +33,11 @@ if TYPE_CHECKING:
 
 # Spark ignores files that are older than the newest by more than `maxFileAge` (7 days) and would never read them.
 MAX_FILE_AGE = "36500d"
+# Files that are as old as each other are taken in the order in which they are listed.
+LISTED_BY_NAME = {
+    "fs.file.impl": "org.apache.spark.sql.rsassets.FilesByName",
+    "fs.file.impl.disable.cache": "true",
+}
 # Java's decoder replaces invalid UTF-8 by this character; the CSV parser gives no other sign of it.
 REPLACEMENT = "\ufffd"
 # Hadoop's reader silently skips lines of this size, including newline and carriage return.
@@ -67,11 +73,17 @@ def read_stream(
 def file_stream(
     spark: SparkSession, *, name: str, path: str, max_files_per_batch: int | None = None
 ) -> DataStreamReader:
-    """A reader of files that no longer change; ConfigurationError if there is nothing at `path`."""
+    """A reader of files that no longer change, oldest first; ConfigurationError if there is nothing at `path`.
+
+    Files of the same millisecond are taken by name, those of a folder before those of its subfolders; a session without
+    the project's own jar takes them in the order in which the folder lists them.
+    """
     check_path(path, step=name)
     # Without the lookup Spark reads files twice if another one of the batch has a name like a glob, and reads folders
     # called `a=1` as columns.
     reader = spark.readStream.name(name).option("maxFileAge", MAX_FILE_AGE).option("recursiveFileLookup", value=True)
+    if package_in(spark) is not None:
+        reader = reader.options(**LISTED_BY_NAME)
     return reader.option("maxFilesPerTrigger", max_files_per_batch) if max_files_per_batch else reader
 
 
