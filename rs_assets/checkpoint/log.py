@@ -96,6 +96,12 @@ class CheckpointLog:
         return _next_watermark(self.folder / "commits" / str(last)) > planned.watermark
 
     @property
+    def watermark(self) -> datetime | None:
+        """The watermark after the last committed batch; None before the first."""
+        last = self.last_committed()
+        return _next_watermark(self.folder / "commits" / str(last)) if last >= 0 else None
+
+    @property
     def begun(self) -> bool:
         """Whether a batch was ever planned; Spark removes the first files of a long log."""
         return self.last_committed() >= 0 or self.offsets(0) is not None

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rs_assets.runtime.run.realtime import RealTimePipeline
     from rs_assets.runtime.run.rescale import RescaleReport
     from rs_assets.runtime.run.running import RunningPipeline
+    from rs_assets.runtime.run.why import Explanation
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -413,3 +414,45 @@ class Pipeline:
         from rs_assets.runtime.upkeep.state import preview
 
         return preview(self.topology, step, options, rows=rows)
+
+    def why(
+        self,
+        options: RunOptions | None = None,
+        *,
+        where: str | None = None,
+        text: str | None = None,
+        split: str | None = None,
+        line: int | None = None,
+        source: str | None = None,
+        batch: int | None = None,
+        limit: int = 1,
+    ) -> tuple[Explanation, ...]:
+        """What became of a record: which steps passed it on, refused it, dropped it or keep it, and why.
+
+        Typical uses: a row that is missing in a table, a dead letter. The pipeline may run; its batches are read again,
+        the newest first. There is one explanation for each record and each query that reads it, () if there is none.
+        CheckpointError before the first run, DataError if input is no longer there. Python functions are called again,
+        those of `for_each` are not.
+
+        - `where` (str, default None): SQL over the fields of the source.
+        - `text` (str, default None): a part of the record's text, for records that are refused.
+        - `split`, `line` (str and int, default None): its place, as in a dead letter.
+        - `source` (str, default: the only one).
+        - `batch` (int, default None: all that can be read again).
+        - `limit` (int, default 1): the most records that are explained.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from rs_assets import Home, MemoryChannel, RunOptions, StreamBuilder
+        >>> hits = StreamBuilder.data_stream("docs", "why").from_array([{"id": 1, "ms": 12}, {"id": 2, "ms": 120}])
+        >>> pipeline = hits.filter("ms > 100", name="slow").to_memory(MemoryChannel()).build()
+        >>> with TemporaryDirectory() as folder:
+        ...     options = RunOptions(home=Home.at(folder))
+        ...     _ = pipeline.run(options)
+        ...     (found,) = pipeline.why(options, where="id = 1")
+        >>> [(step.step, step.outcome, step.because) for step in found.steps]
+        [('array', 'read', ''), ('slow', 'dropped', 'its condition is not true: ms > 100')]
+        """
+        from rs_assets.runtime.run.why import Sought, why
+
+        sought = Sought(source=source, where=where, text=text, split=split, line=line, batch=batch, limit=limit)
+        return why(self.topology, sought, options)

@@ -1,9 +1,13 @@
 """The two tiers: `make test` fits a quarter of an hour on two cores, and leaves no file out."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from tests.durations import BUDGET_S, SHORT_S, Durations, recorded, within_budget
 
+ROOT = Path(__file__).parents[2]
 WORKERS = 2
 # A quarter of an hour, without what starts and collects, and tests that are too short to be recorded.
 TIER_S = 10 * 60
@@ -11,9 +15,14 @@ TIER_S = 10 * 60
 ALONE_S = 90.0
 
 
+# The line of a file of which `make test` runs nothing.
+ALL_LONG = re.compile(r"^pytestmark = .*pytest\.mark\.long\b", re.MULTILINE)
+
+
 @pytest.fixture(scope="module")
 def durations() -> Durations:
-    return recorded()
+    """The durations of the files of which `make test` runs something."""
+    return {file: tests for file, tests in recorded().items() if not ALL_LONG.search((ROOT / file).read_text())}
 
 
 def test_tier_of_tests_fits_its_time(durations):

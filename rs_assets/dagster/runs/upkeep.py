@@ -1,4 +1,4 @@
-"""The upkeep job of a pipeline: verify, savepoint, restore, rewind, rescale or compact, as its setting says."""
+"""The upkeep job of a pipeline: verify, savepoint, restore, rewind, rescale, compact or why, as its setting says."""
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 import threading
@@ -16,6 +16,7 @@ from dagster import (
     Failure,
     Field,
     JobDefinition,
+    MetadataValue,
     Noneable,
     OpExecutionContext,
     ScheduleDefinition,
@@ -39,6 +40,7 @@ from rs_assets.errors import PipelineBusyError
 from rs_assets.runtime.job import preflight
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.run.rescale import check_partitions, rescale
+from rs_assets.runtime.run.why import Sought, why
 from rs_assets.runtime.upkeep import savepoints
 from rs_assets.topology.topology import Topology
 
@@ -103,6 +105,19 @@ def _compact(context: OpExecutionContext, assets: StreamAssets, options: RunOpti
     return {"tables": len(done), "files_joined": sum(counts["files_joined"] for counts in done.values())}
 
 
+def _why(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:
+    found = why(assets.topology, Sought(**config), options)
+    for each in found:
+        context.log.info("%s", each)
+    if not found:
+        raise Failure("no such record in the batches that can be read again", allow_retries=False)
+    return {f"record {number}": MetadataValue.md(f"```\n{each}\n```") for number, each in enumerate(found, 1)}
+
+
+def _optional(about: str, kind: type = str) -> Field:
+    return Field(Noneable(kind), default_value=None, description=about)
+
+
 STEP = Field(Noneable(String), default_value=None, description="The stateful step, if there are several queries")
 
 
@@ -146,6 +161,20 @@ ACTIONS: Mapping[str, Action] = MappingProxyType(
             _compact,
             "Joins the small files of the outputs, the state and the catalog; removes files that no version uses.",
             roles=frozenset(),
+        ),
+        "why": Action(
+            _why,
+            "Shows what became of a record: which step passed it on, dropped it, or keeps it. A stream may run.",
+            {
+                "where": _optional("SQL over the fields of the source: id = 17"),
+                "text": _optional("A part of the record's text"),
+                "split": _optional("Its split, as in a dead letter"),
+                "line": _optional("Its line in the split", int),
+                "source": _optional("The source, if there are several"),
+                "batch": _optional("The batch that read it; default: the newest first", int),
+                "limit": Field(int, default_value=1, description="The most records"),
+            },
+            roles=frozenset({"checkpoint"}),
         ),
     }
 )

@@ -47,7 +47,7 @@ def query_of(session: JobSession, spark: SparkSession, plan: QueryPlan) -> Query
     dimensions = session.dimensions.of_query(folder, plan.nodes)
     exchange = session.exchange(plan)
     control_root = folder if exchange is None else exchange.place
-    context = replace(_context(session, spark, plan, folder), noted=dimensions.notes.of, control_root=control_root)
+    context = replace(context_of(session, spark, plan, folder), noted=dimensions.notes.of, control_root=control_root)
     work = BatchWork(
         topology=session.topology,
         plan=before_rejecting(session.topology, plan, quarantines=context.quarantines),
@@ -141,7 +141,8 @@ def _inferred(session: JobSession, source: str) -> str | None:
     return session.manifest.schemas.get(source)
 
 
-def _context(session: JobSession, spark: SparkSession, plan: QueryPlan, folder: Path) -> CompileContext:
+def context_of(session: JobSession, spark: SparkSession, plan: QueryPlan, folder: Path) -> CompileContext:
+    """The context for compiling the query of `plan` in `folder`, without the notes of its dimensions."""
     read = session.topology.origins
     # Rows of a shuffle may have come from any of them.
     own = [source for source in read if source.name in plan.sources]

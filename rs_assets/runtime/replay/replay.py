@@ -26,7 +26,7 @@ from rs_assets.records.admit import MET, refusing_step, step_of
 from rs_assets.records.columns import ADDRESS, LINE, OFFSET, PASSED, RAW, REASON, SPLIT
 from rs_assets.records.columns import LATE as CAME_BEHIND
 from rs_assets.records.policy import BadRecords
-from rs_assets.topology.nodes.step import Expect
+from rs_assets.topology.nodes.step import Expect, ForEach
 from rs_assets.topology.nodes.timed import TimedState
 from rs_assets.topology.topology import Topology
 from rs_assets.topology.user_code.expression import function_of
@@ -52,15 +52,24 @@ class Wired:
     late_rows: Mapping[str, DataFrame]
 
 
+def _all_rows(source: Source, rows: DataFrame) -> DataFrame:  # noqa: ARG001  the form of `only`
+    return rows
+
+
 @dataclass(frozen=True)
 class Replay:
-    """One batch of a query, wired again over a bounded read of the same input, once for all its uses."""
+    """One batch of a query, wired again over a bounded read of the same input, once for all its uses.
+
+    `only` limits it to some rows of each source. Without `effects` no function is called for its side effect.
+    """
 
     topology: Topology
     plan: QueryPlan
     context: CompileContext
     log: CheckpointLog
     batch_id: int
+    only: Callable[[Source, DataFrame], DataFrame] = _all_rows
+    effects: bool = True
 
     def letters(self, *, clean: frozenset[str], late: bool, namespace: str, job: str, generation: int) -> pa.Table:
         """The bad and late records of the batch as dead letters, except for those that another query writes.
@@ -68,9 +77,9 @@ class Replay:
         Each gate is a pass over the batch. Those known to be `clean` are skipped, and with `late` false those for late
         rows.
         """
-        refused = [each for each in self._wired.dead if each.step not in clean]
-        told = (*refused, *self._wired.late) if late else refused
-        dead = [each for each in told if self._policy(each.step).keeps_dead_letters]
+        refused = [each for each in self.wired.dead if each.step not in clean]
+        told = (*refused, *self.wired.late) if late else refused
+        dead = [each for each in told if self.policy_of(each.step).keeps_dead_letters]
         return self.dead_letters_of(dead, namespace=namespace, job=job, generation=generation)
 
     def dead_letters_of(self, dead: Sequence[Dead], *, namespace: str, job: str, generation: int) -> pa.Table:
@@ -81,16 +90,16 @@ class Replay:
 
     def late_rows(self) -> Mapping[str, int]:
         """How many rows of the batch came after all their windows had closed, by step."""
-        return {each.step: each.rows.count() for each in self._wired.late}
+        return {each.step: each.rows.count() for each in self.wired.late}
 
     def rows_late_for(self, step: str) -> DataFrame:
         """The rows that were late for `step`, as in a table of late rows."""
-        return late_rows(self._wired.late_rows[step])
+        return late_rows(self.wired.late_rows[step])
 
     def first_bad(self) -> BadRecordError | None:
         """The first record that ends the batch, with its position; None if there is none."""
-        for dead in self._wired.dead:
-            if self._policy(dead.step) is not BadRecords.FAIL:
+        for dead in self.wired.dead:
+            if self.policy_of(dead.step) is not BadRecords.FAIL:
                 continue
             node = self.topology[step_of(dead.step)]
             row = dead.rows.orderBy(SPLIT, LINE).limit(1).collect()
@@ -109,7 +118,7 @@ class Replay:
     def failing(self, translate: Callable[[BaseException], RsError]) -> RsError | None:
         """The error of a Python step, raised again with the record's position; None if the batch succeeds."""
         for node in self.plan.nodes:
-            flow = self._wired.flows.get(node)
+            flow = self.wired.flows.get(node)
             # A partly compiled map runs its function immediately: it never waits.
             if flow is None or not (flow.waiting or function_of(self.topology[node])):
                 continue
@@ -120,12 +129,14 @@ class Replay:
         return None
 
     @cached_property
-    def _wired(self) -> Wired:
+    def wired(self) -> Wired:
+        """The steps up to the first state, compiled."""
         offsets = self._offsets()
         collector = BadRecordCollector()
+        read = batch_reader(self.log, self.batch_id)
         context = replace(
             self.context,
-            read=batch_reader(self.log, self.batch_id),
+            read=lambda context, node: self.only(node, read(context, node)),
             record_filter=collector,
             streaming=False,
             now=batch_clock(offsets),
@@ -143,7 +154,11 @@ class Replay:
                 # Python steps are compiled when their frame is first used; only then their gate is reached.
                 _ = [flows[i].df for i in node.inputs]
                 continue
-            flows[name] = COMPILE[type(node)](context, node, tuple(flows[i] for i in node.inputs if i in flows))
+            inputs = tuple(flows[i] for i in node.inputs if i in flows)
+            if isinstance(node, ForEach) and not self.effects:
+                flows[name] = inputs[0]
+                continue
+            flows[name] = COMPILE[type(node)](context, node, inputs)
             if root and isinstance(node, TimedState) and node.sides and node.family in CAME_LATE:
                 rows = came_late[name] = self._late(name, flows[name].df)
                 reason = F.concat(F.lit(f"{CAME_LATE[node.family]} "), F.date_format(PASSED, PASSED_FORMAT))
@@ -152,20 +167,23 @@ class Replay:
 
     def _late(self, step: str, rows: DataFrame) -> DataFrame:
         """Those of `rows` that were late for `step`, with the watermark that rejected them as PASSED."""
-        node, passed = self.topology[step], F.lit(self._passed(step))
+        node, passed = self.topology[step], F.lit(self.passed(step))
         late = LATE[type(node)](node, passed)
         if PASSED in rows.columns:
             late, passed = late | F.col(CAME_BEHIND), F.greatest(passed, PASSED)
         return rows.filter(late).withColumn(PASSED, passed)
 
-    def _passed(self, step: str) -> datetime:
+    def passed(self, step: str) -> datetime:
         """The watermark by which Spark judges rows of `step`: in a chain that of the previous batch.
 
         Delays of earlier steps, and the time that it waits for their rows, are subtracted.
         """
         chained = len(self.plan.states) > 1
         offsets = self.log.offsets(self.batch_id - 1) if chained else self._offsets()
-        watermark = offsets.watermark if offsets is not None else EPOCH
+        return self.reaching(step, offsets.watermark if offsets is not None else EPOCH)
+
+    def reaching(self, step: str, watermark: datetime) -> datetime:
+        """The watermark that reaches `step` when that of the query is `watermark`."""
         link = self.context.links.get(step)
         return watermark if link is None else watermark - link.held - link.lag
 
@@ -174,7 +192,8 @@ class Replay:
         assert offsets is not None  # noqa: S101  the batch is running or done
         return offsets
 
-    def _policy(self, step: str) -> BadRecords:
+    def policy_of(self, step: str) -> BadRecords:
+        """What happens to the records that the gate `step` refuses."""
         if step.endswith(POISON):
             return BadRecords.QUARANTINE
         node = self.topology[step_of(step)]

@@ -1,0 +1,36 @@
+"""The command `why`: what became of a record."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from rs_assets.cli.base import AS_JSON, FAILED, MODULES, NAME_OR_NONE, chosen, guarded
+
+
+@click.command()
+@NAME_OR_NONE
+@click.option("--where", metavar="SQL", help='A condition on the fields of the source: "id = 17".')
+@click.option("--text", metavar="TEXT", help="A part of the text of the record.")
+@click.option("--split", help="The split of the record, as in its dead letter.")
+@click.option("--line", type=int, help="Its line in the split.")
+@click.option("--source", help="The source, if there are several.")
+@click.option("--batch", type=click.IntRange(min=0), help="The batch that read it; default: the newest ones first.")
+@click.option("--limit", default=1, show_default=True, type=click.IntRange(min=1), help="How many records at most.")
+@MODULES
+@AS_JSON
+@guarded
+def why(name: str | None, modules: tuple[str, ...], *, as_json: bool, **sought: Any) -> None:
+    """Show what became of a record: which step passed it on, dropped it, or keeps it, and why."""
+    pipeline = chosen(modules, name)
+    found = pipeline.why(**sought)
+    if as_json:
+        click.echo(json.dumps([each.as_dict() for each in found], default=str))
+    for each in () if as_json else found:
+        click.echo(f"{each}\n")
+    if not found:
+        click.echo(f"{pipeline.name}: no such record in the batches that can be read again", err=True)
+        sys.exit(FAILED)

@@ -1,0 +1,76 @@
+"""What became of a record, on the command line and in Dagster."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from dagster import DagsterInstance
+
+from rs_assets import Home
+from rs_assets.cli.main import main
+from rs_assets.dagster.definitions_of import build_definitions
+from rs_assets.dagster.resources.spark import SparkResource
+from rs_assets.runtime.options import RunOptions
+from rs_assets.spark.driver import SparkDriver
+from rs_assets.stream.pipeline import Pipeline
+
+# Their canary is the example of docs/why.md.
+pytestmark = pytest.mark.long
+
+MODULE = """
+from rs_assets import StreamBuilder
+hits = StreamBuilder.data_stream('shop', 'hits').from_array([{'id': 1, 'ms': 12}, {'id': 2, 'ms': 120}])
+pipeline = hits.filter('ms > 100', name='slow').to_delta('slow').build()
+"""
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: SparkDriver) -> Pipeline:
+    """A pipeline of a project, which has run."""
+    (tmp_path / "pyproject.toml").write_text('[tool.rs_assets]\npipelines = ["explained_hits"]\n')
+    (tmp_path / "explained_hits.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RS_HOME", raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "explained_hits", raising=False)
+    monkeypatch.setattr(SparkDriver, "shared", lambda *_: driver)
+    monkeypatch.setattr(SparkResource, "driver", driver)
+    import explained_hits  # type: ignore[import-not-found]
+
+    made: Pipeline = explained_hits.pipeline
+    made.run(RunOptions(home=Home.default(), driver=driver))
+    return made
+
+
+def call(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(main, arguments)
+    return done.exit_code, done.output
+
+
+def test_the_command_shows_each_step_and_fails_if_there_is_no_record(pipeline: Pipeline) -> None:
+    code, text = call("why", "--where", "id = 1")
+    assert code == 0
+    assert "slow   dropped   its condition is not true: ms > 100" in text
+    code, text = call("why", "hits", "--where", "id > 0", "--limit", "5", "--json")
+    found = {each["fields"]["id"]: [step["outcome"] for step in each["steps"]] for each in json.loads(text)}
+    assert (code, found) == (0, {1: ["read", "dropped"], 2: ["read", "passed", "written"]})
+    assert call("why", "--where", "id = 3")[0] == 1
+    code, text = call("why")
+    assert (code, "name it by where='id = 17'" in text) == (1, True)
+
+
+def test_the_upkeep_job_observes_the_explanation_on_the_source(pipeline: Pipeline) -> None:
+    job = build_definitions([pipeline]).resolve_job_def("shop_hits_upkeep")
+    with DagsterInstance.ephemeral() as instance:
+        config = {"ops": {"upkeep": {"config": {"why": {"where": "id = 1"}}}}}
+        done = job.execute_in_process(instance=instance, run_config=config)
+        (seen,) = done.get_asset_observation_events()
+        observation = seen.asset_observation_data.asset_observation
+        assert observation.asset_key.path[-1] == "array"
+        assert "dropped" in str(observation.metadata["record 1"].value)
+        config["ops"]["upkeep"]["config"]["why"]["where"] = "id = 3"
+        assert not job.execute_in_process(instance=instance, run_config=config, raise_on_error=False).success

@@ -1,0 +1,206 @@
+"""What became of a record: each step's outcome, and that the outcomes of all records account for the results."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+import pytest
+
+from rs_assets import Dimension, MemoryChannel, StreamBuilder, Time, TumblingWindow
+from rs_assets.connectors.dead_letters import dead_letters_of
+from rs_assets.errors import CheckpointError, ConfigurationError, DataError
+from rs_assets.runtime.options import RunOptions
+from rs_assets.stream.data_stream import DataStream
+from rs_assets.stream.pipeline import Pipeline
+
+# Their canary is the example of docs/why.md.
+pytestmark = pytest.mark.long
+
+SCHEMA = "id bigint, page string, ms bigint, ts timestamp"
+MINUTE = TumblingWindow.of(Time.minutes(1), "ts")
+Row = dict[str, object] | str
+
+
+def row(number: int, *, page: str | None = "/", ms: int = 5, at: str = "10:00:01") -> Row:
+    return {"id": number, "page": page, "ms": ms, "ts": f"2026-01-05 {at}"}
+
+
+def put(folder: Path, *files: list[Row]) -> Path:
+    """A file for each list, which a batch of its own reads."""
+    folder.mkdir(exist_ok=True)
+    begun = len(list(folder.iterdir()))
+    for number, rows in enumerate(files, begun):
+        file = folder / f"f{number}.jsonl"
+        texts = (each if isinstance(each, str) else orjson.dumps(each).decode() for each in rows)
+        file.write_text("".join(f"{text}\n" for text in texts))
+        os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
+    return folder
+
+
+def read(folder: Path, **settings: Any) -> DataStream:
+    begin = StreamBuilder.data_stream("why", "hits")
+    given = settings or {"max_files_per_batch": 1}
+    return begin.from_file(folder, schema=SCHEMA, bad_records="dead_letter", name="file", **given)
+
+
+def minutes(stream: DataStream) -> DataStream:
+    return stream.window(MINUTE, name="minutes").group_by("page").count("n").to_data_stream()
+
+
+def steps(pipeline: Pipeline, options: RunOptions, **sought: object) -> list[tuple[str, str]]:
+    """The steps that the only record reached, with their outcomes."""
+    (found,) = pipeline.why(options, **sought)  # type: ignore[arg-type]
+    return [(each.step, each.outcome) for each in found.steps]
+
+
+def test_each_step_says_what_it_did_with_a_record(tmp_path: Path, options: RunOptions) -> None:
+    folder = put(
+        tmp_path / "in",
+        [row(1), row(2, ms=-5), '{"id":3,"ms":"x"', row(4, page=None), row(5, at="10:03:02")],
+        [row(6), row(7, at="10:03:30"), '{"id":8,"page":"/","ms":1,"ts":"1850-01-05 10:00:01"}'],
+    )
+    hits = read(folder).filter("ms >= 0", name="positive").expect("page is not null", on_fail="skip", name="paged")
+    pipeline = minutes(hits).to_delta("minutes").build()
+    pipeline.run(options)
+    before = files_below(options)
+
+    passed = [("file", "read"), ("positive", "passed"), ("paged", "passed")]
+    assert steps(pipeline, options, where="id = 1") == [*passed, ("minutes", "kept")]
+    assert steps(pipeline, options, where="id = 2") == [("file", "read"), ("positive", "dropped")]
+    assert steps(pipeline, options, text='"id":3') == [("file", "refused")]
+    assert steps(pipeline, options, where="id = 4") == [*passed[:2], ("paged", "refused")]
+    assert steps(pipeline, options, where="id = 6") == [*passed, ("minutes", "late")]
+    assert steps(pipeline, options, where="id = 8", limit=9) == [*passed, ("minutes", "refused")]
+    assert steps(pipeline, options, split="f0.jsonl", line=2) == [("file", "read"), ("positive", "dropped")]
+    assert pipeline.why(options, where="id = 9") == ()
+
+    (closed,) = pipeline.why(options, where="id = 1")
+    (opened,) = pipeline.why(options, where="id = 5")
+    (late,) = pipeline.why(options, where="id = 6")
+    assert (closed.batch_id, late.batch_id) == (0, 1)
+    now = "the watermark is 2026-01-05 10:03:30"
+    assert closed.steps[-1].because == f"in a last window that ends at 2026-01-05 10:01:00, emitted: {now}"
+    assert opened.steps[-1].because == f"in a last window that ends at 2026-01-05 10:04:00, open: {now}"
+    was = "the watermark was 2026-01-05 10:03:02"
+    assert late.steps[-1].because == f"a last window that ends at 2026-01-05 10:01:00; {was}"
+    assert "its condition is not true: ms >= 0" in str(pipeline.why(options, where="id = 2")[0])
+    assert files_below(options) == before
+
+
+def files_below(options: RunOptions) -> dict[str, tuple[int, int]]:
+    """The files of a home with their sizes and times: whoever only reads changes none."""
+    root = options.home.root
+    found = {path: path.stat() for path in root.rglob("*") if path.is_file()}
+    return {str(path): (facts.st_size, facts.st_mtime_ns) for path, facts in found.items()}
+
+
+@pytest.mark.parametrize("lateness", ["batch", "record"])
+def test_the_outcomes_of_all_records_account_for_the_results(
+    tmp_path: Path, options: RunOptions, lateness: Literal["batch", "record"]
+) -> None:
+    chance = random.Random(7)
+    begun = datetime(2026, 1, 5, 10, tzinfo=UTC)
+    files: list[list[Row]] = [[] for _ in range(4)]
+    for number in range(24):
+        at = begun + timedelta(seconds=chance.randrange(400))
+        made = row(number, page=chance.choice("ab"), ms=chance.randrange(-3, 9), at=f"{at:%H:%M:%S}")
+        files[number % 4].append(made if chance.random() < 0.9 else f'{{"id": {number}, "ms": "bad"}}')
+    folder = put(tmp_path / "in", *files)
+    fields = "id, page, ms, ts"
+    followed: dict[str, Any] = (
+        {"tail": True, "max_rows_per_batch": 7} if lateness == "record" else {"max_files_per_batch": 1}
+    )
+    positive = read(folder, **followed).filter("ms >= 0", name="positive")
+    twice = positive.flat_map(f"stack(2, {fields}, {fields}) AS ({fields})", name="twice")
+    windows = twice.window(MINUTE, name="minutes").group_by("page").count("n")
+    windows = windows.water_mark(Time.seconds(20), per="split" if lateness == "record" else "input", lateness=lateness)
+    pipeline = windows.to_data_stream().to_delta("minutes").build()
+    report = pipeline.run(options, finish=True)
+
+    found = pipeline.why(options, where="true", limit=99)
+    assert sorted(each.line for each in found) == sorted(line for rows in files for line in range(1, len(rows) + 1))
+    ends = Counter[str]()
+    for each in found:
+        ends.update(step.outcome for step in each.steps if step.outcome not in ("read", "passed"))
+    assert ends["refused"] == report.rows_dead
+    assert ends["late"] == report.rows_late
+    counted = sum(made["n"] for made in rows_of(options, "minutes"))
+    assert ends["kept"] == counted > 0
+    assert ends["dropped"] == len(found) - ends["refused"] - (ends["late"] + ends["kept"]) // 2
+
+
+def rows_of(options: RunOptions, table: str) -> list[dict[str, int]]:
+    from deltalake import DeltaTable
+
+    made: list[dict[str, int]] = DeltaTable(options.home.table("why", table)).to_pyarrow_table().to_pylist()
+    return made
+
+
+def test_every_way_out_of_a_stateless_pipeline_is_shown(tmp_path: Path, options: RunOptions) -> None:
+    called: list[int] = []
+    tiers = tmp_path / "tiers.csv"
+    tiers.write_text("page,tier\n/,free\n")
+    folder = put(tmp_path / "in", [row(1), row(2, ms=500), row(3, page="/unknown")])
+    hits = read(folder).for_each(lambda hit: called.append(hit["id"]), name="noted")
+    dimension = Dimension.from_file(tiers, format="csv", schema="page string, tier string")
+    known = hits.dim_join(dimension, on="page", how="inner", name="tier")
+    by_speed = known.split("CASE WHEN ms > 100 THEN 'slow' ELSE 'fast' END", name="speed")
+    by_speed.select("slow", name="slow").to_delta("slow")
+    pipeline = by_speed.select("fast", name="fast").to_delta("fast").build()
+    pipeline.run(options)
+
+    reached = [("file", "read"), ("noted", "passed"), ("tier", "passed"), ("speed", "passed")]
+    ways = dict(steps(pipeline, options, where="id = 2"))
+    assert ways == dict(reached) | {"slow": "passed", "fast": "dropped", "slow_table": "written"}
+    assert steps(pipeline, options, where="id = 3") == [*reached[:2], ("tier", "dropped")]
+
+
+def test_a_dead_letter_is_explained_by_its_place(tmp_path: Path, options: RunOptions) -> None:
+    folder = put(tmp_path / "in", [row(1), "nothing", row(2)])
+    pipeline = read(folder).to_delta("all").build()
+    pipeline.run(options)
+    (letter,) = dead_letters_of(options.home.dead_letters, "why", "hits").to_pylist()
+    (found,) = pipeline.why(options, split=letter["split"], line=letter["line"])
+    assert found.text == letter["record"]
+    assert found.steps[-1].because.startswith(letter["reason"])
+
+
+def test_what_cannot_be_sought_is_refused_with_a_remedy(tmp_path: Path, options: RunOptions) -> None:
+    folder = put(tmp_path / "in", [row(1)], [row(2)])
+    pipeline = read(folder).to_delta("all").build()
+    with pytest.raises(CheckpointError, match="has not read anything yet"):
+        pipeline.why(options, where="id = 1")
+    pipeline.run(options)
+    with pytest.raises(ConfigurationError, match="nothing says which record"):
+        pipeline.why(options)
+    with pytest.raises(ConfigurationError, match="limit=0 must be at least 1"):
+        pipeline.why(options, where="id = 1", limit=0)
+    with pytest.raises(ConfigurationError, match="fields of 'file' are: id, page, ms, ts"):
+        pipeline.why(options, where="name = 'x'")
+    with pytest.raises(ConfigurationError, match="no source 'files'"):
+        pipeline.why(options, where="id = 1", source="files")
+    (folder / "f0.jsonl").unlink()
+    # The newest batches can still be searched.
+    assert steps(pipeline, options, where="id = 2") == [("file", "read"), ("all_table", "written")]
+    with pytest.raises(DataError):
+        pipeline.why(options, where="id = 1")
+
+
+def test_rows_of_one_query_are_followed_into_a_shuffle_and_a_table_keeps_them(options: RunOptions) -> None:
+    source = MemoryChannel(schema=SCHEMA)
+    begin = StreamBuilder.data_stream("why", "shuffled").from_memory(source, name="channel")
+    table = begin.shuffle(2, keys=["page"], strategy="delta", name="parted").to_table(
+        "page", order_by="id", name="pages"
+    )
+    pipeline = table.to_delta("pages").build()
+    source.put({"id": 1, "page": "/", "ms": 1, "ts": None})
+    pipeline.run(options)
+    (found,) = pipeline.why(options, where="id = 1")
+    assert [each.outcome for each in found.steps] == ["read", "written"]
+    assert found.steps[-1].because == "to the shuffle"
