@@ -9,11 +9,13 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
+    ByteType,
     DataType,
     DecimalType,
     DoubleType,
     FloatType,
     MapType,
+    ShortType,
     StringType,
     StructField,
     StructType,
@@ -28,11 +30,14 @@ HALF: Final = (
 )
 # A text that may be a number with a comma, which Spark leaves out: 15 for "1,5".
 COMMA: Final = r'"[-+.0-9]*,[-+.,0-9eE]*"'
+# A number from 128 to 255, of which Spark makes a negative tinyint.
+UNSIGNED: Final = r"(?<![0-9])(?:1(?:2[89]|[3-9][0-9])|2(?:[0-4][0-9]|5[0-5]))(?![0-9])"
 TOO_LARGE: Final = Fault(
     "larger than its type holds",
     (FloatType, DoubleType),
     lambda value, _: (value == F.lit(float("inf"))) | (value == F.lit(float("-inf"))),
 )
+TOO_LARGE_FOR_BYTE: Final = Fault(TOO_LARGE.what, (ByteType,), lambda value, _: value > F.lit(127))
 WITH_COMMA: Final = Fault("a comma in a number", (DecimalType,), lambda value, _: value.contains(","))
 
 
@@ -43,12 +48,13 @@ def json_reason(text: Column, schema: StructType, parsed: Column, options: Mappi
     """
     # The name of the value that Spark reads as infinite.
     infinite = F.lower(text).contains("inf")
-    commas = F.from_json(text, _with_texts(schema), dict(options))
+    written = F.from_json(text, _as_written(schema), dict(options))
     return F.coalesce(
         calendar_reason(schema.fields, parsed.__getitem__),
         F.when(_has_half(text), F.lit("half of a surrogate pair")),
         *_reason_if(~infinite, schema, parsed, TOO_LARGE),
-        *_reason_if(text.rlike(COMMA), schema, commas, WITH_COMMA),
+        *_reason_if(text.rlike(UNSIGNED), schema, written, TOO_LARGE_FOR_BYTE),
+        *_reason_if(text.rlike(COMMA), schema, written, WITH_COMMA),
     )
 
 
@@ -63,16 +69,18 @@ def _reason_if(condition: Column, schema: StructType, values: Column, fault: Fau
     return (F.when(condition, fault_reason(schema.fields, values.__getitem__, [fault])),)
 
 
-def _with_texts(schema: StructType) -> StructType:
-    return StructType([StructField(field.name, _with_text(field.dataType)) for field in schema.fields])
+def _as_written(schema: StructType) -> StructType:
+    return StructType([StructField(field.name, _wider(field.dataType)) for field in schema.fields])
 
 
-def _with_text(kind: DataType) -> DataType:
-    """A type with texts for decimals, so that they are as they were written."""
+def _wider(kind: DataType) -> DataType:
+    """A type with texts for decimals and smallint for tinyint, which have the values that Spark changes."""
     if isinstance(kind, DecimalType):
         return StringType()
+    if isinstance(kind, ByteType):
+        return ShortType()
     if isinstance(kind, ArrayType):
-        return ArrayType(_with_text(kind.elementType))
+        return ArrayType(_wider(kind.elementType))
     if isinstance(kind, MapType):
-        return MapType(_with_text(kind.keyType), _with_text(kind.valueType))
-    return _with_texts(kind) if isinstance(kind, StructType) else kind
+        return MapType(_wider(kind.keyType), _wider(kind.valueType))
+    return _as_written(kind) if isinstance(kind, StructType) else kind

@@ -137,6 +137,18 @@ def test_what_json_makes_of_odd_records(broker, topic, options):
     assert found[10][4] == '{"name": "\ufffd"}'
 
 
+def test_values_of_json_are_what_is_written(broker, topic, options):
+    broker.create_topic(topic)
+    texts = ["1.50", "12345678901234567.890", "1e400", '{"a" : 1.0}', "[1.10]", "true", '"x"', "null"]
+    sent = [f'{{"é": 0, "v": {text}, "n": 127}}'.encode() for text in texts]
+    broker.produce(topic, [*sent, b'{"n": 128}', b'{"n": 255}', b'{"list": [1, 200]}', b'{"n": -128}'])
+    schema = "v string, n tinyint, list array<tinyint>"
+    read = Reader(broker, options, topic, schema=schema, metadata=["offset"], bad_records="skip")
+    rows = {row["kafka_offset"]: (row["v"], row["n"]) for row in read.rows()}
+    assert rows == {**dict(enumerate((text, 127) for text in texts)), 6: ("x", 127), 7: (None, 127), 11: (None, -128)}
+    assert read.report.rows_dead == 3
+
+
 @pytest.mark.parametrize(
     ("tombstones", "form", "came", "counted"),
     [

@@ -31,6 +31,15 @@ NUMBERS: Mapping[str, Mapping[str, Any]] = {
     "double": {"1e308": 1e308, "1E400": None, "-1e999": None, "Infinity": math.inf, "1e-400": 0.0, "1,5": None},
     "float": {"1e38": 9.999999680285692e37, "1e39": None, "-1e39": None, "-Infinity": -math.inf},
 }  # fmt: skip
+# As they are, and as parts of JSON.
+BARE: Mapping[str, Mapping[str, Any]] = {
+    "tinyint": {"127": 127, "-128": -128, "12": 12, "128": None, "200": None, "255": None, "256": None, "-129": None},
+    "string": {
+        "1.50": "1.50", "-0": "-0", "1e2": "1e2", "1E400": "1E400", "true": "true", '"1.50"': "1.50",
+        "12345678901234567890.123456789": "12345678901234567890.123456789", '{"ä" : 1.10}': '{"ä" : 1.10}',
+        '[1.0, "x"]': '[1.0, "x"]',
+    },
+}  # fmt: skip
 # Both readers are compared on such lines of JSON by tests/source/test_json_lines.py.
 TAIL = [False, pytest.param(True, marks=pytest.mark.long)]
 HALVES = {
@@ -86,6 +95,18 @@ def test_numbers_of_json_are_what_is_written(tmp_path: Path, options: RunOptions
     values = [*((f'"{text}"', value) for text, value in texts.items()), *bare.items()]
     lines = {f'{{"id":{n},"v":{text}}}': value for n, (text, value) in enumerate(values)}
     check(tmp_path / "a.jsonl", lines, options, "json", kind, tail=tail)
+
+
+@pytest.mark.parametrize("tail", TAIL)
+@pytest.mark.parametrize("kind", BARE)
+def test_values_of_json_without_quotes_are_what_is_written(
+    tmp_path: Path, options: RunOptions, kind: str, tail: bool
+) -> None:
+    texts = BARE[kind].items()
+    plain = {f'{{"id":{n},"é":0,"v":{{"a":{text}}}}}': made and {"a": made} for n, (text, made) in enumerate(texts)}
+    check(tmp_path / "a.jsonl", plain, options, "json", f"struct<a:{kind}>", tail=tail)
+    lists = {f'{{"id":{n},"v":[{text} ]}}': made and [made] for n, (text, made) in enumerate(texts)}
+    check(tmp_path / "b.jsonl", lists, replace(options, home=Home(tmp_path / "b")), "json", f"array<{kind}>", tail=tail)
 
 
 @pytest.mark.parametrize("tail", TAIL)

@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 
 from rs_assets.connectors.files.lines.reading import MAX_LINE_BYTES
 from rs_assets.connectors.files.lines.records import FAULT, RECORD
+from rs_assets.connectors.json_fields import json_fields
 from rs_assets.errors import ConfigurationError
 from rs_assets.records.calendar import calendar_reason, fault_reason
 from rs_assets.records.columns import ADDRESS, CORRUPT, LINE, OFFSET, PREFIX, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
@@ -214,7 +215,7 @@ def _fields(lines: DataFrame, text: Column, form: LineFormat) -> tuple[DataFrame
         parsed = F.from_csv(text, _csv_ddl(form), form.reader_options)
         fields, reason = typed_fields(form, parsed.__getitem__)
     else:
-        parsed = F.from_json(text, form.reader_schema, form.reader_options)
+        parsed = json_fields(lines, text, form.reader_schema, form.reader_options)
         fields = [parsed[f.name].alias(f.name) for f in form.schema.fields]
         reason = json_reason(text, form.schema, parsed, form.reader_options)
     refused = F.when(parsed.isNull() | parsed[CORRUPT].isNotNull(), F.lit(f"malformed {form.format.upper()}"))

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import StructType
 
 from rs_assets.connectors.files.parse import LineFormat
+from rs_assets.connectors.json_fields import json_fields
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.client.names import INTERNAL
 from rs_assets.connectors.kafka.source.avro import PARSED, AvroFormat
@@ -203,7 +204,7 @@ def _json(reader: KafkaReader, frame: DataFrame) -> Decoded:
     form = LineFormat("json", schema=reader.schema)
     text = F.col("value").cast("string")
     options = {**form.reader_options, **reader.json_options}
-    parsed = F.from_json(text, form.reader_schema, options)
+    parsed = json_fields(frame, text, form.reader_schema, options)
     # A column of its own, so that the text is parsed once and not once a field.
     frame = frame.withColumn(PARSED, parsed)
     corrupt = F.col(f"{PARSED}._rs_corrupt").isNotNull()

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructField, StructType
 
 from rs_assets.connectors.files.parse import LineFormat, no_value, parse_lines, without_address
+from rs_assets.connectors.json_fields import json_fields
 from rs_assets.connectors.redis.source.plan import ENTRY
 from rs_assets.connectors.redis.source.streams import SEQ_BITS
 from rs_assets.records.calendar import calendar_reason
@@ -60,19 +61,19 @@ def _raw(rows: DataFrame, schema: StructType | None) -> DataFrame:  # noqa: ARG0
 def _fields(rows: DataFrame, schema: StructType | None) -> DataFrame:
     assert schema is not None  # noqa: S101  given or inferred before
     cells = {field.name: F.try_element_at(F.col(ENTRY), F.lit(field.name)) for field in schema.fields}
-    values = {field.name: _value(cells[field.name], field) for field in schema.fields}
-    reasons = [_reason(field, cells[field.name], values[field.name]) for field in schema.fields]
+    values = {field.name: _value(rows, cells[field.name], field) for field in schema.fields}
+    reasons = [_reason(rows, field, cells[field.name], values[field.name]) for field in schema.fields]
     reason = F.coalesce(*reasons, calendar_reason(schema.fields, values.__getitem__))
     return rows.select(*(value.alias(name) for name, value in values.items()), reason.alias(REASON), *_address())
 
 
-def _value(cell: Column, field: StructField) -> Column:
+def _value(rows: DataFrame, cell: Column, field: StructField) -> Column:
     """The text of a field as a value of its type; null if it is none."""
     text = cell.cast("string")
     if isinstance(field.dataType, BinaryType | StringType):
         return cell if isinstance(field.dataType, BinaryType) else text
     if isinstance(field.dataType, NESTED):
-        return _parsed(text, field)[field.name]
+        return _parsed(rows, text, field)[field.name]
     return text.try_cast(field.dataType)
 
 
@@ -81,22 +82,22 @@ def _object(text: Column, field: StructField) -> Column:
     return F.concat(F.lit(f"{{{json.dumps(field.name)}:"), text, F.lit("}"))
 
 
-def _parsed(text: Column, field: StructField) -> Column:
-    return F.from_json(_object(text, field), StructType([field, CORRUPTED]), NESTED_FORM.reader_options)
+def _parsed(rows: DataFrame, text: Column, field: StructField) -> Column:
+    return json_fields(rows, _object(text, field), StructType([field, CORRUPTED]), NESTED_FORM.reader_options)
 
 
-def _reason(field: StructField, cell: Column, value: Column) -> Column:
+def _reason(rows: DataFrame, field: StructField, cell: Column, value: Column) -> Column:
     text = cell.cast("string")
     if isinstance(field.dataType, BinaryType):
         return F.lit(None).cast("string")
     invalid = F.when(~F.is_valid_utf8(text), F.lit("invalid UTF-8"))
     if isinstance(field.dataType, NESTED):
-        return F.coalesce(invalid, F.when(F.length(text) > 0, _nested_reason(text, field)))
+        return F.coalesce(invalid, F.when(F.length(text) > 0, _nested_reason(rows, text, field)))
     return F.coalesce(invalid, no_value(field, F.make_valid_utf8(text), value))
 
 
-def _nested_reason(text: Column, field: StructField) -> Column:
-    parsed = _parsed(text, field)
+def _nested_reason(rows: DataFrame, text: Column, field: StructField) -> Column:
+    parsed = _parsed(rows, text, field)
     # What is not one value of JSON alone may be one within an object.
     bad = parsed[CORRUPT].isNotNull() | F.try_parse_json(text).isNull()
     said = F.lit(f"{field.name}: not JSON of type {field.dataType.simpleString()}")

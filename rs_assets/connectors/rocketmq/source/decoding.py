@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from rs_assets.connectors.files.parse import LineFormat
+from rs_assets.connectors.json_fields import json_fields
 from rs_assets.records.columns import LINE, OFFSET, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
 from rs_assets.records.json_text import json_reason
 from rs_assets.records.schema import quoted
@@ -58,7 +59,7 @@ def _json(rows: DataFrame, schema: StructType | None) -> Decoded:
     form = LineFormat("json", schema=schema)
     text = F.col("value").cast("string")
     # A column of its own, so that the text is parsed once and not once a field.
-    rows = rows.withColumn(PARSED, F.from_json(text, form.reader_schema, form.reader_options))
+    rows = rows.withColumn(PARSED, json_fields(rows, text, form.reader_schema, form.reader_options))
     malformed = F.col(PARSED).isNull() | F.col(f"{PARSED}._rs_corrupt").isNotNull()
     refused = F.when(~F.is_valid_utf8(text), F.lit("invalid UTF-8")).when(malformed, F.lit("malformed JSON"))
     reason = F.coalesce(refused, json_reason(text, schema, F.col(PARSED), form.reader_options))

@@ -81,15 +81,22 @@ object JsonFaults {
     protected def is(value: Any, kind: DataType): Boolean = value.asInstanceOf[UTF8String].contains(CommaAlone)
   }
 
+  /** A tinyint, read as a smallint, that is too large: Spark makes it negative. */
+  object Unsigned extends Fault {
+    protected def of(kind: DataType): Boolean = kind == ByteType
+    protected def is(value: Any, kind: DataType): Boolean = value.asInstanceOf[Short] > Byte.MaxValue
+  }
+
   /** Whether one of the texts may be a number with a comma, which Spark leaves out. */
   def hasComma(text: UTF8String): Boolean = text.contains(CommaAlone) && Comma.matcher(text.toString).find
 
-  /** A type with texts for decimals. */
-  def withTexts(kind: DataType): DataType = kind match {
+  /** A type with texts for decimals and smallint for tinyint, which have the values that Spark changes. */
+  def wider(kind: DataType): DataType = kind match {
     case _: DecimalType => StringType
-    case ArrayType(each, _) => ArrayType(withTexts(each))
-    case MapType(key, each, _) => MapType(withTexts(key), withTexts(each))
-    case StructType(fields) => StructType(fields.map(f => StructField(f.name, withTexts(f.dataType))))
+    case ByteType => ShortType
+    case ArrayType(each, _) => ArrayType(wider(each))
+    case MapType(key, each, _) => MapType(wider(key), wider(each))
+    case StructType(fields) => StructType(fields.map(f => StructField(f.name, wider(f.dataType))))
     case other => other
   }
 

@@ -3,12 +3,11 @@ package org.apache.spark.sql.rsassets
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection
 import org.apache.spark.sql.catalyst.expressions.codegen.GenerateUnsafeProjection
-import org.apache.spark.sql.catalyst.expressions.json.JsonToStructsEvaluator
 import org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
 
-/** Single lines by the evaluator of Spark's own `from_json`, which a second look at a batch uses as well. */
+/** Single lines by JsonFields, which a second look at a batch uses as well. */
 final class SparkLines(rules: JsonRules) {
   import JsonFaults._
   private val whole = StructType(rules.schema.fields).asNullable.add(SparkLines.Corrupt, StringType)
@@ -16,8 +15,9 @@ final class SparkLines(rules: JsonRules) {
   private val strange = places(Strange)
   private val large = places(Large)
   private val exact = places(Exact)
+  private val unsigned = places(Unsigned)
   private val parser = evaluator(whole)
-  private lazy val texts = evaluator(withTexts(whole).asInstanceOf[StructType])
+  private lazy val written = evaluator(wider(whole).asInstanceOf[StructType])
   private val project: UnsafeProjection = {
     val attributes = toAttributes(whole)
     GenerateUnsafeProjection.generate(rules.wanted.map(f => attributes(whole.fieldIndex(f.name))), attributes)
@@ -26,13 +26,16 @@ final class SparkLines(rules: JsonRules) {
   /** The wanted fields of the record in [from, to); null if it is bad. */
   def row(bytes: Array[Byte], from: Int, to: Int): InternalRow = {
     val text = UTF8String.fromBytes(bytes, from, to - from)
-    val row = if (text.isValid) parser.evaluate(text).asInstanceOf[InternalRow] else null
+    val row = if (text.isValid) parser.evaluate(text) else null
     if (row == null || !row.isNullAt(corrupt) || refused(row, text) || half(bytes, from, to)) null else project(row)
   }
 
   private def refused(row: InternalRow, text: UTF8String): Boolean =
     any(row, strange, Strange) || (any(row, large, Large) && !text.toLowerCase.contains(Infinite)) ||
-      (exact.nonEmpty && hasComma(text) && any(texts.evaluate(text).asInstanceOf[InternalRow], exact, Exact))
+      (exact.nonEmpty && hasComma(text) && any(asWritten(text), exact, Exact)) ||
+      (unsigned.nonEmpty && any(asWritten(text), unsigned, Unsigned))
+
+  private def asWritten(text: UTF8String): InternalRow = written.evaluate(text)
 
   private def any(row: InternalRow, fields: Seq[(DataType, Int)], fault: Fault): Boolean =
     fields.exists { case (kind, at) => !row.isNullAt(at) && fault.in(row.get(at, kind), kind) }
@@ -41,10 +44,10 @@ final class SparkLines(rules: JsonRules) {
   private def places(fault: Fault): Seq[(DataType, Int)] =
     rules.schema.fields.toSeq.map(_.dataType).zipWithIndex.filter(each => fault.mayBeIn(each._1))
 
-  private def evaluator(fields: StructType): JsonToStructsEvaluator = {
+  private def evaluator(fields: StructType): JsonFields = {
     val given = rules.options.filterNot(each => SparkLines.Own(each._1.toLowerCase(java.util.Locale.ROOT)))
     val own = Map("mode" -> "PERMISSIVE", "columnNameOfCorruptRecord" -> SparkLines.Corrupt)
-    new JsonToStructsEvaluator(given ++ own, fields, SparkLines.Corrupt, Some(rules.zone), false)
+    JsonFields(given ++ own, fields, rules.zone)
   }
 }
 
