@@ -20,7 +20,7 @@ from rs_assets.cli.rules import rules
 from rs_assets.cli.sql import sql
 from rs_assets.cli.tables import show
 from rs_assets.cli.upkeep import COMMANDS
-from rs_assets.cli.why import why
+from rs_assets.cli.why import COMMANDS as WHY
 from rs_assets.common.extras import check_extra
 from rs_assets.common.home import Home
 from rs_assets.common.project import project_folder
@@ -193,21 +193,9 @@ def _targets(modules: tuple[str, ...]) -> tuple[list[str], list[str]]:
     return [part for module in (*own, *ours) for part in ("-m", module)], alone
 
 
-for command in (
-    *COMMANDS,
-    *PROJECT_COMMANDS,
-    *QUERIES,
-    collect,
-    dead_letters,
-    deploy,
-    deployments,
-    rules,
-    show,
-    sql,
-    why,
-):
+OTHERS = (collect, dead_letters, deploy, deployments, rules, show, sql)
+for command in (*COMMANDS, *PROJECT_COMMANDS, *QUERIES, *WHY, *OTHERS):
     main.add_command(command)
-main.add_command(why)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The command `why`: what became of a record."""
+"""The commands `why` and `records-of`: what became of a record, and which records a row is made of."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from rs_assets.cli.base import AS_JSON, FAILED, MODULES, NAME_OR_NONE, chosen, guarded
+from rs_assets.errors import ConfigurationError
 
 
 @click.command()
@@ -34,3 +35,32 @@ def why(name: str | None, modules: tuple[str, ...], *, as_json: bool, **sought: 
     if not found:
         click.echo(f"{pipeline.name}: no such record in the batches that can be read again", err=True)
         sys.exit(FAILED)
+
+
+@click.command("records-of")
+@NAME_OR_NONE
+@click.option("--row", "fields", multiple=True, required=True, help="FIELD=VALUE of the row; \\N is null.")
+@click.option("--sink", help="The sink, if there are several.")
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(min=1), help="How many records to show.")
+@MODULES
+@AS_JSON
+@guarded
+def records_of(
+    name: str | None, modules: tuple[str, ...], *, fields: tuple[str, ...], sink: str | None, limit: int, as_json: bool
+) -> None:
+    """Show the records that a row of a result is made of."""
+    found = chosen(modules, name).records_of(_row(fields), sink=sink, limit=limit)
+    click.echo(json.dumps(found.as_dict()) if as_json else str(found))
+    if not found.rows:
+        sys.exit(FAILED)
+
+
+def _row(fields: tuple[str, ...]) -> dict[str, str | None]:
+    wrong = next((field for field in fields if "=" not in field), None)
+    if wrong is not None:
+        raise ConfigurationError(f"--row must be FIELD=VALUE, not {wrong!r}", remedy="write --row page=/index")
+    pairs = (field.split("=", 1) for field in fields)
+    return {name: None if value == "\\N" else value for name, value in pairs}
+
+
+COMMANDS = (why, records_of)

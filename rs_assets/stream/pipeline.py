@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rs_assets.runtime.options import RunOptions
     from rs_assets.runtime.report import RunReport
     from rs_assets.runtime.run.realtime import RealTimePipeline
+    from rs_assets.runtime.run.records_of import Records
     from rs_assets.runtime.run.rescale import RescaleReport
     from rs_assets.runtime.run.running import RunningPipeline
     from rs_assets.runtime.run.why import Explanation
@@ -456,3 +457,35 @@ class Pipeline:
 
         sought = Sought(source=source, where=where, text=text, split=split, line=line, batch=batch, limit=limit)
         return why(self.topology, sought, options)
+
+    def records_of(
+        self, row: Mapping[str, Any], options: RunOptions | None = None, *, sink: str | None = None, limit: int = 20
+    ) -> Records:
+        """The records that a row of a result is made of: how many, and the place and text of the first of them.
+
+        Typical uses: a number that looks wrong, an audit. The batches in Spark's log are read again up to the window,
+        or without state up to the sink. The pipeline may run. ConfigurationError for an unknown sink or field,
+        TopologyError if its rows come from a join, a table, or several steps with state; otherwise as `why`.
+
+        - `row` (dict): fields of the row; of a window the fields of its groups, `start_time` and `end_time`, as the
+          window makes them. A session needs both times.
+        - `sink` (str, default: the only one).
+        - `limit` (int, default 20): the most records that are shown; all of them are counted.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from rs_assets import Home, MemoryChannel, RunOptions, StreamBuilder, Time, TumblingWindow
+        >>> source = MemoryChannel(schema="page string, ts bigint")
+        >>> hits = StreamBuilder.data_stream("docs", "origin").from_memory(source)
+        >>> minutes = hits.window(TumblingWindow.of(Time.minutes(1), "ts")).group_by("page").count("n")
+        >>> pipeline = minutes.to_memory(MemoryChannel()).build()
+        >>> source.put({"page": "/", "ts": 0}, {"page": "/a", "ts": 1_000}, {"page": "/", "ts": 70_000})
+        >>> with TemporaryDirectory() as folder:
+        ...     options = RunOptions(home=Home.at(folder))
+        ...     _ = pipeline.run(options)
+        ...     found = pipeline.records_of({"page": "/", "start_time": "1970-01-01 00:00:00"}, options)
+        >>> found.rows, [record.line for record in found.records]
+        (1, [1])
+        """
+        from rs_assets.runtime.run.records_of import records_of
+
+        return records_of(self.topology, row, options, sink=sink, limit=limit)

@@ -63,6 +63,16 @@ def test_the_command_shows_each_step_and_fails_if_there_is_no_record(pipeline: P
     assert (code, "name it by where='id = 17'" in text) == (1, True)
 
 
+def test_the_command_shows_the_records_of_a_row(pipeline: Pipeline) -> None:
+    code, text = call("records-of", "hits", "--row", "ms=120")
+    assert (code, text.splitlines()[0]) == (0, "1 row of records, in the batches since 0")
+    code, text = call("records-of", "--row", "id=2", "--json")
+    assert (code, [record["line"] for record in json.loads(text)["records"]]) == (0, [2])
+    assert call("records-of", "--row", "id=1")[0] == 1
+    code, text = call("records-of", "--row", "id")
+    assert (code, "write --row page=/index" in text) == (1, True)
+
+
 def test_the_upkeep_job_observes_the_explanation_on_the_source(pipeline: Pipeline) -> None:
     job = build_definitions([pipeline]).resolve_job_def("shop_hits_upkeep")
     with DagsterInstance.ephemeral() as instance:
@@ -74,3 +84,14 @@ def test_the_upkeep_job_observes_the_explanation_on_the_source(pipeline: Pipelin
         assert "dropped" in str(observation.metadata["record 1"].value)
         config["ops"]["upkeep"]["config"]["why"]["where"] = "id = 3"
         assert not job.execute_in_process(instance=instance, run_config=config, raise_on_error=False).success
+
+
+def test_the_upkeep_job_observes_the_records_of_a_row_on_the_sink(pipeline: Pipeline) -> None:
+    job = build_definitions([pipeline]).resolve_job_def("shop_hits_upkeep")
+    config = {"ops": {"upkeep": {"config": {"records_of": {"row": {"ms": 120}}}}}}
+    with DagsterInstance.ephemeral() as instance:
+        done = job.execute_in_process(instance=instance, run_config=config)
+        (seen,) = done.get_asset_observation_events()
+        observation = seen.asset_observation_data.asset_observation
+        assert observation.asset_key.path[-1] == "slow"
+        assert observation.metadata["rows"].value == 1

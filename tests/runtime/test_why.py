@@ -12,9 +12,19 @@ from typing import Any, Literal
 import orjson
 import pytest
 
-from rs_assets import Dimension, MemoryChannel, StreamBuilder, Time, TumblingWindow
+from rs_assets import (
+    CumulateWindow,
+    Dimension,
+    HoppingWindow,
+    MemoryChannel,
+    SessionWindow,
+    StreamBuilder,
+    Time,
+    TumblingWindow,
+)
+from rs_assets.cli.state_view import StateQuestion, answer
 from rs_assets.connectors.dead_letters import dead_letters_of
-from rs_assets.errors import CheckpointError, ConfigurationError, DataError
+from rs_assets.errors import CheckpointError, ConfigurationError, DataError, TopologyError
 from rs_assets.runtime.options import RunOptions
 from rs_assets.stream.data_stream import DataStream
 from rs_assets.stream.pipeline import Pipeline
@@ -85,7 +95,7 @@ def test_each_step_says_what_it_did_with_a_record(tmp_path: Path, options: RunOp
     (late,) = pipeline.why(options, where="id = 6")
     assert (closed.batch_id, late.batch_id) == (0, 1)
     now = "the watermark is 2026-01-05 10:03:30"
-    assert closed.steps[-1].because == f"in a last window that ends at 2026-01-05 10:01:00, emitted: {now}"
+    assert closed.steps[-1].because == f"in a last window that ends at 2026-01-05 10:01:00, closed: {now}"
     assert opened.steps[-1].because == f"in a last window that ends at 2026-01-05 10:04:00, open: {now}"
     was = "the watermark was 2026-01-05 10:03:02"
     assert late.steps[-1].because == f"a last window that ends at 2026-01-05 10:01:00; {was}"
@@ -135,10 +145,10 @@ def test_the_outcomes_of_all_records_account_for_the_results(
     assert ends["dropped"] == len(found) - ends["refused"] - (ends["late"] + ends["kept"]) // 2
 
 
-def rows_of(options: RunOptions, table: str) -> list[dict[str, int]]:
+def rows_of(options: RunOptions, table: str) -> list[dict[str, Any]]:
     from deltalake import DeltaTable
 
-    made: list[dict[str, int]] = DeltaTable(options.home.table("why", table)).to_pyarrow_table().to_pylist()
+    made: list[dict[str, Any]] = DeltaTable(options.home.table("why", table)).to_pyarrow_table().to_pylist()
     return made
 
 
@@ -192,15 +202,86 @@ def test_what_cannot_be_sought_is_refused_with_a_remedy(tmp_path: Path, options:
         pipeline.why(options, where="id = 1")
 
 
-def test_rows_of_one_query_are_followed_into_a_shuffle_and_a_table_keeps_them(options: RunOptions) -> None:
+def test_a_durable_shuffle_ends_one_way_and_begins_another(options: RunOptions) -> None:
     source = MemoryChannel(schema=SCHEMA)
     begin = StreamBuilder.data_stream("why", "shuffled").from_memory(source, name="channel")
-    table = begin.shuffle(2, keys=["page"], strategy="delta", name="parted").to_table(
-        "page", order_by="id", name="pages"
-    )
-    pipeline = table.to_delta("pages").build()
-    source.put({"id": 1, "page": "/", "ms": 1, "ts": None})
-    pipeline.run(options)
+    spread = begin.shuffle(2, keys=["page"], strategy="delta", name="parted")
+    pipeline = minutes(spread).to_delta("minutes").build()
+    at = datetime(2026, 1, 5, 10, tzinfo=UTC)
+    source.put({"id": 1, "page": "/", "ms": 1, "ts": at}, {"id": 2, "page": "/a", "ms": 1, "ts": at})
+    pipeline.run(options, finish=True)
     (found,) = pipeline.why(options, where="id = 1")
     assert [each.outcome for each in found.steps] == ["read", "written"]
     assert found.steps[-1].because == "to the shuffle"
+    assert pipeline.records_of({"page": "/", "start_time": at}, options).rows == 1
+
+
+WINDOWS: dict[str, Any] = {
+    "tumbling": MINUTE,
+    "hopping": HoppingWindow.of(Time.minutes(2), Time.minutes(1), "ts"),
+    "cumulate": CumulateWindow.of(Time.minutes(3), Time.minutes(1), "ts"),
+    "session": SessionWindow.of(Time.seconds(30), "ts"),
+}
+
+
+@pytest.mark.parametrize("kind", [*WINDOWS])
+def test_a_row_of_each_window_is_made_of_as_many_records_as_it_counts(
+    tmp_path: Path, options: RunOptions, kind: str
+) -> None:
+    chance = random.Random(11)
+    begun = datetime(2026, 1, 5, 10, tzinfo=UTC)
+    times = [begun + timedelta(seconds=chance.randrange(600)) for _ in range(40)]
+    rows = [row(n, page=chance.choice("ab"), at=f"{at:%H:%M:%S}") for n, at in enumerate(times)]
+    folder = put(tmp_path / "in", rows[:15], rows[15:25], rows[25:])
+    windows = read(folder).filter("id % 5 <> 0").window(WINDOWS[kind], name="windows").group_by("page").count("n")
+    windows = windows.collect("id", "ids").water_mark(Time.minutes(2))
+    pipeline = windows.to_data_stream().to_delta("windows").build()
+    report = pipeline.run(options, finish=True)
+    assert report.rows_late > 0
+    made = rows_of(options, "windows")
+    assert len(made) > 5
+    for each in chance.sample(made, 6):
+        found = pipeline.records_of({name: each[name] for name in ("page", "start_time", "end_time")}, options)
+        assert found.rows == each["n"]
+        assert sorted(orjson.loads(record.text or "")["id"] for record in found.records) == sorted(each["ids"])
+        assert found.since == 0
+
+
+def test_rows_without_state_are_followed_back_by_any_of_their_fields(tmp_path: Path, options: RunOptions) -> None:
+    folder = put(tmp_path / "in", [row(1, ms=5), row(2, ms=7)], [row(3, ms=5), row(4, ms=9)])
+    pipeline = read(folder).filter("id < 4").with_fields(twice="ms * 2").to_delta("all").build()
+    pipeline.run(options)
+    found = pipeline.records_of({"twice": 10}, options)
+    assert [(record.split, record.line, record.batch_id) for record in found.records] == [
+        ("f1.jsonl", 1, 1),
+        ("f0.jsonl", 1, 0),
+    ]
+    assert pipeline.records_of({"twice": 10}, options, limit=1).rows == 2
+    assert pipeline.records_of({"twice": 18}, options).rows == 0
+    with pytest.raises(ConfigurationError, match="use some of: id, page, ms, ts, twice"):
+        pipeline.records_of({"thrice": 1}, options)
+    with pytest.raises(ConfigurationError, match="there is no sink 'some'"):
+        pipeline.records_of({"id": 1}, options, sink="some")
+    (folder / "f0.jsonl").unlink()
+    left = pipeline.records_of({"twice": 10}, options)
+    assert (left.rows, left.since) == (1, 1)
+
+
+def test_rows_that_cannot_be_followed_back_are_refused(
+    tmp_path: Path, options: RunOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = put(tmp_path / "in", [row(1)])
+    session = read(folder).window(WINDOWS["session"], name="sessions").group_by("page").count("n")
+    pipeline = session.to_data_stream().to_delta("sessions").build()
+    pipeline.run(options)
+    with pytest.raises(ConfigurationError, match="add the other one of start_time and end_time"):
+        pipeline.records_of({"page": "/", "start_time": "2026-01-05 10:00:01"}, options)
+    with pytest.raises(ConfigurationError, match="use some of: page, start_time, end_time"):
+        pipeline.records_of({"n": 1}, options)
+    begin = StreamBuilder.data_stream("why", "latest").from_file(folder, schema=SCHEMA)
+    pages = begin.to_table("page", order_by="id", name="pages").to_delta("pages").build()
+    pages.run(options)
+    with pytest.raises(TopologyError, match="rs-assets state latest pages"):
+        pages.records_of({"page": "/"}, options)
+    monkeypatch.setenv("RS_HOME", str(options.home.root))
+    assert len(answer(pages.topology, StateQuestion(step="pages"))[1]) == 1

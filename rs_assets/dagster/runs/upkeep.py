@@ -1,4 +1,4 @@
-"""The upkeep job of a pipeline: verify, savepoint, restore, rewind, rescale, compact or why, as its setting says."""
+"""The upkeep job of a pipeline: its setting names the action, such as verify, savepoint, restore or why."""
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 import threading
@@ -39,6 +39,7 @@ from rs_assets.dagster.runs.compaction import compact_pipeline, compact_shared, 
 from rs_assets.errors import PipelineBusyError
 from rs_assets.runtime.job import preflight
 from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.run.records_of import records_of
 from rs_assets.runtime.run.rescale import check_partitions, rescale
 from rs_assets.runtime.run.why import Sought, why
 from rs_assets.runtime.upkeep import savepoints
@@ -114,6 +115,12 @@ def _why(context: OpExecutionContext, assets: StreamAssets, options: RunOptions,
     return {f"record {number}": MetadataValue.md(f"```\n{each}\n```") for number, each in enumerate(found, 1)}
 
 
+def _records_of(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:
+    found = records_of(assets.topology, config["row"], options, sink=config["sink"], limit=config["limit"])
+    context.log.info("%s", found)
+    return {"rows": found.rows, "records": MetadataValue.md(f"```\n{found}\n```")}
+
+
 def _optional(about: str, kind: type = str) -> Field:
     return Field(Noneable(kind), default_value=None, description=about)
 
@@ -175,6 +182,16 @@ ACTIONS: Mapping[str, Action] = MappingProxyType(
                 "limit": Field(int, default_value=1, description="The most records"),
             },
             roles=frozenset({"checkpoint"}),
+        ),
+        "records_of": Action(
+            _records_of,
+            "Shows the records that a row of a result is made of. A stream may run.",
+            {
+                "row": Field(dict, description="Fields of the row; of a window its groups and its times"),
+                "sink": _optional("The sink, if there are several"),
+                "limit": Field(int, default_value=20, description="The most records that are shown"),
+            },
+            roles=frozenset({"output"}),
         ),
     }
 )

@@ -137,13 +137,13 @@ class Trace:
                 yield StepTrace(node.name, "kept", self._until(node, row), (_shown(row),))
 
     def _until(self, node: Node, row: Mapping[str, Any]) -> str:
-        """Where a row is in the state of `node`, and for windows when they emit it."""
+        """Where a row is in the state of `node`, and for windows whether the last one has closed."""
         end = row.get(LAST_END)
         if end is None:
             return "in its state"
         now = self.replay.reaching(node.name, self.watermark)
-        emitted = "emitted" if end <= now else "open"
-        return f"in {_window(node)} {_time(end)}, {emitted}: the watermark is {_time(now)}"
+        state = "closed" if end <= now else "open"
+        return f"in {_window(node)} {_time(end)}, {state}: the watermark is {_time(now)}"
 
     def _late(self, step: str) -> list[Mapping[str, Any]]:
         rows = self.replay.wired.late_rows.get(step)
@@ -190,7 +190,7 @@ def limited_to(record: Found, *, whole_splits: bool) -> Any:
 
 def same(rows: DataFrame, record: Found) -> Any:
     """Whether a row has the fields of `record`: files of one name in several folders are one split."""
-    return digest(rows.drop(REASON)) == record.digest
+    return digest(rows) == record.digest
 
 
 def _with_end(node: Node, rows: DataFrame) -> DataFrame:

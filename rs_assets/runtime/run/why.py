@@ -2,43 +2,32 @@
 
 from __future__ import annotations
 
-import json
+import operator
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from functools import partial
+from functools import reduce
 from itertools import islice
 from typing import Any
 
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
-from rs_assets.checkpoint import manifest as manifests
-from rs_assets.checkpoint.log import CheckpointLog
-from rs_assets.compile.planner.context import CompileContext
-from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.readers import batch_reader
 from rs_assets.connectors.nodes import Source
-from rs_assets.errors import CheckpointError, ConfigurationError, DataError
+from rs_assets.errors import ConfigurationError, DataError
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.records.columns import ADDRESS, LINE, RAW, SPLIT, visible
 from rs_assets.records.poison import digest
-from rs_assets.runtime.batch.split_watermarks import split_watermarks_of
-from rs_assets.runtime.identity import resumed
-from rs_assets.runtime.job.dimensions import dimensions_of
-from rs_assets.runtime.job.queries import context_of
-from rs_assets.runtime.job.session import JobSession
+from rs_assets.records.schema import quoted
 from rs_assets.runtime.options import RunOptions
-from rs_assets.runtime.replay.replay import Replay
 from rs_assets.runtime.replay.trace import Found, StepTrace, Trace, limited_to
+from rs_assets.runtime.run.recorded import Recorded, RecordedQuery, in_turn
 from rs_assets.runtime.translate import translate
 from rs_assets.topology.nodes.shuffle import ShuffleRead
 from rs_assets.topology.topology import Topology
 
-# How many batches are read by one job of Spark while a record is sought.
-TOGETHER = 16
 BATCH, DIGEST = "_rs_batch", "_rs_digest"
 # The width of a step's outcome in the text, and the most characters of its rows.
 OUTCOME_WIDTH, ROW_WIDTH = 8, 120
@@ -76,7 +65,7 @@ class Explanation:
     """What a query did with a record; its text is for people.
 
     `batch_id` is the batch that read it, at the time `at`. `steps` are those that rows of the record reached, up to the
-    first state of each way, as the code of now has them. `refused` is the reason why the source does not use it.
+    first state of each way, as the code of now has them.
     """
 
     pipeline: str
@@ -120,15 +109,11 @@ def why(topology: Topology, sought: Sought, options: RunOptions | None = None) -
     """
     options = options or RunOptions()
     source = _source(topology, sought.source)
-    session = JobSession(topology, options)
-    stored = manifests.load(session.folder)
-    if stored is None:
-        raise CheckpointError(f"{topology.name} has not read anything yet", remedy="run it first", file=session.folder)
-    session.manifest, session.folders = resumed(topology, session.plans, stored, options)
-    changed = stored.code != topology.code
+    recorded = Recorded.of(topology, options)
+    plans = [plan for plan in recorded.session.plans if source.name in plan.sources]
 
     def explained(spark: SparkSession) -> tuple[Explanation, ...]:
-        found = (_Search(session, spark, plan, source, sought, changed).found() for plan in session.plans)
+        found = (_Search(recorded.query(spark, plan), source, sought).found() for plan in plans)
         return tuple(each for records in found for each in records)
 
     try:
@@ -149,67 +134,45 @@ def _source(topology: Topology, name: str | None) -> Source:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """The search of one query, on the driver's thread."""
+    """The search of one query that reads the source, on the driver's thread."""
 
-    session: JobSession
-    spark: SparkSession
-    plan: QueryPlan
+    query: RecordedQuery
     source: Source
     sought: Sought
-    code_changed: bool
 
     def found(self) -> list[Explanation]:
-        """The explanations of this query; [] if it does not read the source."""
-        if self.source.name not in self.plan.sources:
-            return []
-        context, log = self._context(), self.session.log(self.plan)
-        records = islice(self._records(context, log), self.sought.limit)
-        return [self._explained(context, log, batch, record) for batch, record in records]
+        """The explanations of this query."""
+        return [self._explained(batch, record) for batch, record in islice(self._records(), self.sought.limit)]
 
-    def _context(self) -> CompileContext:
-        session, topology, folder = self.session, self.session.topology, self.session.query_folder(self.plan)
-        pinned = session.manifest.schemas
-        session.dimensions = dimensions_of(topology, session.options.home, self.spark, session.failures, pinned)
-        context = context_of(session, self.spark, self.plan, folder)
-        notes = session.dimensions.of_query(folder, self.plan.nodes).notes
-        return replace(context, noted=notes.of, pinned=partial(_known, pinned), streaming=False)
-
-    def _records(self, context: CompileContext, log: CheckpointLog) -> Iterator[tuple[int, Found]]:
+    def _records(self) -> Iterator[tuple[int, Found]]:
         """The records that are sought, with their batch, the newest batch first."""
-        planned = log.planned_batches()
-        # The first offsets that Spark has kept are only the start of the next batch.
-        whole = [batch for batch in reversed(planned) if batch == 0 or batch - 1 in planned]
-        wanted = [batch for batch in whole if self.sought.batch in (None, batch)]
-        for first in range(0, len(wanted), TOGETHER):
-            together = wanted[first : first + TOGETHER]
+        wanted = [batch for batch in self.query.batches() if self.sought.batch in (None, batch)]
+        for together in in_turn(wanted):
             try:
-                found = self._in(context, log, together)
+                found = self._in(together)
             except DataError:
                 # The input of one of them is gone: those after it can still be searched.
-                yield from (record for batch in together for record in self._in(context, log, [batch]))
+                yield from (record for batch in together for record in self._in([batch]))
                 continue
             yield from found
 
-    def _in(self, context: CompileContext, log: CheckpointLog, batches: Sequence[int]) -> list[tuple[int, Found]]:
-        frames = [self._rows(context, log, batch) for batch in batches]
-        rows = frames[0]
-        for frame in frames[1:]:
-            rows = rows.unionByName(frame)
+    def _in(self, batches: Sequence[int]) -> list[tuple[int, Found]]:
+        rows = reduce(DataFrame.unionByName, map(self._rows, batches))
         newest = rows.orderBy(F.col(BATCH).desc(), SPLIT, LINE).limit(self.sought.limit)
         try:
             found = newest.toArrow().to_pylist()
         except Exception as error:
-            raise translate(error, query=self.plan.name) from error
+            raise translate(error, query=self.query.plan.name) from error
         return [(row[BATCH], _record(self.source.name, row)) for row in found]
 
-    def _rows(self, context: CompileContext, log: CheckpointLog, batch: int) -> DataFrame:
-        rows = batch_reader(log, batch)(context, self.source)
-        fields = [F.col(f"`{name}`") for name in visible(rows.columns)]
+    def _rows(self, batch: int) -> DataFrame:
+        rows = batch_reader(self.query.log, batch)(self.query.context, self.source)
+        fields = [F.col(quoted(name)) for name in visible(rows.columns)]
         place = [F.col(name) for name in ADDRESS]
         made = rows.select(*fields, *place, digest(rows).alias(DIGEST), F.lit(batch).alias(BATCH))
         try:
             return made.filter(self._condition())
-        except (AnalysisException, ParseException) as error:
+        except AnalysisException as error:
             raise ConfigurationError(
                 f"Spark does not accept {self.sought.where!r}: {str(error).strip().splitlines()[0]}",
                 remedy=f"the fields of {self.source.name!r} are: {', '.join(visible(rows.columns))}",
@@ -217,26 +180,20 @@ class _Search:
 
     def _condition(self) -> Column:
         sought = self.sought
-        conditions = [F.expr(f"({sought.where})")] if sought.where is not None else []
+        conditions = [F.expr(sought.where)] if sought.where is not None else []
         conditions += [F.col(RAW).contains(sought.text)] if sought.text is not None else []
         conditions += [F.col(SPLIT) == sought.split] if sought.split is not None else []
         conditions += [F.col(LINE) == sought.line] if sought.line is not None else []
-        together = conditions[0]
-        for condition in conditions[1:]:
-            together &= condition
-        return together
+        return reduce(operator.and_, conditions)
 
-    def _explained(self, context: CompileContext, log: CheckpointLog, batch: int, record: Found) -> Explanation:
-        session, topology = self.session, self.session.topology
-        marks = split_watermarks_of(topology, self.plan, log, session.query_folder(self.plan), session.options.home)
-        judged = context if marks is None else replace(context, latest=marks.before(batch))
-        only = limited_to(record, whole_splits=context.by_record)
-        replay = Replay(topology, self.plan, judged, log, batch, only=only, effects=False)
+    def _explained(self, batch: int, record: Found) -> Explanation:
+        query, log = self.query, self.query.log
+        replay = query.replay(batch, limited_to(record, whole_splits=query.context.by_record))
         offsets = log.offsets(batch)
         assert offsets is not None  # noqa: S101  it is one of the planned batches
         return Explanation(
-            pipeline=topology.name,
-            query=self.plan.name,
+            pipeline=replay.topology.name,
+            query=query.plan.name,
             source=record.source,
             split=record.split,
             line=record.line,
@@ -245,7 +202,7 @@ class _Search:
             batch_id=batch,
             at=offsets.started,
             committed=batch <= log.last_committed(),
-            code_changed=self.code_changed,
+            code_changed=query.recorded.code_changed,
             steps=tuple(Trace(replay, record, log.watermark or EPOCH).steps()),
         )
 
@@ -253,11 +210,6 @@ class _Search:
 def _record(source: str, row: Mapping[str, Any]) -> Found:
     fields = {name: row[name] for name in visible(list(row))}
     return Found(source, row[SPLIT], row[LINE], row[DIGEST], row[RAW], fields)
-
-
-def _known(schemas: Mapping[str, str], source: Source, infer: object) -> StructType:  # noqa: ARG001  the context's form
-    """The schema that was inferred before the first batch."""
-    return StructType.fromJson(json.loads(schemas[source.name]))
 
 
 def _in_short(fields: Mapping[str, Any]) -> str:

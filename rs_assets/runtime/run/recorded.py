@@ -1,0 +1,104 @@
+"""The batches that a pipeline has recorded, opened to be read again while it runs or not; nothing is changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.compile.planner.context import CompileContext
+from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.connectors.nodes import Source
+from rs_assets.errors import CheckpointError
+from rs_assets.runtime.batch.split_watermarks import split_watermarks_of
+from rs_assets.runtime.identity import resumed
+from rs_assets.runtime.job.analysis import schemas_in
+from rs_assets.runtime.job.dimensions import dimensions_of
+from rs_assets.runtime.job.queries import context_of
+from rs_assets.runtime.job.session import JobSession
+from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.replay.replay import Replay
+from rs_assets.topology.topology import Topology
+
+# How many batches are read by one job of Spark.
+TOGETHER = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The recorded batches of a pipeline. `code_changed`: the code is not that of its last run."""
+
+    session: JobSession
+    code_changed: bool
+
+    @classmethod
+    def of(cls, topology: Topology, options: RunOptions) -> Recorded:
+        """Those of a home; CheckpointError before the first run, TopologyChangedError as for a start."""
+        session = JobSession(topology, options)
+        stored = manifests.load(session.folder)
+        if stored is None:
+            raise CheckpointError(
+                f"{topology.name} has not read anything yet", remedy="run it first", file=session.folder
+            )
+        session.manifest, session.folders = resumed(topology, session.plans, stored, options)
+        return cls(session, stored.code != topology.code)
+
+    def query(self, spark: SparkSession, plan: QueryPlan) -> RecordedQuery:
+        """The batches of one query; on the driver's thread."""
+        session, folder = self.session, self.session.query_folder(plan)
+        pinned = session.manifest.schemas
+        session.dimensions = dimensions_of(session.topology, session.options.home, spark, session.failures, pinned)
+        context = context_of(session, spark, plan, folder)
+        notes = session.dimensions.of_query(folder, plan.nodes).notes
+        reading = replace(
+            context,
+            noted=notes.of,
+            pinned=partial(_known, pinned),
+            behind=lambda step: schemas_in(spark, session.topology)[step],
+            streaming=False,
+        )
+        return RecordedQuery(self, plan, reading, session.log(plan))
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedQuery:
+    """The recorded batches of one query; `context` reads them as they were read."""
+
+    recorded: Recorded
+    plan: QueryPlan
+    context: CompileContext
+    log: CheckpointLog
+
+    def batches(self) -> list[int]:
+        """The batches that can be read again, the newest first."""
+        planned = self.log.planned_batches()
+        # The first offsets that Spark has kept are only the start of the next batch.
+        return [batch for batch in reversed(planned) if batch == 0 or batch - 1 in planned]
+
+    def replay(self, batch: int, only: Callable[[Source, DataFrame], DataFrame]) -> Replay:
+        """One batch wired again, over the rows of each source that `only` leaves."""
+        session = self.recorded.session
+        folder, home = session.query_folder(self.plan), session.options.home
+        marks = split_watermarks_of(session.topology, self.plan, self.log, folder, home)
+        judged = self.context if marks is None else replace(self.context, latest=marks.before(batch))
+        return Replay(session.topology, self.plan, judged, self.log, batch, only=only, effects=False)
+
+
+def in_turn(batches: Sequence[int]) -> Iterator[Sequence[int]]:
+    """`batches` in groups of TOGETHER.
+
+    >>> [len(group) for group in in_turn(range(40))]
+    [16, 16, 8]
+    """
+    return (batches[first : first + TOGETHER] for first in range(0, len(batches), TOGETHER))
+
+
+def _known(schemas: Mapping[str, str], source: Source, infer: object) -> StructType:  # noqa: ARG001  the context's form
+    """The schema that was inferred before the first batch."""
+    return StructType.fromJson(json.loads(schemas[source.name]))

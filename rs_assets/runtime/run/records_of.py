@@ -1,0 +1,205 @@
+"""Which records a row of a result is made of: the batches are read again, up to the state or the sink of the row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from rs_assets.connectors.nodes import Source
+from rs_assets.errors import ConfigurationError, DataError, TopologyError
+from rs_assets.operators.window.assign import WINDOW, assigned, copied
+from rs_assets.records.columns import LATE, LINE, RAW, SPLIT, visible
+from rs_assets.records.schema import quoted
+from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.replay.replay import Replay
+from rs_assets.runtime.run.recorded import Recorded, RecordedQuery
+from rs_assets.runtime.translate import translate
+from rs_assets.topology.nodes.timed import NONE
+from rs_assets.topology.nodes.window import WindowAggregate
+from rs_assets.topology.topology import Topology
+
+SOURCE = "_rs_source"
+# The fields that name a window, with their part of a window of Spark's.
+EDGES = {"start_time": "start", "end_time": "end"}
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOf:
+    """One record: its source, place, text as far as the source has one, and the batch that read it."""
+
+    source: str
+    split: str
+    line: int
+    text: str | None
+    batch_id: int
+
+    def __str__(self) -> str:
+        """A line for people."""
+        return f"line {self.line} of {self.split!r} ({self.source}), batch {self.batch_id}  {self.text or ''}".rstrip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """The records of a row: how many, and the first of them, the newest batch first.
+
+    `since` is the oldest batch that was read again; it is 0 if all of them were.
+    """
+
+    rows: int
+    since: int
+    records: tuple[RecordOf, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, as plain values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        """The number of rows, and a line for each record."""
+        rows = f"{self.rows:,} row{'s' if self.rows != 1 else ''}"
+        head = f"{rows} of records, in the batches since {self.since}"
+        return "\n".join([head, *(f"  {record}" for record in self.records)])
+
+
+def records_of(
+    topology: Topology,
+    row: Mapping[str, Any],
+    options: RunOptions | None = None,
+    *,
+    sink: str | None = None,
+    limit: int = 20,
+) -> Records:
+    """The records that rows of `sink` with the fields `row` are made of, the first `limit` of them.
+
+    ConfigurationError for an unknown sink or field, TopologyError if its rows cannot be followed back; otherwise as
+    `why`.
+    """
+    options = options or RunOptions()
+    name = _sink(topology, sink)
+    recorded = Recorded.of(topology, options)
+    plan = next(plan for plan in recorded.session.plans if name in plan.sinks)
+
+    def found(spark: SparkSession) -> Records:
+        return _Back(recorded.query(spark, plan), topology, name, row, limit).records()
+
+    return options.driver.call(found)
+
+
+def _sink(topology: Topology, name: str | None) -> str:
+    known = [node.name for node in topology.sinks if node.family == "sink"]
+    if name is None and len(known) == 1:
+        return known[0]
+    if name not in known:
+        what = "there are several sinks" if name is None else f"there is no sink {name!r}"
+        raise ConfigurationError(what, remedy=f"name one of: {', '.join(known)}", pipeline=topology.name)
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class _Back:
+    """The search for the records of rows of one sink, on the driver's thread."""
+
+    query: RecordedQuery
+    topology: Topology
+    sink: str
+    row: Mapping[str, Any]
+    limit: int
+
+    def records(self) -> Records:
+        """All of them are counted; a batch whose input is gone ends the search."""
+        last = self.query.log.last_committed()
+        rows, records, since = 0, list[RecordOf](), last + 1
+        for batch in (each for each in self.query.batches() if each <= last):
+            try:
+                count, first = self._in_batch(batch, self.limit - len(records))
+            except DataError:
+                if since > last:
+                    raise
+                break
+            rows, since = rows + count, batch
+            records += first
+        return Records(rows=rows, since=since, records=tuple(records))
+
+    def _in_batch(self, batch: int, limit: int) -> tuple[int, list[RecordOf]]:
+        """The number of rows of a batch, and the records of the first `limit` of them."""
+        made = self._made(self.query.replay(batch, _named))
+        try:
+            count = made.count()
+            first = made.orderBy(SOURCE, SPLIT, LINE).limit(limit).collect() if count and limit else []
+        except Exception as error:
+            raise translate(error, query=self.query.plan.name) from error
+        return count, [RecordOf(row[SOURCE], row[SPLIT], row[LINE], row[RAW], batch) for row in first]
+
+    def _made(self, replay: Replay) -> DataFrame:
+        """The rows of a batch, just before the state or the sink, that rows of the sink with the fields are made of."""
+        window = self._window()
+        if window is None:
+            inputs = [replay.wired.flows[name].df for name in replay.topology[self.sink].inputs]
+            rows = reduce(lambda one, other: one.unionByName(other), (self._with(frame, self.row) for frame in inputs))
+        else:
+            rows = self._in(window, replay)
+        return rows.select(SOURCE, SPLIT, LINE, RAW)
+
+    def _in(self, node: WindowAggregate, replay: Replay) -> DataFrame:
+        """The rows of the windows, without those that came after their window had closed."""
+        passed, given = replay.passed(node.name), {name: self.row[name] for name in self.row if name in node.group_by}
+        rows = self._with(replay.wired.flows[node.name].df, given)
+        if LATE in rows.columns:
+            rows = rows.filter(~F.coalesce(F.col(LATE), F.lit(False)))  # noqa: FBT003
+        placed = rows if node.window.merges else copied(rows, node.window, NONE)
+        placed = placed.withColumn(WINDOW, assigned(node.window, NONE)).filter(F.col(WINDOW)["end"] > F.lit(passed))
+        for name, part in EDGES.items():
+            if name in self.row:
+                at, edge = F.col(WINDOW)[part], F.lit(self.row[name]).cast("timestamp")
+                # A session is as long as its rows; one row of it spans a gap.
+                inside = (at >= edge) if part == "start" else (at <= edge)
+                placed = placed.filter(inside if node.window.merges else at == edge)
+        return placed
+
+    def _with(self, frame: DataFrame, fields: Mapping[str, Any]) -> DataFrame:
+        """The rows of `frame` with the given fields; null equals null."""
+        known = visible(frame.columns)
+        unknown = next((name for name in fields if name not in known), None)
+        if unknown is not None:
+            raise ConfigurationError(
+                f"rows of {self.sink!r} have no field {unknown!r}", remedy=f"use some of: {', '.join(known)}"
+            )
+        return reduce(DataFrame.filter, (_equals(frame, name, value) for name, value in fields.items()), frame)
+
+    def _window(self) -> WindowAggregate | None:
+        """The window whose rows the sink gets; None for a sink without state upstream of it."""
+        states = self.query.plan.states
+        if not states:
+            return None
+        node = self.topology[states[-1]]
+        if len(states) > 1 or not isinstance(node, WindowAggregate) or node.window.endless or node.window.in_order:
+            raise TopologyError(
+                f"rows of {self.sink!r} cannot be followed back to records: step {node.name!r} keeps no windows of"
+                " time, or follows another step with state",
+                remedy=f"look at its state: rs-assets state {self.topology.job} {node.name}",
+                step=node.name,
+            )
+        known = [*node.group_by, *EDGES]
+        unknown = next((name for name in self.row if name not in known), None)
+        if unknown is not None:
+            raise ConfigurationError(
+                f"step {node.name!r} does not make its rows by {unknown!r}", remedy=f"use some of: {', '.join(known)}"
+            )
+        if node.window.merges and len(EDGES.keys() & self.row.keys()) == 1:
+            raise ConfigurationError(
+                "a session is named by its start and its end", remedy="add the other one of start_time and end_time"
+            )
+        return node
+
+
+def _named(source: Source, rows: DataFrame) -> DataFrame:
+    return rows.withColumn(SOURCE, F.lit(source.name))
+
+
+def _equals(frame: DataFrame, name: str, value: Any) -> Column:
+    kind = frame.schema[name].dataType
+    return F.col(quoted(name)).eqNullSafe(F.lit(value).cast(kind))
