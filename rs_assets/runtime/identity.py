@@ -274,6 +274,7 @@ def _shape(facts: QueryFacts) -> Shape:
             identity=tuple(node["identity"]),
             inputs=tuple(node["inputs"]),
             sources=tuple(node["sources"]),
+            sides=tuple(map(tuple, node.get("sides", ()))),
         )
         for node in facts.shape
     )

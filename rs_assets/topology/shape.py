@@ -14,17 +14,22 @@ from rs_assets.topology.user_code.code import same_code
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeShape:
-    """A stateful step or one upstream of it. `inputs` skip steps that change no row, as unions; `sources` feed it."""
+    """A stateful step or one upstream of it. `inputs` skip steps that change no row, as unions; `sources` feed it.
+
+    `sides` are the inputs of each side of a join; () for other steps, and in manifests of earlier releases.
+    """
 
     name: str
     kind: str
     identity: tuple[str, ...]
     inputs: tuple[str, ...]
     sources: tuple[str, ...]
+    sides: tuple[tuple[str, ...], ...] = ()
 
     def __str__(self) -> str:
         """One line for people."""
-        return f"{self.kind} {self.name} <- {', '.join(self.inputs) or 'input'}: {' | '.join(self.identity)}"
+        inputs = " with ".join(", ".join(side) for side in self.sides) or ", ".join(self.inputs) or "input"
+        return f"{self.kind} {self.name} <- {inputs}: {' | '.join(self.identity)}"
 
 
 Shape = tuple[NodeShape, ...]
@@ -45,7 +50,8 @@ def shape_of(topology: Topology, stateful: str | None, *, through: bool = True) 
             name=node.name,
             kind=node.kind,
             identity=(*node.identity(), *_lag(topology, node), *_keeper(node)),
-            inputs=tuple(_seen_through(topology, node)),
+            inputs=tuple(_seen_through(topology, node.inputs)),
+            sides=tuple(tuple(_seen_through(topology, [name])) for name in node.inputs) if len(node.inputs) > 1 else (),
             sources=tuple(sorted(s.name for s in topology.sources if s.name in topology.ancestors(node.name))),
         )
         for node in topology
@@ -94,7 +100,13 @@ def renamed(shape: Iterable[NodeShape], names: Mapping[str, str]) -> Shape:
         return tuple(names.get(name, name) for name in every)
 
     return tuple(
-        replace(n, name=names.get(n.name, n.name), inputs=new(n.inputs), sources=tuple(sorted(new(n.sources))))
+        replace(
+            n,
+            name=names.get(n.name, n.name),
+            inputs=new(n.inputs),
+            sources=tuple(sorted(new(n.sources))),
+            sides=tuple(map(new, n.sides)),
+        )
         for n in shape
     )
 
@@ -110,7 +122,7 @@ def changes(old: Shape, new: Shape) -> tuple[str, ...]:
     """The difference between the state as it was made and as the pipeline would use it, as lines of `-` and `+`.
 
     Sources may come and go, with the steps that only they feed, and may be in another order: the meaning of the state
-    stays the same.
+    stays the same. On a join each source stays at its side.
     """
     before, after = {n.name: n for n in old}, {n.name: n for n in new}
     gone, fresh = _sources(old) - _sources(new), _sources(new) - _sources(old)
@@ -118,7 +130,8 @@ def changes(old: Shape, new: Shape) -> tuple[str, ...]:
     for name in [*before, *(n for n in after if n not in before)]:
         was, now = before.get(name), after.get(name)
         if was is not None and now is not None:
-            if _trimmed(was, gone, after) != _trimmed(now, fresh, before) or not _same(was.identity, now.identity):
+            same = _trimmed(was, gone, after) == _trimmed(now, fresh, before) and _same(was.identity, now.identity)
+            if not same or not _same_sides(was, now):
                 lines += [f"- {was}", f"+ {now}"]
         elif was is not None and not _only_from(was, gone):
             lines.append(f"- {was}")
@@ -127,11 +140,17 @@ def changes(old: Shape, new: Shape) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _seen_through(topology: Topology, node: Node) -> Iterator[str]:
-    """The inputs of `node`, with a union replaced by its inputs."""
-    for name in node.inputs:
+def _same_sides(was: NodeShape, now: NodeShape) -> bool:
+    """Whether the inputs that a join had and has are at the same sides."""
+    places = [{name: at for at, side in enumerate(node.sides) for name in side} for node in (was, now)]
+    return all(places[0][name] == places[1][name] for name in places[0].keys() & places[1].keys())
+
+
+def _seen_through(topology: Topology, inputs: Iterable[str]) -> Iterator[str]:
+    """The `inputs` of a step, with a union replaced by its inputs."""
+    for name in inputs:
         if _changes_no_row(topology[name]):
-            yield from _seen_through(topology, topology[name])
+            yield from _seen_through(topology, topology[name].inputs)
         else:
             yield name
 

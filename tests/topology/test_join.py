@@ -1,6 +1,8 @@
 """What joins may be, and between which steps with state they may stand. No Spark."""
 
+from dataclasses import replace
 from datetime import timedelta
+from functools import reduce
 from inspect import signature
 
 import pytest
@@ -10,6 +12,7 @@ from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.provenance import fields_of, provenance
 from rs_assets.errors import TopologyError
 from rs_assets.topology.chain import Link
+from rs_assets.topology.shape import changes, shape_of
 
 SCHEMA = "id bigint, ms bigint, ts timestamp"
 SECOND = timedelta(seconds=1)
@@ -283,3 +286,32 @@ def test_the_fields_of_a_join_are_known_when_it_is_built():
     a, b = streams("a", "b")
     wide = joined(a, b.with_fields(id="cast(id as int)"), prefix="r_", within=HoppingWindow.of(2 * SECOND, SECOND))
     assert built(wide.filter("r_id > 1 and ms > r_ms").select_fields("id", "r_ms", "r_ts", "start_time", "end_time"))
+
+
+@pytest.mark.parametrize(
+    ("sides", "kept"),
+    [
+        ("a, b with c", True),
+        ("b, a with c", True),
+        ("a, b with c, d", True),
+        ("a with c", True),
+        ("c with a, b", False),
+        ("a with b, c", False),
+        ("a, b, c with d", False),
+    ],
+)
+def test_a_source_stays_at_its_side_of_a_join(sides, kept):
+    before, now = (_shape_of_sides(each) for each in ("a, b with c", sides))
+    assert bool(changes(before, now)) is not kept
+    assert f"join <- {sides}: " in str(now[-1])
+    # Manifests of earlier releases have no sides.
+    assert not changes((*before[:-1], replace(before[-1], sides=())), now)
+
+
+def _shape_of_sides(text):
+    """The shape of a join of unions."""
+    names = text.replace(" with ", ", ").split(", ")
+    sources = dict(zip(names, streams(*names), strict=True))
+    sides = [[sources[name] for name in side.split(", ")] for side in text.split(" with ")]
+    left, right = (reduce(lambda one, other: one.union(other), side) for side in sides)
+    return shape_of(built(joined(left, right, prefix="r_")), "join")
