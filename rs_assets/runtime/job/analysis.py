@@ -40,12 +40,10 @@ def analyse(topology: Topology, driver: SparkDriver) -> Mapping[str, str]:
 
 def schemas_of(topology: Topology, driver: SparkDriver) -> Mapping[str, StructType]:
     """The schema after each step, without hidden columns; errors as for `analyse`."""
-    return driver.call(lambda spark: schemas_in(spark, topology))
+    return driver.call(lambda spark: _analysed(spark, without_brokers(topology)))
 
 
-def schemas_in(spark: SparkSession, topology: Topology) -> Mapping[str, StructType]:
-    """The same on the driver's thread."""
-    topology = without_brokers(topology)
+def _analysed(spark: SparkSession, topology: Topology) -> Mapping[str, StructType]:
     flows: dict[str, Flow] = {}
     with scratch_folder("rs-check-") as folder:
         for plan in plan_queries(topology):

@@ -15,15 +15,15 @@ from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.compile.planner.context import CompileContext
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.connectors.nodes import Source
-from rs_assets.errors import CheckpointError
+from rs_assets.errors import CheckpointError, TopologyError
 from rs_assets.runtime.batch.split_watermarks import split_watermarks_of
 from rs_assets.runtime.identity import resumed
-from rs_assets.runtime.job.analysis import schemas_in
 from rs_assets.runtime.job.dimensions import dimensions_of
 from rs_assets.runtime.job.queries import context_of
 from rs_assets.runtime.job.session import JobSession
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.replay.replay import Replay
+from rs_assets.topology.nodes.shuffle import ShuffleRead
 from rs_assets.topology.topology import Topology
 
 # How many batches are read by one job of Spark.
@@ -50,19 +50,21 @@ class Recorded:
         return cls(session, stored.code != topology.code)
 
     def query(self, spark: SparkSession, plan: QueryPlan) -> RecordedQuery:
-        """The batches of one query; on the driver's thread."""
+        """The batches of one query; on the driver's thread. TopologyError if it reads a durable shuffle."""
         session, folder = self.session, self.session.query_folder(plan)
+        shuffles = [name for name in plan.sources if isinstance(session.topology[name], ShuffleRead)]
+        if shuffles:
+            raise TopologyError(
+                f"query {plan.name!r} reads the durable shuffle {shuffles[0]!r}, whose rows are removed once they were"
+                " read",
+                remedy="follow a record of the source into the shuffle: pipeline.why(where='id = 17')",
+                pipeline=session.topology.name,
+            )
         pinned = session.manifest.schemas
         session.dimensions = dimensions_of(session.topology, session.options.home, spark, session.failures, pinned)
         context = context_of(session, spark, plan, folder)
         notes = session.dimensions.of_query(folder, plan.nodes).notes
-        reading = replace(
-            context,
-            noted=notes.of,
-            pinned=partial(_known, pinned),
-            behind=lambda step: schemas_in(spark, session.topology)[step],
-            streaming=False,
-        )
+        reading = replace(context, noted=notes.of, pinned=partial(_known, pinned), streaming=False)
         return RecordedQuery(self, plan, reading, session.log(plan))
 
 

@@ -180,7 +180,7 @@ class _Back:
             raise TopologyError(
                 f"rows of {self.sink!r} cannot be followed back to records: step {node.name!r} keeps no windows of"
                 " time, or follows another step with state",
-                remedy=f"look at its state: rs-assets state {self.topology.job} {node.name}",
+                remedy=f"look at its state: rs-assets state {self.topology.job} {node.name} --refresh",
                 step=node.name,
             )
         known = [*node.group_by, *EDGES]
