@@ -85,3 +85,15 @@ def _only(found: Sequence[Pipeline]) -> Pipeline:
         names = ", ".join(pipeline.name for pipeline in found) or "none"
         raise ConfigurationError("there are several pipelines, or none", remedy=f"name one of: {names}")
     return found[0]
+
+
+def fields_of(option: str, texts: Sequence[str], *, example: str) -> dict[str, str]:
+    """The values of an option that is given as FIELD=VALUE, by field; ConfigurationError for one without a sign.
+
+    >>> fields_of("--key", ["page=/a=b"], example="page=/index")
+    {'page': '/a=b'}
+    """
+    wrong = next((text for text in texts if "=" not in text), None)
+    if wrong is not None:
+        raise ConfigurationError(f"{option} must be FIELD=VALUE, not {wrong!r}", remedy=f"write {option} {example}")
+    return dict(text.split("=", 1) for text in texts)

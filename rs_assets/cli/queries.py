@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rs_assets.cli.base import AS_JSON, MODULES, NAME, NAME_OR_NONE, chosen, guarded
+from rs_assets.cli.base import AS_JSON, MODULES, NAME, NAME_OR_NONE, chosen, fields_of, guarded
 from rs_assets.common.home import Home
 from rs_assets.connectors.store.nodes import stores_of
 from rs_assets.errors import ConfigurationError
@@ -80,10 +80,7 @@ def query(
     from rs_assets.connectors.store.question import Question
 
     opened = chosen(modules, name).query(store)
-    wrong = next((key for key in keys if "=" not in key), None)
-    if wrong is not None:
-        raise ConfigurationError(f"--key must be FIELD=VALUE, not {wrong!r}", remedy="write --key user=17")
-    named = dict(key.split("=", 1) for key in keys)
+    named = fields_of("--key", keys, example="user=17")
     asked = Question(
         what="windows" if windows else _kind(named, begin, end, begins),
         keys=named,

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from rs_assets.cli.base import fields_of
 from rs_assets.common.home import Home
 from rs_assets.errors import ConfigurationError
 from rs_assets.operators.state.served import ServedState
@@ -57,16 +58,9 @@ def answer(topology: Topology, question: StateQuestion) -> tuple[str, Rows]:
     with ServedState(served_folder(topology, question.step, home)) as served:
         rows = [
             {"key": row.key, "value": row.value, "batch": row.batch_id}
-            for row in served.find(_fields(question.keys), limit=question.limit)
+            for row in served.find(fields_of("--key", question.keys, example="page=/index"), limit=question.limit)
         ]
         return f"as of batch {served.batch_id}, {served.age.total_seconds():.0f} s ago", rows
-
-
-def _fields(keys: tuple[str, ...]) -> dict[str, str]:
-    wrong = [key for key in keys if "=" not in key]
-    if wrong:
-        raise ConfigurationError(f"--key must be FIELD=VALUE, not {wrong[0]!r}", remedy="write --key page=/index")
-    return dict(key.split("=", 1) for key in keys)
 
 
 def _first(table: pa.Table, limit: int) -> Rows:

@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from rs_assets.cli.base import AS_JSON, FAILED, MODULES, NAME_OR_NONE, chosen, guarded
-from rs_assets.errors import ConfigurationError
+from rs_assets.cli.base import AS_JSON, FAILED, MODULES, NAME_OR_NONE, chosen, fields_of, guarded
 
 
 @click.command()
@@ -49,18 +48,14 @@ def records_of(
     name: str | None, modules: tuple[str, ...], *, fields: tuple[str, ...], sink: str | None, limit: int, as_json: bool
 ) -> None:
     """Show the records that a row of a result is made of."""
-    found = chosen(modules, name).records_of(_row(fields), sink=sink, limit=limit)
+    from rs_assets.connectors.store.question import NULL
+
+    given = fields_of("--row", fields, example="page=/index")
+    row = {field: None if value == NULL else value for field, value in given.items()}
+    found = chosen(modules, name).records_of(row, sink=sink, limit=limit)
     click.echo(json.dumps(found.as_dict()) if as_json else str(found))
     if not found.rows:
         sys.exit(FAILED)
-
-
-def _row(fields: tuple[str, ...]) -> dict[str, str | None]:
-    wrong = next((field for field in fields if "=" not in field), None)
-    if wrong is not None:
-        raise ConfigurationError(f"--row must be FIELD=VALUE, not {wrong!r}", remedy="write --row page=/index")
-    pairs = (field.split("=", 1) for field in fields)
-    return {name: None if value == "\\N" else value for name, value in pairs}
 
 
 COMMANDS = (why, records_of)

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 from click import ClickException
-from click.testing import CliRunner
 from dagster import (
     DagsterExecutionInterruptedError,
     DagsterInstance,
@@ -26,7 +25,6 @@ from dagster import (
 
 from rs_assets.catalog.lease import Lease, read_lease
 from rs_assets.cli import console
-from rs_assets.cli.main import main
 from rs_assets.common.home import Home
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.discovery import find_pipelines
@@ -34,6 +32,7 @@ from rs_assets.dagster.runs.launch import LaunchRequest
 from rs_assets.dagster.sensors import recovery_sensor
 from rs_assets.dagster.sensors.refusals import was_canceled
 from rs_assets.spark.driver import SparkDriver
+from tests.dagster.projects import call, make_project
 
 ROOT = Path(__file__).parents[2]
 # Spark starts, a batch in flight ends and the checks of the run follow; on a machine with other work that takes long.
@@ -43,22 +42,13 @@ PATIENCE_S = 300
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A project of somebody's own, with a pipeline over a growing log."""
-    (tmp_path / "pyproject.toml").write_text('[tool.rs_assets]\npipelines = ["hits"]\n')
     (tmp_path / "log.jsonl").write_text('{"n": 1}\n{"n": 2}\n')
-    (tmp_path / "hits.py").write_text(
+    code = (
         "from rs_assets import StreamBuilder\n"
         "stream = StreamBuilder.data_stream('shop', 'hits').from_file('log.jsonl', schema='n bigint', tail=True)\n"
         "pipeline = stream.to_delta('hits').build()\n"
     )
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    monkeypatch.delitem(sys.modules, "hits", raising=False)
-    return tmp_path
-
-
-def call(*arguments):
-    done = CliRunner().invoke(main, arguments)
-    return done.exit_code, done.output
+    return make_project(tmp_path, monkeypatch, module="hits", code=code)
 
 
 def test_should_list_describe_and_tell_the_status(project):

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 from click.shell_completion import ShellComplete
-from click.testing import CliRunner
 
 from rs_assets.cli.main import main
 from rs_assets.common.home import Home
 from rs_assets.connectors.dead_letters import SCHEMA, DeadLetters
 from rs_assets.connectors.sink import BatchMark
+from tests.dagster.projects import call, make_project
 
 ONE = """
 from rs_assets import StreamBuilder
@@ -23,18 +23,8 @@ p = StreamBuilder.data_stream('shop', 'hits').from_array([{'n': 1}]).to_print().
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A project with one pipeline."""
-    (tmp_path / "pyproject.toml").write_text('[tool.rs_assets]\npipelines = ["only_hits"]\n')
-    (tmp_path / "only_hits.py").write_text(ONE)
-    monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RS_HOME", raising=False)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    monkeypatch.delitem(sys.modules, "only_hits", raising=False)
-    return tmp_path
-
-
-def call(*arguments):
-    done = CliRunner().invoke(main, arguments)
-    return done.exit_code, done.output
+    return make_project(tmp_path, monkeypatch, module="only_hits", code=ONE)
 
 
 def write_letters(*lines, job="hits", batch=0):

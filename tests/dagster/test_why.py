@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from dagster import DagsterInstance
 
 from rs_assets import Home
-from rs_assets.cli.main import main
 from rs_assets.dagster.definitions_of import build_definitions
 from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.runtime.options import RunOptions
 from rs_assets.spark.driver import SparkDriver
 from rs_assets.stream.pipeline import Pipeline
+from tests.dagster.projects import call, make_project
 
 # Their canary is the example of docs/why.md.
 pytestmark = pytest.mark.long
@@ -31,12 +29,8 @@ pipeline = hits.filter('ms > 100', name='slow').to_delta('slow').build()
 @pytest.fixture
 def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: SparkDriver) -> Pipeline:
     """A pipeline of a project, which has run."""
-    (tmp_path / "pyproject.toml").write_text('[tool.rs_assets]\npipelines = ["explained_hits"]\n')
-    (tmp_path / "explained_hits.py").write_text(MODULE)
-    monkeypatch.chdir(tmp_path)
+    make_project(tmp_path, monkeypatch, module="explained_hits", code=MODULE)
     monkeypatch.delenv("RS_HOME", raising=False)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    monkeypatch.delitem(sys.modules, "explained_hits", raising=False)
     monkeypatch.setattr(SparkDriver, "shared", lambda *_: driver)
     monkeypatch.setattr(SparkResource, "driver", driver)
     import explained_hits  # type: ignore[import-not-found]
@@ -44,11 +38,6 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: SparkDrive
     made: Pipeline = explained_hits.pipeline
     made.run(RunOptions(home=Home.default(), driver=driver))
     return made
-
-
-def call(*arguments: str) -> tuple[int, str]:
-    done = CliRunner().invoke(main, arguments)
-    return done.exit_code, done.output
 
 
 def test_the_command_shows_each_step_and_fails_if_there_is_no_record(pipeline: Pipeline) -> None:

@@ -23,7 +23,7 @@ from rs_assets.catalog.deployments import DeploymentTable
 from rs_assets.catalog.offsets.base import CheckpointRow
 from rs_assets.catalog.offsets.merge import parse_row_key, row_key, source_key
 from rs_assets.catalog.tidying import kept_for
-from rs_assets.cli.state_view import _fields
+from rs_assets.cli.base import fields_of
 from rs_assets.common.database import parsed_url
 from rs_assets.common.secrets import Hidden, revealed
 from rs_assets.compile.planner.realtime import check_real_time, check_slots
@@ -191,10 +191,10 @@ CASES = [
         lambda: Supervisor("shop.orders", RunOptions()),
     ),
     Case(
-        "cli/state_view.py::_fields",
-        lambda: _fields(("page",)),
+        "cli/base.py::fields_of",
+        lambda: fields_of("--key", ["page"], example="page=/index"),
         "write --key page=/index",
-        lambda: _fields(("page=/index",)),
+        lambda: fields_of("--key", ["page=/index"], example="page=/index"),
     ),
     Case(
         "common/database.py::parsed_url",

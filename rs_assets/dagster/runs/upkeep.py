@@ -125,7 +125,7 @@ def _optional(about: str, kind: type = str) -> Field:
     return Field(Noneable(kind), default_value=None, description=about)
 
 
-STEP = Field(Noneable(String), default_value=None, description="The stateful step, if there are several queries")
+STEP = _optional("The stateful step, if there are several queries")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ ACTIONS: Mapping[str, Action] = MappingProxyType(
         "restore": Action(
             _restore,
             "Brings the pipeline and its sinks back to a savepoint; a running stream is stopped and started again.",
-            {"savepoint": Field(Noneable(String), default_value=None, description="Its id; default: the newest")},
+            {"savepoint": _optional("Its id; default: the newest")},
         ),
         "rewind": Action(
             _rewind,

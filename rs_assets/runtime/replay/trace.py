@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -92,42 +92,31 @@ class Trace:
     def steps(self) -> Iterator[StepTrace]:
         """The steps that the record reached, in order, up to the first state of each way."""
         plan, topology = self.replay.plan, self.replay.topology
-        arrived: dict[str, int] = {}
+        done: dict[str, tuple[StepTrace, ...]] = {}
         for name in plan.nodes:
             node = topology[name]
-            reached = name == self.record.source or any(arrived.get(i, 0) for i in node.inputs)
+            came = [each for above in node.inputs for each in done.get(above, ()) if each.outcome in GO_ON]
             after_state = plan.follows_state(topology, name) and name not in plan.watermark_steps
-            if not reached or (after_state and name not in plan.late):
+            if not (came or name == self.record.source) or (after_state and name not in plan.late):
                 continue
-            done = tuple(self._at(node))
-            arrived[name] = sum(len(each.rows) for each in done if each.outcome in GO_ON)
-            yield from done
+            done[name] = tuple(_into(node, came) if isinstance(node, Sink) else self._at(node))
+            yield from done[name]
 
     def _at(self, node: Node) -> Iterator[StepTrace]:
-        if isinstance(node, Sink):
-            yield from self._into(node)
-            return
         refused = self._refused.get(node.name, ())
         yield from (StepTrace(node.name, "refused", because) for because in refused)
         if node.name in self.replay.plan.watermark_steps:
             yield from self._kept(node)
-        elif rows := self._leaving(node.name):
+        elif rows := tuple(map(_shown, self._of(self.replay.wired.flows[node.name].df))):
             yield StepTrace(node.name, "read" if isinstance(node, Source) else "passed", rows=rows)
         elif not refused:
             because = DROPPED.get(type(node), "it makes no row").format(detail=node.detail())
             yield StepTrace(node.name, "dropped", because)
 
-    def _into(self, sink: Sink) -> Iterator[StepTrace]:
-        """The rows that a sink gets; of late rows, those of the steps before it."""
-        late = sink.name in self.replay.plan.late
-        rows = [_shown(row) for name in sink.inputs for row in (self._late(name) if late else self._leaving(name))]
-        if rows:
-            to = "the shuffle" if isinstance(sink, ShuffleWrite) else sink.detail() or sink.kind
-            yield StepTrace(sink.name, "written", f"to {to}", tuple(rows))
-
     def _kept(self, node: Node) -> Iterator[StepTrace]:
         """What a step with state did with its rows: those that came late, and those that it has taken."""
-        late = self._late(node.name)
+        came_late = self.replay.wired.late_rows.get(node.name)
+        late = [] if came_late is None else self._of(_with_end(node, came_late))
         yield from (StepTrace(node.name, "late", _past(node, row), (_shown(row),)) for row in late)
         left = [_shown(row) for row in late]
         for row in self._of(_with_end(node, self.replay.wired.flows[node.name].df)):
@@ -144,14 +133,6 @@ class Trace:
         now = self.replay.reaching(node.name, self.watermark)
         state = "closed" if end <= now else "open"
         return f"in {_window(node)} {_time(end)}, {state}: the watermark is {_time(now)}"
-
-    def _late(self, step: str) -> list[Mapping[str, Any]]:
-        rows = self.replay.wired.late_rows.get(step)
-        return [] if rows is None else self._of(_with_end(self.replay.topology[step], rows))
-
-    def _leaving(self, step: str) -> tuple[Mapping[str, Any], ...]:
-        flow = self.replay.wired.flows.get(step)
-        return () if flow is None else tuple(_shown(row) for row in self._of(flow.df))
 
     @cached_property
     def _refused(self) -> Mapping[str, list[str]]:
@@ -172,7 +153,7 @@ class Trace:
         return found
 
 
-def limited_to(record: Found, *, whole_splits: bool) -> Any:
+def limited_to(record: Found, *, whole_splits: bool) -> Callable[[Source, DataFrame], DataFrame]:
     """The rows of each source that a replay for `record` reads: that record; with `whole_splits` all of its source.
 
     By the progress of its split a record may be late because of records before it.
@@ -183,14 +164,17 @@ def limited_to(record: Found, *, whole_splits: bool) -> Any:
             return rows.filter(F.lit(False))  # noqa: FBT003
         if whole_splits:
             return rows
-        return rows.filter((F.col(SPLIT) == record.split) & (F.col(LINE) == record.line) & same(rows, record))
+        # Files of one name in several folders are one split.
+        same = digest(rows) == record.digest
+        return rows.filter((F.col(SPLIT) == record.split) & (F.col(LINE) == record.line) & same)
 
     return only
 
 
-def same(rows: DataFrame, record: Found) -> Any:
-    """Whether a row has the fields of `record`: files of one name in several folders are one split."""
-    return digest(rows) == record.digest
+def _into(sink: Node, came: Sequence[StepTrace]) -> Iterator[StepTrace]:
+    """The rows that a sink gets."""
+    to = "the shuffle" if isinstance(sink, ShuffleWrite) else sink.detail() or sink.kind
+    yield StepTrace(sink.name, "written", f"to {to}", tuple(row for each in came for row in each.rows))
 
 
 def _with_end(node: Node, rows: DataFrame) -> DataFrame:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from rs_assets.checkpoint import manifest as manifests
 from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.common.node import Node
 from rs_assets.compile.planner.context import CompileContext
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.connectors.nodes import Source
-from rs_assets.errors import CheckpointError, TopologyError
+from rs_assets.errors import CheckpointError, ConfigurationError, TopologyError
 from rs_assets.runtime.batch.split_watermarks import split_watermarks_of
 from rs_assets.runtime.identity import resumed
 from rs_assets.runtime.job.dimensions import dimensions_of
@@ -23,11 +26,12 @@ from rs_assets.runtime.job.queries import context_of
 from rs_assets.runtime.job.session import JobSession
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.replay.replay import Replay
+from rs_assets.runtime.translate import translate
 from rs_assets.topology.nodes.shuffle import ShuffleRead
 from rs_assets.topology.topology import Topology
 
-# How many batches are read by one job of Spark.
-TOGETHER = 16
+Chosen = TypeVar("Chosen", bound=Node)
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,11 @@ class Recorded:
             )
         session.manifest, session.folders = resumed(topology, session.plans, stored, options)
         return cls(session, stored.code != topology.code)
+
+    def on_driver(self, read: Callable[[SparkSession], Found]) -> Found:
+        """What `read` returns on the Spark driver's thread; RsError for whatever fails there."""
+        with translated(self.session.topology.name):
+            return self.session.options.driver.call(read)
 
     def query(self, spark: SparkSession, plan: QueryPlan) -> RecordedQuery:
         """The batches of one query; on the driver's thread. TopologyError if it reads a durable shuffle."""
@@ -92,13 +101,24 @@ class RecordedQuery:
         return Replay(session.topology, self.plan, judged, self.log, batch, only=only, effects=False)
 
 
-def in_turn(batches: Sequence[int]) -> Iterator[Sequence[int]]:
-    """`batches` in groups of TOGETHER.
+def named(nodes: Sequence[Chosen], name: str | None, *, what: str, pipeline: str) -> Chosen:
+    """The one of `nodes` called `name`, or the only one; ConfigurationError, which lists them, if there is none."""
+    known = {node.name: node for node in nodes}
+    if name is None and len(known) == 1:
+        return nodes[0]
+    if name not in known:
+        problem = f"there are several {what}s" if name is None else f"there is no {what} {name!r}"
+        raise ConfigurationError(problem, remedy=f"name one of: {', '.join(known)}", pipeline=pipeline)
+    return known[name]
 
-    >>> [len(group) for group in in_turn(range(40))]
-    [16, 16, 8]
-    """
-    return (batches[first : first + TOGETHER] for first in range(0, len(batches), TOGETHER))
+
+@contextmanager
+def translated(query: str) -> Iterator[None]:
+    """Errors of Spark within it as ours."""
+    try:
+        yield
+    except Exception as error:
+        raise translate(error, query=query) from error
 
 
 def _known(schemas: Mapping[str, str], source: Source, infer: object) -> StructType:  # noqa: ARG001  the context's form

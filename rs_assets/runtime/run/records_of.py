@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from functools import reduce
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rs_assets.connectors.nodes import Source
@@ -17,8 +17,7 @@ from rs_assets.records.columns import LATE, LINE, RAW, SPLIT, visible
 from rs_assets.records.schema import quoted
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.replay.replay import Replay
-from rs_assets.runtime.run.recorded import Recorded, RecordedQuery
-from rs_assets.runtime.translate import translate
+from rs_assets.runtime.run.recorded import Recorded, RecordedQuery, named, translated
 from rs_assets.topology.nodes.timed import NONE
 from rs_assets.topology.nodes.window import WindowAggregate
 from rs_assets.topology.topology import Topology
@@ -78,25 +77,11 @@ def records_of(
     ConfigurationError for an unknown sink or field, TopologyError if its rows cannot be followed back; otherwise as
     `why`.
     """
-    options = options or RunOptions()
-    name = _sink(topology, sink)
-    recorded = Recorded.of(topology, options)
+    sinks = [node for node in topology.sinks if node.family == "sink"]
+    name = named(sinks, sink, what="sink", pipeline=topology.name).name
+    recorded = Recorded.of(topology, options or RunOptions())
     plan = next(plan for plan in recorded.session.plans if name in plan.sinks)
-
-    def found(spark: SparkSession) -> Records:
-        return _Back(recorded.query(spark, plan), topology, name, row, limit).records()
-
-    return options.driver.call(found)
-
-
-def _sink(topology: Topology, name: str | None) -> str:
-    known = [node.name for node in topology.sinks if node.family == "sink"]
-    if name is None and len(known) == 1:
-        return known[0]
-    if name not in known:
-        what = "there are several sinks" if name is None else f"there is no sink {name!r}"
-        raise ConfigurationError(what, remedy=f"name one of: {', '.join(known)}", pipeline=topology.name)
-    return name
+    return recorded.on_driver(lambda spark: _Back(recorded.query(spark, plan), topology, name, row, limit).records())
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +96,11 @@ class _Back:
 
     def records(self) -> Records:
         """All of them are counted; a batch whose input is gone ends the search."""
-        last = self.query.log.last_committed()
+        window, last = self._window(), self.query.log.last_committed()
         rows, records, since = 0, list[RecordOf](), last + 1
         for batch in (each for each in self.query.batches() if each <= last):
             try:
-                count, first = self._in_batch(batch, self.limit - len(records))
+                count, first = self._in_batch(window, batch, self.limit - len(records))
             except DataError:
                 if since > last:
                     raise
@@ -124,19 +109,16 @@ class _Back:
             records += first
         return Records(rows=rows, since=since, records=tuple(records))
 
-    def _in_batch(self, batch: int, limit: int) -> tuple[int, list[RecordOf]]:
+    def _in_batch(self, window: WindowAggregate | None, batch: int, limit: int) -> tuple[int, list[RecordOf]]:
         """The number of rows of a batch, and the records of the first `limit` of them."""
-        made = self._made(self.query.replay(batch, _named))
-        try:
+        with translated(self.query.plan.name):
+            made = self._made(window, self.query.replay(batch, _named))
             count = made.count()
             first = made.orderBy(SOURCE, SPLIT, LINE).limit(limit).collect() if count and limit else []
-        except Exception as error:
-            raise translate(error, query=self.query.plan.name) from error
         return count, [RecordOf(row[SOURCE], row[SPLIT], row[LINE], row[RAW], batch) for row in first]
 
-    def _made(self, replay: Replay) -> DataFrame:
+    def _made(self, window: WindowAggregate | None, replay: Replay) -> DataFrame:
         """The rows of a batch, just before the state or the sink, that rows of the sink with the fields are made of."""
-        window = self._window()
         if window is None:
             inputs = [replay.wired.flows[name].df for name in replay.topology[self.sink].inputs]
             rows = reduce(lambda one, other: one.unionByName(other), (self._with(frame, self.row) for frame in inputs))

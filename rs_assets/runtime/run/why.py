@@ -23,11 +23,12 @@ from rs_assets.records.poison import digest
 from rs_assets.records.schema import quoted
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.replay.trace import Found, StepTrace, Trace, limited_to
-from rs_assets.runtime.run.recorded import Recorded, RecordedQuery, in_turn
-from rs_assets.runtime.translate import translate
+from rs_assets.runtime.run.recorded import Recorded, RecordedQuery, named, translated
 from rs_assets.topology.nodes.shuffle import ShuffleRead
 from rs_assets.topology.topology import Topology
 
+# How many batches are read by one job of Spark.
+TOGETHER = 16
 BATCH, DIGEST = "_rs_batch", "_rs_digest"
 # The width of a step's outcome in the text, and the most characters of its rows.
 OUTCOME_WIDTH, ROW_WIDTH = 8, 120
@@ -107,29 +108,16 @@ def why(topology: Topology, sought: Sought, options: RunOptions | None = None) -
     CheckpointError before the first run, ConfigurationError for an unknown source or a condition that Spark does not
     accept, DataError if the input of a batch is no longer there; StepError if a function raises on the record.
     """
-    options = options or RunOptions()
-    source = _source(topology, sought.source)
-    recorded = Recorded.of(topology, options)
+    sources = [node for node in topology.sources if not isinstance(node, ShuffleRead)]
+    source = named(sources, sought.source, what="source", pipeline=topology.name)
+    recorded = Recorded.of(topology, options or RunOptions())
     plans = [plan for plan in recorded.session.plans if source.name in plan.sources]
 
     def explained(spark: SparkSession) -> tuple[Explanation, ...]:
         found = (_Search(recorded.query(spark, plan), source, sought).found() for plan in plans)
         return tuple(each for records in found for each in records)
 
-    try:
-        return options.driver.call(explained)
-    except Exception as error:
-        raise translate(error, query=topology.name) from error
-
-
-def _source(topology: Topology, name: str | None) -> Source:
-    known = {node.name: node for node in topology.sources if not isinstance(node, ShuffleRead)}
-    if name is None and len(known) == 1:
-        return next(iter(known.values()))
-    if name not in known:
-        what = "there are several sources" if name is None else f"there is no source {name!r}"
-        raise ConfigurationError(what, remedy=f"name one of: {', '.join(known)}", pipeline=topology.name)
-    return known[name]
+    return recorded.on_driver(explained)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +135,7 @@ class _Search:
     def _records(self) -> Iterator[tuple[int, Found]]:
         """The records that are sought, with their batch, the newest batch first."""
         wanted = [batch for batch in self.query.batches() if self.sought.batch in (None, batch)]
-        for together in in_turn(wanted):
+        for together in (wanted[first : first + TOGETHER] for first in range(0, len(wanted), TOGETHER)):
             try:
                 found = self._in(together)
             except DataError:
@@ -159,10 +147,8 @@ class _Search:
     def _in(self, batches: Sequence[int]) -> list[tuple[int, Found]]:
         rows = reduce(DataFrame.unionByName, map(self._rows, batches))
         newest = rows.orderBy(F.col(BATCH).desc(), SPLIT, LINE).limit(self.sought.limit)
-        try:
+        with translated(self.query.plan.name):
             found = newest.toArrow().to_pylist()
-        except Exception as error:
-            raise translate(error, query=self.query.plan.name) from error
         return [(row[BATCH], _record(self.source.name, row)) for row in found]
 
     def _rows(self, batch: int) -> DataFrame:
