@@ -43,7 +43,7 @@ def compile_to_table(context: CompileContext, node: ToTable, inputs: tuple[Flow,
     """The changes of the newest row of each key. A replay ends at the check of the keys."""
     df = inputs[0].df
     check_keys(df, (*node.keys, *node.order_by), step=node.name)
-    rows = _judged(context, df, _without_key(node.keys), step=node.name)
+    rows = _judged(context, df, _without_key(node.keys), gate=node.key_gate)
     if not node.untimed:
         rows = timed(context, node, rows, visible(df.columns), kept=node.delay)
     if not context.streaming:
@@ -57,7 +57,7 @@ def compile_versions(context: CompileContext, node: TableVersions, inputs: tuple
     check_keys(df, node.keys, step=node.name)
     at = event_time(df, node.time_field, step=node.name, now=context.now())
     reason = F.coalesce(_without_key(node.keys), time_reason(at, EventTimeBounds(), now=context.now()))
-    rows = _judged(context, df, reason, step=node.name)
+    rows = _judged(context, df, reason, gate=node.key_gate)
     return Flow(rows.withColumn(RETRACTED, F.coalesce(_gone(node), F.lit(False))))  # noqa: FBT003  a literal
 
 
@@ -66,11 +66,11 @@ def _without_key(keys: Sequence[str]) -> Column:
     return F.when(missing, F.lit(NO_KEY + ", ".join(keys)))
 
 
-def _judged(context: CompileContext, df: DataFrame, reason: Column, *, step: str) -> DataFrame:
+def _judged(context: CompileContext, df: DataFrame, reason: Column, *, gate: str) -> DataFrame:
     """The rows without a reason why they are bad."""
     policy = context.policy
     return context.record_filter.filter_bad_records(
-        df.withColumn(REASON, reason), step=step, policy=policy, counted=policy is not BadRecords.FAIL
+        df.withColumn(REASON, reason), step=gate, policy=policy, counted=policy is not BadRecords.FAIL
     )
 
 

@@ -13,7 +13,14 @@ from rs_assets.common.storage import is_remote
 from rs_assets.connectors.delta.nodes import DeltaSource
 from rs_assets.connectors.files.nodes import FileSource, Format, format_by_name
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
-from rs_assets.connectors.kafka.nodes import DataLoss, KafkaFormat, KafkaSource, StartingOffsets, Tombstones
+from rs_assets.connectors.kafka.nodes import (
+    DataLoss,
+    KafkaFormat,
+    KafkaSource,
+    KeyFormat,
+    StartingOffsets,
+    Tombstones,
+)
 from rs_assets.connectors.kafka.registry.address import SchemaRegistry
 from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.connectors.memory.nodes import ArraySource, MemorySource
@@ -201,6 +208,8 @@ class DataStreamSource(CollectedSources, DatabaseSources, HttpSources, Fluent):
         schema: Schema | None = None,
         starting_offsets: StartingOffsets = "earliest",
         metadata: Sequence[str] = (),
+        key_schema: Schema | None = None,
+        key_format: KeyFormat = "text",
         bad_records: str | BadRecords = BadRecords.FAIL,
         dead_letter_topic: str | None = None,
         on_data_loss: DataLoss = "fail",
@@ -235,6 +244,9 @@ class DataStreamSource(CollectedSources, DatabaseSources, HttpSources, Fluent):
         - `metadata` (sequence of "key", "topic", "partition", "offset", "timestamp", "headers", "tombstone", default
           none): adds the fields `kafka_key` (text), `kafka_topic`, ... to all formats but "raw". `kafka_tombstone` is
           true for a record without a value, if those are kept.
+        - `key_schema` (default None): the fields of the record's key, added as `kafka_key_NAME`, null without a key. A
+          key that does not fit makes a bad record. For all formats but "raw".
+        - `key_format` (default "text"): the key is the "text" of the one field, or a "json" object of all fields.
         - `bad_records` (default "fail").
         - `dead_letter_topic` (str, default None): bad records are also sent there unchanged, with Kafka Streams'
           headers `__streams.errors.*`.
@@ -271,6 +283,8 @@ class DataStreamSource(CollectedSources, DatabaseSources, HttpSources, Fluent):
             schema=schema_text(schema, step=name),
             starting=starting_offsets,
             metadata=one_or_more(metadata),
+            key_schema=schema_text(key_schema, step=name),
+            key_format=key_format,
             policy=BadRecords.of(bad_records),
             dead_letter_topic=dead_letter_topic,
             on_data_loss=on_data_loss,

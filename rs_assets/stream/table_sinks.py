@@ -13,7 +13,7 @@ from rs_assets.common.secrets import Deferred, Secret
 from rs_assets.connectors.delta.nodes import DeltaSink, KeyedMode
 from rs_assets.connectors.http.endpoint import HttpEndpoint
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
-from rs_assets.connectors.kafka.nodes import Delivery, KafkaSink, WrittenRecords, avro_subject
+from rs_assets.connectors.kafka.nodes import Delivery, KafkaSink, KeyFormat, WrittenRecords, avro_subject
 from rs_assets.connectors.kafka.registry.address import SchemaRegistry
 from rs_assets.connectors.store.nodes import StoreSink
 from rs_assets.errors import TopologyError
@@ -22,8 +22,6 @@ from rs_assets.stream.draft import Draft, name_from
 if TYPE_CHECKING:
     from rs_assets.common.node import Node
     from rs_assets.stream.data_stream import DataStream
-
-KeyFormat = Literal["text", "json"]
 
 
 class TableSinks:

@@ -112,6 +112,21 @@ def test_should_decode_records_and_refuse_what_is_none(broker, topic, options):
     assert letters == [(1, "malformed Avro"), (3, "malformed Avro")]
 
 
+def test_a_key_that_is_twice_in_a_map_makes_a_bad_record(broker, topic, options):
+    schema = record(("m", {"type": "array", "items": {"type": "map", "values": "int"}}))
+    # Lists of one map: its entries in one block or in two, with and without a key that comes again.
+    maps = [
+        b"\x04\x02a\x02\x02b\x04\x00",
+        b"\x04\x02a\x02\x02a\x04\x00",
+        b"\x02\x02a\x02\x02\x02a\x02\x00",
+        b"\x02\x02a\x02\x02\x02b\x04\x00",
+        b"\x02\x02a\x12\x00",
+    ]
+    rows, letters = read(broker, topic, options, schema, [b"\x02" + each + b"\x00" for each in maps], format="avro")
+    assert [dict(each) for row in rows for each in row["m"]] == [{"a": 1, "b": 2}, {"a": 1, "b": 2}, {"a": 9}]
+    assert letters == [(1, "a key is twice in a map"), (2, "a key is twice in a map")]
+
+
 def test_should_tell_a_record_of_nulls_from_one_that_is_broken(broker, topic, options):
     rows, letters = read(broker, topic, options, LOOSE, [b"\x00", b"\x02\x08", b"\x0a"], format="avro")
     assert rows == [{"n": 4}, {"n": None}]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
+from datetime import UTC, date, datetime
+from decimal import Decimal
 
 import orjson
 import pytest
@@ -11,7 +14,7 @@ from deltalake import DeltaTable
 from rs_assets import StreamBuilder, pipeline_from_sql
 from rs_assets.connectors.kafka.sink.at_least_once import KafkaWriter
 from rs_assets.connectors.kafka.sink.exactly_once import TransactionalWriter
-from rs_assets.errors import RsError, TopologyError
+from rs_assets.errors import BadRecordError, RsError, TopologyError
 from rs_assets.testing import KafkaRecord
 from tests.crash import Crash
 
@@ -57,6 +60,111 @@ def test_a_changelog_is_read_as_its_newest_rows(broker, topic, options):
     broker.produce(topic, [record(1, {"id": 1, "tier": "paid"}), record(2, None), record(9, None)])
     pipeline_from_sql(statements, job="now").run(options)
     assert rows_of(options, "now") == [{"id": 1, "tier": "paid"}, {"id": 3, "tier": None}]
+
+
+# The type of a key; keys that it takes, with the value; keys that are no such value.
+TYPED_KEYS = [
+    ("BIGINT", {b"1": 1, b" 2 ": 2, b"-3": -3}, [b"abc", b"1.9", b"99999999999999999999", b"", b"1e2"]),
+    ("INT", {b"1": 1}, [b"3000000000"]),
+    ("DOUBLE", {b"0.1": 0.1, b"1.0E16": 1e16, b"-Infinity": -math.inf}, [b"1e400", b"x"]),
+    ("DECIMAL(10,2)", {b"1.00": Decimal("1.00"), b"2": Decimal("2.00")}, [b"123456789012.00", b"1,5"]),
+    ("BOOLEAN", {b"true": True, b"False": False}, [b"yes", b"0"]),
+    ("DATE", {b"2024-01-02": date(2024, 1, 2)}, [b"x", b"20000-01-01"]),
+    (
+        "TIMESTAMP_LTZ(6)",
+        {b"2024-01-01 00:00:00.123456": datetime(2024, 1, 1, 0, 0, 0, 123456, tzinfo=UTC)},
+        [b"noon", b"20000-01-01 00:00:00"],
+    ),
+    ("STRING", {b"": "", b"a": "a", "é".encode(): "é"}, [b"\xff"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"), [*TYPED_KEYS[:1], *(pytest.param(*k, marks=pytest.mark.long) for k in TYPED_KEYS[1:])]
+)
+def test_a_key_that_is_no_value_of_its_column_is_a_bad_record(broker, topic, options, kind, good, bad):
+    broker.create_topic(topic, 1)
+    columns = f"id {kind}, v BIGINT"
+    statements = changelog(broker, topic, columns, **{"bad-records": "dead_letter"}) + mirror("now", columns)
+    statements += "INSERT INTO now SELECT * FROM users"
+    keys = [*good, *bad]
+    broker.produce(topic, [KafkaRecord(key=key, value=b'{"v": %d}' % at) for at, key in enumerate(keys)])
+    report = pipeline_from_sql(statements, job="now").run(options)
+    assert {row["v"]: row["id"] for row in rows_of(options, "now")} == dict(enumerate(good.values()))
+    assert report.rows_dead == len(bad)
+    letters = DeltaTable(str(options.home.dead_letters)).to_pyarrow_table().to_pylist()
+    assert sorted(int(letter["offset"]) for letter in letters) == list(range(len(good), len(keys)))
+    # Tombstones: a key that can be read removes its row, others are bad records.
+    broker.produce(topic, [KafkaRecord(key=key, value=None) for key in keys])
+    report = pipeline_from_sql(statements, job="now").run(options)
+    assert (rows_of(options, "now"), report.rows_dead) == ([], len(bad))
+
+
+JSON_KEYS = {
+    b'{"id": 1, "b": 1.50}': (1, "1.50"),
+    b'{"b": "x", "id": 2}': (2, "x"),
+    b'{"id": 3, "b": ""}': (3, ""),
+}
+BAD_JSON_KEYS = [b"junk", b'{"id": 1.5, "b": "x"}', b'{"id": 4}', b"{}", b'{"id": 5, "b": "\\ud83d"}', b"[]", b"\xff"]
+
+
+def test_a_key_of_json_is_read_as_values_of_json_are(broker, topic, options):
+    broker.create_topic(topic, 1)
+    columns = "id BIGINT, b STRING, v BIGINT"
+    statements = changelog(broker, topic, columns, keys="id, b", **{"bad-records": "dead_letter"})
+    statements += mirror("now", columns) + "INSERT INTO now SELECT * FROM users"
+    keys = [*JSON_KEYS, *BAD_JSON_KEYS]
+    broker.produce(topic, [KafkaRecord(key=key, value=b'{"v": %d}' % at) for at, key in enumerate(keys)])
+    report = pipeline_from_sql(statements, job="now").run(options)
+    assert [(row["id"], row["b"]) for row in rows_of(options, "now")] == sorted(JSON_KEYS.values())
+    assert report.rows_dead == len(BAD_JSON_KEYS)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("kind", "key"), [("TINYINT", b"200"), ("DECIMAL(10,2)", b'"1,5"'), ("DOUBLE", b"1e400")])
+def test_a_number_in_a_key_of_json_that_spark_would_change_is_a_bad_record(broker, topic, options, kind, key):
+    broker.create_topic(topic, 1)
+    columns = f"id {kind}, v BIGINT"
+    statements = changelog(broker, topic, columns, **{"key.format": "json"}) + mirror("now", columns)
+    statements += "INSERT INTO now SELECT * FROM users"
+    broker.produce(topic, [KafkaRecord(key=b'{"id": %s}' % key, value=b'{"v": 1}')])
+    with pytest.raises(BadRecordError, match="in the key: id"):
+        pipeline_from_sql(statements, job="now").run(options)
+
+
+@pytest.mark.parametrize("form", ["json", pytest.param("text", marks=pytest.mark.long)])
+def test_fields_of_the_key_follow_those_of_the_value(broker, topic, options, form):
+    broker.create_topic(topic, 1)
+    key = b'{"id": 7, "more": [1, 2]}' if form == "json" else b"7"
+    broker.produce(topic, [KafkaRecord(key=key, value=b"hello"), KafkaRecord(key=None, value=b"there")])
+    schema = "id bigint, more array<int>" if form == "json" else "id bigint"
+    stream = StreamBuilder.data_stream("test", "keys").from_kafka(
+        broker.bootstrap_servers, topic, format="text", metadata=["offset"], key_schema=schema, key_format=form
+    )
+    pipeline = stream.to_delta("rows").build()
+    pipeline.run(options)
+    rows = DeltaTable(options.home.table("test", "rows")).to_pyarrow_table().to_pylist()
+    more = [{"kafka_key_more": [1, 2]}, {"kafka_key_more": None}] if form == "json" else [{}, {}]
+    assert sorted(rows, key=lambda row: row["kafka_offset"]) == [
+        {"value": "hello", "kafka_offset": 0, "kafka_key_id": 7, **more[0]},
+        {"value": "there", "kafka_offset": 1, "kafka_key_id": None, **more[1]},
+    ]
+
+
+REFUSED_KEYS = [
+    ({"key_schema": "a int, b int"}, "the text of a key is one field"),
+    ({"key_schema": "a array<int>"}, "the text of a key is one field"),
+    ({"key_schema": "a int", "format": "raw"}, "format 'raw' has the key as it is"),
+    ({"key_format": "json"}, "key_format is the format of fields of the key"),
+    ({"key_schema": "a int", "key_format": "avro"}, "'avro' is not a format of keys"),
+    ({"key_schema": "a time", "key_format": "json"}, "not a list of fields with types"),
+]
+
+
+@pytest.mark.parametrize(("given", "what"), REFUSED_KEYS)
+def test_fields_of_a_key_that_cannot_be_are_refused(given, what):
+    with pytest.raises(TopologyError, match=what):
+        StreamBuilder.data_stream("test", "keys").from_kafka("localhost:9092", "orders", **given)
 
 
 def test_totals_over_a_changelog_follow_its_corrections(broker, topic, options):

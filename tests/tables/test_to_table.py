@@ -91,6 +91,62 @@ def test_to_table_drops_a_null_key_where_bad_records_are_dropped(follow):
     assert told == [[{"id": 1, "ms": 4, "retracted": False}]]
 
 
+def lines(*rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def letters_of(pipeline, options, *rows):
+    """What a run over `rows` reported as bad, and its dead letters: line, reason and step."""
+    (options.home.root.parent / "in.jsonl").write_text(lines(*rows))
+    report = pipeline.run(options)
+    letters = DeltaTable(str(options.home.dead_letters)).to_pyarrow_table().to_pylist()
+    return report.rows_dead, sorted((letter["line"], letter["reason"], letter["step"]) for letter in letters)
+
+
+NULL_KEY = "the key of the table is null: id"
+
+
+@pytest.mark.parametrize("policy", ["dead_letter", pytest.param("quarantine", marks=pytest.mark.long)])
+def test_a_null_key_is_counted_and_becomes_a_dead_letter(options, policy):
+    file = options.home.root.parent / "in.jsonl"
+    users = StreamBuilder.data_stream("test", "letters").from_file(
+        file, schema="id bigint, ms bigint", tail=True, bad_records=policy, name="users"
+    )
+    made = users.to_table("id").to_delta("rows").build()
+    rows = [{"id": None, "ms": 1}, {"id": 1, "ms": 2}, {"ms": 3}, {"id": 1, "ms": 4}]
+    assert letters_of(made, options, *rows) == (2, [(1, NULL_KEY, "table"), (3, NULL_KEY, "table")])
+    assert DeltaTable(options.home.table("test", "rows")).to_pyarrow_table().to_pylist() == [{"id": 1, "ms": 4}]
+
+
+def test_a_null_key_and_a_time_that_is_none_are_two_reasons_of_a_table_whose_rows_expire(options):
+    file = options.home.root.parent / "in.jsonl"
+    beats = StreamBuilder.data_stream("test", "letters").from_file(
+        file, schema=LIVING, tail=True, bad_records="dead_letter", name="beats"
+    )
+    made = living_table(beats).to_delta("rows").build()
+    rows = [beat(None, 100_000), beat(1, 100_000), beat(2, None), beat(3, 101_000)]
+    dead, letters = letters_of(made, options, *rows)
+    assert (dead, letters[0]) == (2, (1, NULL_KEY, "table"))
+    assert [(line, step) for line, _, step in letters[1:]] == [(3, "table")]
+
+
+def test_a_version_without_a_key_or_a_time_becomes_a_dead_letter(options):
+    shop = StreamBuilder.data_stream("test", "letters")
+    folder = options.home.root.parent
+    prices = shop.from_file(
+        folder / "in.jsonl", schema=LIVING, tail=True, bad_records="dead_letter", name="prices"
+    ).to_table("id", time_field="ts", history=Time.seconds(10))
+    (folder / "sales.jsonl").write_text(lines({"item": 1, "at": 100_500}))
+    sales = shop.from_file(
+        folder / "sales.jsonl", schema="item bigint, at bigint", tail=True, bad_records="dead_letter", name="sales"
+    )
+    made = sales.join_table(prices, on={"item": "id"}, time_field="at", how="left").to_delta("rows").build()
+    rows = [beat(None, 100_000), beat(1, 100_000), beat(2, None)]
+    dead, letters = letters_of(made, options, *rows)
+    assert (dead, [letter[0] for letter in letters]) == (2, [1, 3])
+    assert letters[0][1] == NULL_KEY
+
+
 def test_to_table_of_compound_keys_of_any_name(follow):
     table = source("row string, `left key` bigint, v double").to_table("row", "left key")
     told = follow(

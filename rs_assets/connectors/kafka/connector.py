@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from rs_assets.connectors.kafka.source.avro import AvroFormat
+    from rs_assets.connectors.kafka.source.keys import KeyFields
     from rs_assets.connectors.sink import SinkWriter
     from rs_assets.connectors.source import SourceReader
 
@@ -36,6 +37,7 @@ def _reader(node: KafkaSource, home: Home) -> SourceReader:  # noqa: ARG001  the
         min_partitions=node.min_partitions,
         options=node.options,
         avro=_avro(node) if node.format in AVRO else None,
+        keys=_keys(node),
     )
     return TopicsReader(
         name=node.name,
@@ -45,6 +47,12 @@ def _reader(node: KafkaSource, home: Home) -> SourceReader:  # noqa: ARG001  the
         dead_letter_topic=node.dead_letter_topic,
         pinned=node.policy is not BadRecords.FAIL,
     )
+
+
+def _keys(node: KafkaSource) -> KeyFields | None:
+    from rs_assets.connectors.kafka.source.keys import KeyFields
+
+    return KeyFields(node.key_schema, node.key_format) if node.key_schema is not None else None
 
 
 def _avro(node: KafkaSource) -> AvroFormat:

@@ -20,13 +20,17 @@ from rs_assets.connectors.kafka.source.settings import check_consumer_settings
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import TopologyError
 from rs_assets.records.columns import RETRACTED
+from rs_assets.records.fields import Types, declared
 from rs_assets.records.policy import BadRecords
+from rs_assets.records.schema import quoted, schema_text
 
 KafkaFormat = Literal["json", "text", "avro", "confluent_avro", "raw"]
 DataLoss = Literal["fail", "continue"]
 Tombstones = Literal["skip", "keep", "bad"]
 # The position of a source at its first start; a moment; or an offset for each partition of each topic.
 StartingOffsets = Literal["earliest", "latest", "committed"] | datetime | Mapping[str, Mapping[int, int]]
+# The key of a record: the text of one field, or a JSON object of fields.
+KeyFormat = Literal["text", "json"]
 Delivery = Literal["at_least_once", "exactly_once"]
 WrittenRecords = Literal["json", "avro"]
 # The other parts of a Kafka record; each may become a field `kafka_key`, `kafka_topic`...
@@ -58,6 +62,7 @@ class KafkaSource(Source):
     the consumer group in which the committed offsets are shown; nothing is read from it, unless `starting` is
     "committed". `metadata` names other parts of a record that become fields, `kafka_offset` and the like. Avro records
     have the header of a schema registry if `registry` has their schemas, or all of them have the schema `schema_id`.
+    `key_schema` are fields of the record's key, which become `kafka_key_NAME`; the key has the format `key_format`.
     `options` are settings of Kafka's consumer by their Java names.
     """
 
@@ -80,6 +85,8 @@ class KafkaSource(Source):
     min_partitions: int | None = None
     registry: SchemaRegistry | None = None
     schema_id: int | None = None
+    key_schema: str | None = None
+    key_format: KeyFormat = "text"
     options: Mapping[str, str] = field(default_factory=dict)
 
     def apart(self) -> Self:
@@ -90,6 +97,7 @@ class KafkaSource(Source):
     def __post_init__(self) -> None:
         """Refuse invalid combinations of options."""
         Source.__post_init__(self)
+        object.__setattr__(self, "key_schema", schema_text(self.key_schema, step=self.name))
         for topic in self.topics:
             checked_topic(topic, step=self.name)
         if self.dead_letter_topic:
@@ -123,6 +131,16 @@ class KafkaSource(Source):
              "records without a value are not kept, so none would be a tombstone", "tombstones='keep'"),
             (len(set(map(str, self.metadata))) == len(self.metadata), "metadata are named twice", ""),
             (self.format != "raw" or not self.metadata, "format 'raw' has all metadata", "leave metadata out"),
+            (self.key_schema is None or self.format != "raw", "format 'raw' has the key as it is",
+             "leave key_schema out"),
+            (self.key_format in get_args(KeyFormat), f"{self.key_format!r} is not a format of keys",
+             f"use one of: {', '.join(get_args(KeyFormat))}"),
+            (self.key_schema is None or (len(self._key_fields) > 0 and all(self._key_fields.values())),
+             f"key_schema is not a list of fields with types: {self.key_schema}", "key_schema='id bigint'"),
+            (self.key_schema is not None or self.key_format == "text", "key_format is the format of fields of the key",
+             "key_schema='id bigint'"),
+            (self.key_format != "text" or self._one_key, "the text of a key is one field, and no list, map or struct",
+             "key_format='json'"),
             (self.on_data_loss in get_args(DataLoss), f"{self.on_data_loss!r} is not a policy for lost records",
              f"use one of: {', '.join(get_args(DataLoss))}"),
             (self.tombstones in get_args(Tombstones), f"{self.tombstones!r} is not a policy for empty values",
@@ -175,7 +193,18 @@ class KafkaSource(Source):
         fixed = {"text": "value string", "raw": RAW_SCHEMA}
         fields = fixed.get(self.format, None if is_avro(self.schema) else self.schema)
         extra = [f"kafka_{name} {KAFKA_METADATA[name]}" for name in self.metadata]
-        return ", ".join([fields, *extra]) if fields else None
+        keys = [f"{quoted(f'kafka_key_{name}')} {kind.text}" for name, kind in self._key_fields.items() if kind]
+        return ", ".join([fields, *extra, *keys]) if fields else None
+
+    @property
+    def _key_fields(self) -> Types:
+        return declared(self.key_schema, step=self.name).types
+
+    @property
+    def _one_key(self) -> bool:
+        """Whether the text of a key can be the fields of a key."""
+        kinds = tuple(self._key_fields.values())
+        return self.key_schema is None or (len(kinds) == 1 and not (kinds[0] and kinds[0].nested))
 
     def detail(self) -> str:
         """Format and topics."""
@@ -184,7 +213,8 @@ class KafkaSource(Source):
     def identity(self) -> tuple[str, ...]:
         """The cluster may move; the topics and the schema may not change."""
         form = "confluent_avro" if self.registry is not None else self.format
-        return (form, *(self.topics or (f"/{self.pattern}/",)), self.schema or "inferred", *self.metadata)
+        keys = (f"key {self.key_format} {self.key_schema}",) if self.key_schema is not None else ()
+        return (form, *(self.topics or (f"/{self.pattern}/",)), self.schema or "inferred", *self.metadata, *keys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from rs_assets.connectors.connector import SqlSink, SqlSource
-from rs_assets.connectors.kafka.nodes import KAFKA_METADATA
+from rs_assets.connectors.kafka.nodes import KAFKA_METADATA, KeyFormat
 from rs_assets.connectors.kafka.sink.settings import SETTINGS
 from rs_assets.connectors.kafka.source.settings import SETTINGS as CONSUMER
 from rs_assets.connectors.kafka.sql_options import cluster_of, format_of, properties, registry_of
@@ -34,6 +34,8 @@ HEADERS_AS_MAP: Final = (
     "map_concat(map_filter(found, (k, v) -> k <> each.key), map(each.key, each.value)))"
 )
 CHANGES: Final = "upsert-kafka"
+# The formats of a key in from_kafka and to_kafka, by their names in SQL.
+KEY_FORMATS: Final[Mapping[str, KeyFormat]] = {"raw": "text", "json": "json"}
 GUARANTEES: Final = {"at-least-once": "at_least_once", "exactly-once": "exactly_once"}
 ISOLATION: Final = {name: name for name in ("read_committed", "read_uncommitted")}
 OF_SOURCES: Final = (
@@ -59,7 +61,7 @@ def _read(table: SourceTable) -> DataStream | Table:
                 remedy="'scan.startup.timestamp-millis' = '1767225600000'",
             )
         start = datetime.fromtimestamp(millis / 1000, tz=UTC)
-    form = format_of(options)
+    form, keys = format_of(options), _key_columns(table) if changes else {}
     stream = table.begin.from_kafka(
         cluster_of(options),
         topics=tuple(filter(None, (options.take("topic") or "").split(";"))),
@@ -69,7 +71,8 @@ def _read(table: SourceTable) -> DataStream | Table:
         schema=table.schema,
         registry=registry_of(options) if form == "avro" else None,
         starting_offsets=start,
-        metadata=tuple(dict.fromkeys([*table.metadata, *(("key", "tombstone") if changes else ())])),
+        metadata=tuple(dict.fromkeys([*table.metadata, *(("tombstone",) if changes else ())])),
+        **keys,
         bad_records=table.bad_records,
         tombstones="keep" if changes else "skip",
         isolation=options.choice("properties.isolation.level", ISOLATION, "read_committed"),
@@ -103,15 +106,25 @@ def _changelog(options: Options) -> Word | None:
     return next((value for _, value in options.table.options.values() if value.text == CHANGES), None)
 
 
+def _key_columns(table: SourceTable) -> dict[str, Any]:
+    """The columns of the key as the fields of records' keys."""
+    kinds = _kinds(table)
+    ddl = ", ".join(f"{quoted(name)} {kinds[name]}" for name in table.keys)
+    return {"key_schema": ddl, "key_format": KEY_FORMATS[_key_format(table.options, table.keys)]}
+
+
+def _kinds(table: SourceTable) -> dict[str, str]:
+    return {column.name.text: column.type.text for column in table.options.table.declared if column.type is not None}
+
+
 def _keyed(table: SourceTable, stream: DataStream) -> Table:
     """The table of a changelog topic. A tombstone has its key in the record's key alone."""
-    form = _key_format(table.options, table.keys)
     table.options.choice("value.fields-include", {"ALL": "", "EXCEPT_KEY": ""}, "ALL")
-    kinds = {column.name.text: column.type.text for column in table.options.table.declared if column.type is not None}
-    found = {name: KEYS[form](name, kinds[name]) for name in table.keys}
     columns = [
-        f"coalesce({quoted(name)}, {found[name]}) AS {quoted(name)}" if name in found else quoted(name)
-        for name in kinds
+        f"coalesce({quoted(name)}, {quoted(f'kafka_key_{name}')}) AS {quoted(name)}"
+        if name in table.keys
+        else quoted(name)
+        for name in _kinds(table)
     ]
     metadata = [quoted(f"kafka_{name}") for name in (*table.metadata, "tombstone")]
     rows = stream.map(*columns, *metadata, name=f"{table.name}_row")
@@ -121,25 +134,13 @@ def _keyed(table: SourceTable, stream: DataStream) -> Table:
 def _key_format(options: Options, keys: Sequence[str]) -> str:
     """How the columns of a key are in the key of a record: "raw" is the text of one column."""
     given = options.found.get("key.format")
-    form = str(options.choice("key.format", {name: name for name in KEYS}, "raw" if len(keys) == 1 else "json"))
+    form = str(options.choice("key.format", {name: name for name in KEY_FORMATS}, "raw" if len(keys) == 1 else "json"))
     if form == "raw" and len(keys) != 1:
         raise options.error(
             "'key.format' = 'raw' is the text of one column", at=given[1].start if given else None,
             remedy="'key.format' = 'json'",
         )  # fmt: skip
     return form
-
-
-def _of_json(name: str, kind: str) -> str:
-    schema = f"{quoted(name)} {kind}".replace("'", "\\'")
-    return f"from_json(kafka_key, '{schema}').{quoted(name)}"
-
-
-# The SQL of a column of the key with its type, by the format of a record's key.
-KEYS: Final[Mapping[str, Callable[[str, str], str]]] = {
-    "raw": lambda _, kind: f"try_cast(kafka_key AS {kind})",
-    "json": _of_json,
-}
 
 
 def _write(table: SinkTable) -> DataStream:

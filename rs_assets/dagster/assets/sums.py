@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from rs_assets.compile.source import POISON
 from rs_assets.records.admit import step_of
 from rs_assets.runtime.report import BatchProgress
+from rs_assets.topology.nodes.table import KEY
 
 
 @dataclass(slots=True)
@@ -21,9 +22,10 @@ class RunSums:
     ...     {"steps": frozenset(), "rows_dead": 1, "rows_late": 1, "rows_out": {"t": 6}, "seconds": 0.5},
     ... )
     >>> gates = {"l": (6, 0), "r": (4, 0), "r/poison": (4, 1), "j.left": (6, 0), "j.right": (3, 0)}
+    >>> gates |= {"t.key": (5, 1), "t": (4, 2)}
     >>> sums.add(BatchProgress(query="j", batch_id=0, rows_in=10, gates=gates, late={"j": 1}, **facts))
-    >>> [(sums.rows("j", "in", step), sums.rows("j", "dead", step)) for step in ("l", "r", "j")]
-    [(6, 0), (4, 1), (9, 0)]
+    >>> [(sums.rows("j", "in", step), sums.rows("j", "dead", step)) for step in ("l", "r", "j", "t")]
+    [(6, 0), (4, 1), (9, 0), (5, 3)]
     >>> sums.rows("j", "late", "j"), sums.rows("j", "out", "t"), sums.rows("j", "in")
     (1, 6, 10)
     """
@@ -43,8 +45,8 @@ class RunSums:
         self.seconds[query] += progress.seconds
         self._add(query, "", {"in": progress.rows_in + progress.rows_shuffled})
         for gate, (rows, dead) in progress.gates.items():
-            # Records on which a later step fails were counted when they came.
-            came = 0 if gate.endswith(POISON) else rows
+            # Records on which a later step fails, and those whose keys were judged, were counted when they came.
+            came = 0 if gate.endswith(POISON) or f"{gate}{KEY}" in progress.gates else rows
             self._add(query, step_of(gate.removesuffix(POISON)), {"in": came, "dead": dead})
         for step, (rows, failed) in progress.expectations.items():
             self._add(query, step, {"in": rows, "failed": failed})

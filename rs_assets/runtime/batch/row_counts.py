@@ -13,6 +13,7 @@ from rs_assets.connectors.source import Watch
 from rs_assets.records.policy import OnFail
 from rs_assets.runtime.batch.execution import BatchExecution
 from rs_assets.topology.nodes.step import Expect
+from rs_assets.topology.nodes.table import TableVersions, ToTable
 from rs_assets.topology.nodes.window import accumulators_of
 from rs_assets.topology.topology import Topology
 
@@ -103,9 +104,10 @@ def acts_at_once(topology: Topology, plan: QueryPlan) -> bool:
 
 def _gates(topology: Topology, plan: QueryPlan, context: CompileContext) -> list[str]:
     """The names of all possible gates of the query."""
-    gates = [*plan.sources, *plan.watermark_inputs]
+    steps = [topology[name] for name in plan.nodes]
+    keyed = [step.key_gate for step in steps if isinstance(step, ToTable | TableVersions)]
+    gates = [*plan.sources, *plan.watermark_inputs, *keyed]
     if context.quarantines:
-        steps = [topology[name] for name in plan.nodes]
         gates += [step.name for step in steps if step.family == "step" and not isinstance(step, Expect)]
         gates += [each.gate for step in steps for each in accumulators_of(step)]
     if context.poisons:

@@ -21,6 +21,8 @@ TableJoinType = Literal["inner", "left", "outer"]
 # The names of the processors' states.
 TABLE, GROUP, TABLE_JOIN, FOREIGN_JOIN, STREAM_TABLE = "table", "group", "table_join", "foreign_join", "stream_table"
 TABLE_TOP, VERSIONS = "table_top", "versions"
+# The end of the name of the gate that refuses rows without a key; one for their times, named as the step, may follow.
+KEY: Final = ".key"
 # The aggregates that a row can be subtracted from; others keep the rows of a group.
 SUBTRACTED: Final[tuple[AggregateFunction, ...]] = ("count", "sum", "avg")
 
@@ -103,6 +105,11 @@ class ToTable(TableState):
             )
 
     @property
+    def key_gate(self) -> str:
+        """The name under which its rows are counted, and those without a key refused."""
+        return f"{self.name}{KEY}"
+
+    @property
     def untimed(self) -> bool:
         """Whether no watermark reaches it: if its rows live for ever."""
         return self.time_to_live is None
@@ -161,6 +168,11 @@ class TableVersions(Node):
     keys: tuple[str, ...]
     time_field: str
     deletes: SqlText | ColumnBuilder | None = None
+
+    @property
+    def key_gate(self) -> str:
+        """The name under which the records are counted, and those without a key or a time refused."""
+        return f"{self.name}{KEY}"
 
     def detail(self) -> str:
         """The key and the time."""

@@ -20,6 +20,7 @@ from rs_assets.connectors.json_fields import json_fields
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.client.names import INTERNAL
 from rs_assets.connectors.kafka.source.avro import PARSED, AvroFormat
+from rs_assets.connectors.kafka.source.keys import KeyFields, utf8_reason
 from rs_assets.connectors.kafka.source.offsets import EARLIEST, Offsets, dump_offsets, ranges
 from rs_assets.records.columns import LINE, OFFSET, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
 from rs_assets.records.json_text import json_reason
@@ -60,6 +61,7 @@ class KafkaReader:
     max_rows_per_batch: int | None = None
     min_partitions: int | None = None
     avro: AvroFormat | None = None
+    keys: KeyFields | None = None
     json_options: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
     headers_as: str | None = None
@@ -100,9 +102,10 @@ class KafkaReader:
 
     def _select(self, frame: DataFrame, unusable: Column | None, addressed: bool) -> DataFrame:  # noqa: FBT001
         frame, fields, refused = DECODERS[self.form](self, frame)
-        reasons = (unusable, refused, _key_reason() if "key" in self.metadata else None)
+        frame, keys, bad_key = self.keys.decoded(frame) if self.keys is not None else (frame, [], None)
+        reasons = (unusable, refused, utf8_reason() if "key" in self.metadata else None, bad_key)
         reason = F.coalesce(*(c for c in reasons if c is not None), F.lit(None).cast("string"))
-        extra = [_metadata(name) for name in self.metadata]
+        extra = [_metadata(name) for name in self.metadata] + keys
         extra += [F.col("headers").alias(self.headers_as)] if self.headers_as else []
         return frame.select(*fields, *extra, reason.alias(REASON), *(_address() if addressed else ()))
 
@@ -189,11 +192,6 @@ def _metadata(name: str) -> Column:
 METADATA: Mapping[str, Callable[[str], Column]] = MappingProxyType(
     {"key": lambda name: F.col(name).cast("string"), "tombstone": lambda _: F.col("value").isNull()}
 )
-
-
-def _key_reason() -> Column:
-    """Why a key cannot become the text `kafka_key`; null if it can, or there is none."""
-    return F.when(~F.is_valid_utf8(F.col("key").cast("string")), F.lit("invalid UTF-8 in the key"))
 
 
 Decoded = tuple[DataFrame, list[Column], Column | None]

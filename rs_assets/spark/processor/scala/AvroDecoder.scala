@@ -1,6 +1,7 @@
 package org.apache.spark.sql.rsassets
 
 import java.io.ByteArrayOutputStream
+import java.util
 
 import scala.util.control.NonFatal
 
@@ -20,6 +21,16 @@ object AvroDecoder {
 
   private def unreadable(id: Int, error: Exception): String =
     s"schema $id cannot be read as the declared one: ${error.getMessage}"
+
+  private class KeyTwice extends AvroRuntimeException("a key is twice in a map")
+
+  /** Refuses a map with two values of one key, of which Avro keeps the last. */
+  private class EveryValue(writer: Schema, reader: Schema)
+      extends GenericDatumReader[AnyRef](writer, reader, AvroUnits.data) {
+    override protected def addToMap(map: AnyRef, key: AnyRef, value: AnyRef): Unit =
+      if (map.asInstanceOf[util.Map[AnyRef, AnyRef]].containsKey(key)) throw new KeyTwice
+      else super.addToMap(map, key, value)
+  }
 }
 
 /**
@@ -29,7 +40,7 @@ object AvroDecoder {
  * they are decoded nevertheless, so that a value with missing or further bytes is found.
  */
 class AvroDecoder(id: Int, writer: Schema, reader: Schema, readable: Schema, same: Boolean) {
-  private val reading = new GenericDatumReader[AnyRef](writer, readable, AvroUnits.data)
+  private val reading = new AvroDecoder.EveryValue(writer, readable)
   private val writing = new GenericDatumWriter[AnyRef](reader, new GenericData)
   private val out = new ByteArrayOutputStream
   private var decoder: BinaryDecoder = _
@@ -44,6 +55,7 @@ class AvroDecoder(id: Int, writer: Schema, reader: Schema, readable: Schema, sam
       if (!decoder.isEnd) failed("malformed Avro: bytes after the record")
       else Right(if (same) bytes.drop(from) else encoded())
     } catch {
+      case error: AvroDecoder.KeyTwice => failed(error.getMessage)
       case error: AvroTypeException if !same => failed(AvroDecoder.unreadable(id, error))
       case NonFatal(_) => failed("malformed Avro")
     }
