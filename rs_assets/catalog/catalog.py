@@ -111,6 +111,22 @@ TABLES: Mapping[str, pa.Schema] = MappingProxyType(
                 (DAY, pa.date32()),
             ]
         ),
+        # The rows of a batch at a gate, their least and greatest event time (null without rows), when it was planned,
+        # and by which code. Spark's log does not have them: a batch may be missing.
+        "batch_times": pa.schema(
+            [
+                *_WHO,
+                ("query", pa.string()),
+                ("batch_id", pa.int64()),
+                ("gate", pa.string()),
+                ("rows", pa.int64()),
+                ("least", _TIME),
+                ("greatest", _TIME),
+                ("planned", _TIME),
+                ("code", pa.string()),
+                (DAY, pa.date32()),
+            ]
+        ),
         # Savepoints and state exports.
         "snapshots": pa.schema(
             [
@@ -145,7 +161,7 @@ TABLES: Mapping[str, pa.Schema] = MappingProxyType(
 OTHERS = ("checkpoints", "dead_letters", "deployments", "leases")
 # Tables that grow with every batch.
 PARTITIONS: Mapping[str, Sequence[str]] = MappingProxyType(
-    dict.fromkeys(("system_messages", "expectations"), ("pipeline", DAY))
+    dict.fromkeys(("system_messages", "expectations", "batch_times"), ("pipeline", DAY))
 )
 # Tables with more files than this are compacted at the end of a run, or once an hour.
 CROWD = 300

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rs_assets.cli.base import AS_JSON, FAILED, MODULES, NAME, NAME_OR_NONE, chosen, guarded
 
+if TYPE_CHECKING:
+    from rs_assets.catalog.batch_times import EventTimes
+    from rs_assets.catalog.offsets import CheckpointRow
+
 # Characters of a value in a table.
 CELL = 160
+SECONDS = "%Y-%m-%d %H:%M:%S"
 
 
 @click.command()
@@ -57,38 +62,47 @@ def verify(name: str | None, modules: tuple[str, ...], *, repair: str | None, as
 @AS_JSON
 @guarded
 def checkpoints(name: str | None, modules: tuple[str, ...], *, limit: int, as_json: bool) -> None:
-    """Show the committed batches of a pipeline: offsets by split, watermark, run."""
+    """Show the committed batches of a pipeline: offsets by split, event times, watermark, run."""
+    from rs_assets.catalog.batch_times import spans
+    from rs_assets.catalog.catalog import Catalog
     from rs_assets.cli.status import in_words
     from rs_assets.dagster.checkpoint_rows import checkpoints_of
     from rs_assets.dagster.place import Place
 
     topology = chosen(modules, name).topology
     newest = checkpoints_of(topology, Place(), batches=limit)[-limit:]
-    rows = [
-        {
-            "at": f"{row.at:%Y-%m-%d %H:%M:%S}",
-            "query": row.name,
-            "generation": row.generation,
-            "batch": row.batch_id,
-            "source": row.topic,
-            "split": row.queue,
-            "offset": row.offset,
-            "watermark": row.watermark.isoformat() if row.watermark else None,
-            "run": row.run_id,
-            "reconciled": row.reconciled,
-        }
-        for row in newest
-    ]
+    since = min((row.batch_id for row in newest), default=0)
+    times = spans(Catalog(Place().home.catalog), pipeline=topology.name, since=since)
+    seen = [times.get((row.generation, row.name, row.batch_id)) for row in newest]
+    rows = [_checkpoint(row, each) for row, each in zip(newest, seen, strict=True)]
     if as_json:
         emit(rows, as_json=True)
         return
-    for row, shown in zip(newest, rows, strict=True):
+    for row, each, shown in zip(newest, seen, rows, strict=True):
         shown["watermark"] = in_words(row.watermark)
+        shown["event times"] = f"{each.least:{SECONDS}} to {each.greatest:{SECONDS}}" if each else None
     show(
         rows,
-        ("at", "query", "batch", "source", "split", "offset", "watermark"),
+        ("at", "query", "batch", "source", "split", "offset", "event times", "watermark"),
         empty=f"{topology.job}: no checkpoint yet",
     )
+
+
+def _checkpoint(row: CheckpointRow, times: EventTimes | None) -> dict[str, Any]:
+    return {
+        "at": f"{row.at:{SECONDS}}",
+        "query": row.name,
+        "generation": row.generation,
+        "batch": row.batch_id,
+        "source": row.topic,
+        "split": row.queue,
+        "offset": row.offset,
+        "least_event_time": times.least.isoformat() if times else None,
+        "greatest_event_time": times.greatest.isoformat() if times else None,
+        "watermark": row.watermark.isoformat() if row.watermark else None,
+        "run": row.run_id,
+        "reconciled": row.reconciled,
+    }
 
 
 @click.command()

@@ -18,6 +18,15 @@ def test_should_join_rows_that_follow_each_other_within_the_gap(source, drive):
     assert {(row["key"], row["n"]) for row in rows} == {("a", 3), ("a", 1), ("b", 4), ("c", 1)}
 
 
+@pytest.mark.parametrize(("delay", "sizes"), [(Time.milliseconds(1), [1, 2]), (Time.seconds(0), [1, 1, 1])])
+def test_a_row_a_gap_after_the_last_one_continues_until_the_watermark_is_there(source, drive, delay, sizes):
+    stream = source("key string, ts timestamp").window(SessionWindow.of(Time.seconds(10), "ts")).group_by("key")
+    # A row of b brings the watermark, less the delay, to the end of the session of a.
+    batches = [[{"key": "a", "ts": at(0)}], [{"key": "b", "ts": at(10)}], [{"key": "a", "ts": at(10)}]]
+    rows = drive(stream.count("n").water_mark(delay).to_data_stream(), *batches)
+    assert sorted(row["n"] for row in rows) == sizes
+
+
 def test_should_find_sessions_of_the_whole_stream(source, drive):
     rows = drive(
         source("key string, ts timestamp").window(SessionWindow.of(Time.seconds(10), "ts")).count("n").to_data_stream(),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from rs_assets.catalog.batch_times import EventTimes
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.operators.window.splits import CAME_LATE, LATEST, splits_metric
 from rs_assets.records.admit import DEAD, ROWS, SHARED
@@ -104,21 +105,19 @@ class BatchExecution:
                 if at is not None:
                     stats.add(at // 1000)
 
-    def event_times(self) -> Mapping[str, datetime]:
-        """The greatest event time at each watermark operator, to the millisecond, by the operator's id.
+    def measured(self) -> tuple[StateMetrics, Mapping[str, EventTimes]]:
+        """The sums over the stateful operators, and the rows at each watermark operator, by the operator's id.
 
-        Operators without rows are missing.
+        In one walk over the plan: each step of it is a call to the JVM. Watermark operators without rows are missing.
         """
-        found = {}
-        for plan in _walk(self.execution.executedPlan()):
-            if plan.nodeName() == WATERMARK and (seen := plan.eventTimeStats().value()).count():
-                found[str(plan.nodeId().toString())] = EPOCH + timedelta(milliseconds=seen.max())
-        return found
-
-    def state(self) -> StateMetrics:
-        """The sums over the stateful operators, in one walk over the plan: each step of it is a call to the JVM."""
         dropped = rows = size = changed = 0
+        times = dict[str, EventTimes]()
         for plan in _walk(self.execution.executedPlan()):
+            if plan.nodeName() == WATERMARK:
+                seen = plan.eventTimeStats().value()
+                if rows_seen := seen.count():
+                    times[str(plan.nodeId().toString())] = EventTimes(rows_seen, _time(seen.min()), _time(seen.max()))
+                continue
             metrics = plan.metrics()
             if metrics.contains(STATE_ROWS):
                 rows += int(metrics.apply(STATE_ROWS).value())
@@ -127,7 +126,11 @@ class BatchExecution:
             # Sessions drop late rows in a separate operator without state.
             if metrics.contains(DROPPED):
                 dropped += int(metrics.apply(DROPPED).value())
-        return StateMetrics(dropped=dropped, rows=rows, size=size, moved=changed > 0)
+        return StateMetrics(dropped=dropped, rows=rows, size=size, moved=changed > 0), times
+
+
+def _time(millis: int) -> datetime:
+    return EPOCH + timedelta(milliseconds=millis)
 
 
 def _walk(plan: Any) -> Iterator[Any]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from rs_assets.catalog.batch_times import EventTimes
 from rs_assets.catalog.lease import Lease
 from rs_assets.catalog.offsets.messages import SystemMessageListener
 from rs_assets.checkpoint.log import CheckpointLog
@@ -105,8 +106,8 @@ class BatchWork:
         refused, execution = staged.refused, BatchExecution.of(query)
         counts = counts_of(execution, self.topology, self.plan, self.context, self.watches, staged.judged)
         self.heard.update(dict.fromkeys(counts.sources, time.monotonic()))
-        self._reach(execution)
-        state = execution.state() if self.plan.stateful else StateMetrics()
+        state, times = self._measured(execution)
+        self._reach(times)
         replay = self._replay(batch_id)
         late_at = replay.late_rows() if state.dropped or self._came_late(execution) else {}
         late = sum(late_at.values())
@@ -120,7 +121,7 @@ class BatchWork:
             out[name] = part.commit()
         if self.uploads is not None:
             self.uploads.committed()
-        self._record(execution, batch_id, out, counts)
+        self._record(execution, batch_id, out, counts, times)
         # State can shrink without an output row: a window in update mode closes silently, a later filter may drop its
         # row.
         moved = state.rows != rows_open
@@ -186,7 +187,14 @@ class BatchWork:
         for watch in self.watches.values():
             watch.check(batch_id)
 
-    def _record(self, execution: BatchExecution, batch_id: int, out: Mapping[str, int], counts: Counts) -> None:
+    def _record(
+        self,
+        execution: BatchExecution,
+        batch_id: int,
+        out: Mapping[str, int],
+        counts: Counts,
+        times: Mapping[str, EventTimes],
+    ) -> None:
         """Record a committed batch: progress of sinks and splits, and input state of sources.
 
         Before that, sinks that buffer rows are asked: one that has not flushed them holds the batch.
@@ -195,18 +203,23 @@ class BatchWork:
         self.notes.note(batch_id, out)
         if self.marks is not None:
             self.marks.advance(execution, batch_id, first=self.log.planned_batches()[0])
-        self.book.after(batch_id, counts.expectations)
+        self.book.after(batch_id, counts.expectations, {gate: times.get(gate) for gate in self.plan.watermark_inputs})
         for name, watch in self.watches.items():
             if known := watch.read():
                 self.read.setdefault(name, {}).update(known)
 
-    def _reach(self, execution: BatchExecution) -> None:
+    def _measured(self, execution: BatchExecution) -> tuple[StateMetrics, Mapping[str, EventTimes]]:
+        """What the batch did to state, and the event times that came to each gate with rows."""
+        if not self.plan.stateful:
+            return StateMetrics(), {}
+        state, came = execution.measured()
+        operators = {gate: self.context.watermarks.get(gate, "") for gate in self.plan.watermark_inputs}
+        return state, {gate: came[operator] for gate, operator in operators.items() if operator in came}
+
+    def _reach(self, times: Mapping[str, EventTimes]) -> None:
         """Update the greatest event time of each gate, if there are several."""
         if len(self.plan.watermark_inputs) > 1:
-            came, watermarks = execution.event_times(), self.context.watermarks
-            found = {
-                gate: came[watermarks[gate]] for gate in self.plan.watermark_inputs if watermarks.get(gate) in came
-            }
+            found = {gate: seen.greatest for gate, seen in times.items()}
             self.reached |= {gate: max(at, self.reached.get(gate, at)) for gate, at in found.items()}
 
     def _came_late(self, execution: BatchExecution) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 
 from tenacity import Retrying, retry_if_result, stop_after_attempt, wait_exponential
 
+from rs_assets.catalog.batch_times import EventTimes
 from rs_assets.catalog.catalog import Catalog, Row
 from rs_assets.catalog.offsets import CheckpointStorage
 from rs_assets.catalog.offsets.merge import held_back
@@ -33,6 +34,7 @@ from rs_assets.topology.topology import Topology
 # A sink may flush in its own thread, or its database may be unavailable for a moment: it is asked again within 2 s.
 ASKED = 5
 NOTHING: Mapping[str, tuple[int, int]] = MappingProxyType({})
+NO_TIMES: Mapping[str, EventTimes | None] = MappingProxyType({})
 PAUSE = wait_exponential(multiplier=0.125, max=1)
 
 
@@ -60,6 +62,11 @@ class Bookkeeper:
     _messages: list[BatchMessages] = field(default_factory=list)
     _replies: dict[int, tuple[CheckPointState, ...]] = field(default_factory=dict)
     _told: int = 0
+    _code: str = field(init=False, default="")
+
+    def __post_init__(self) -> None:
+        """Make the digest of the steps once."""
+        self._code = self.topology.code
 
     def before(self, batch_id: int) -> None:
         """Compute the batch's messages, and notify the listeners of new splits before their rows come."""
@@ -73,12 +80,18 @@ class Bookkeeper:
         after = (m for each in self._messages for m in each.after)
         self._replies = {number: self._tell(message) for number, message in enumerate(after, first)}
 
-    def after(self, batch_id: int, expectations: Mapping[str, tuple[int, int]] = NOTHING) -> None:
-        """Queue the batch, with the answers and the counts of expectations, for the catalog."""
+    def after(
+        self,
+        batch_id: int,
+        expectations: Mapping[str, tuple[int, int]] = NOTHING,
+        times: Mapping[str, EventTimes | None] = NO_TIMES,
+    ) -> None:
+        """Queue the batch, with the answers, the counts of expectations and the event times, for the catalog."""
         made = self._messages
         messages = [*(m for each in made for m in each.before), *(m for each in made for m in each.after)]
         self._told = len(messages)
-        self.journal.put(self._entry(batch_id, messages, replies=self._replies, expectations=expectations))
+        entry = self._entry(batch_id, messages, replies=self._replies)
+        self.journal.put(replace(entry, expectations=expectations, times=times))
 
     def finished(self) -> None:
         """The bounded sources have ended."""
@@ -133,7 +146,6 @@ class Bookkeeper:
         replies: Mapping[int, tuple[CheckPointState, ...]] | None = None,
         first_number: int = 0,
         reconciled: bool = False,
-        expectations: Mapping[str, tuple[int, int]] = NOTHING,
     ) -> JournalEntry:
         offsets = self.log.offsets(batch_id)
         return JournalEntry(
@@ -151,7 +163,8 @@ class Bookkeeper:
             first_number=first_number,
             reconciled=reconciled,
             versions=() if first_number else self.versions(batch_id),
-            expectations=expectations,
+            planned=offsets.started if offsets else None,
+            code=self._code,
             log=self.log,
         )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from rs_assets.catalog.batch_times import EventTimes
 from rs_assets.catalog.catalog import Catalog, Row, operation, row_of
 from rs_assets.catalog.offsets import CheckPointMessage, CheckpointStorage
 from rs_assets.catalog.offsets.merge import source_key
@@ -30,6 +31,7 @@ IDENTITIES: Mapping[str, tuple[str, ...]] = {
     "system_messages": ("query", "generation", "batch_id", "number"),
     "dimensions": ("query", "generation", "batch_id", "step"),
     "expectations": ("query", "generation", "batch_id", "step"),
+    "batch_times": ("query", "generation", "batch_id", "gate"),
 }
 Follower = Callable[[Sequence["JournalEntry"]], object]
 
@@ -39,7 +41,8 @@ class JournalEntry:
     """One batch of one query: its messages in order, and the answers of sinks to each CheckPoint.
 
     `versions` are the dimension versions first used by it, as columns of the catalog; `expectations` the rows that each
-    judged, and those that failed.
+    judged, and those that failed; `times` the event times at each gate, None without rows. It was `planned` at a time,
+    by the steps with the digest `code`.
     """
 
     namespace: str
@@ -57,6 +60,9 @@ class JournalEntry:
     reconciled: bool = False
     versions: Sequence[Row] = ()
     expectations: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    times: Mapping[str, EventTimes | None] = field(default_factory=dict)
+    planned: datetime | None = None
+    code: str = ""
     log: CheckpointLog | None = None
 
 
@@ -209,8 +215,13 @@ def write_entries(
             if isinstance(message, NewSplit | RemoveSplit):
                 splits.append(_split_row(entry, message))
     versions = [_row(entry, **version) for entry in entries for version in entry.versions]
-    judged = [row for entry in entries for row in _judged_rows(entry)]
-    new = {"splits": splits, "dimensions": versions, "expectations": judged, "system_messages": messages}
+    new = {
+        "splits": splits,
+        "dimensions": versions,
+        "expectations": [row for entry in entries for row in _judged_rows(entry)],
+        "batch_times": [row for entry in entries for row in _time_rows(entry)],
+        "system_messages": messages,
+    }
     for table, rows in new.items():
         catalog.append(table, _absent(catalog, table, rows) if again else rows)
     # Last: a batch in this storage counts as written, and the storage itself detects repeated batches.
@@ -293,6 +304,22 @@ def _judged_rows(entry: JournalEntry) -> list[Row]:
     """The counts of expectations that had rows."""
     counts = entry.expectations.items()
     return [_row(entry, step=step, rows=rows, failed=failed) for step, (rows, failed) in counts if rows]
+
+
+def _time_rows(entry: JournalEntry) -> list[Row]:
+    """The event times at each gate."""
+    return [
+        _row(
+            entry,
+            gate=gate,
+            rows=times.rows if times else 0,
+            least=times.least if times else None,
+            greatest=times.greatest if times else None,
+            planned=entry.planned,
+            code=entry.code,
+        )
+        for gate, times in entry.times.items()
+    ]
 
 
 def _split_row(entry: JournalEntry, message: NewSplit | RemoveSplit) -> Row:

@@ -12,6 +12,7 @@ from typing import TypeVar
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from rs_assets.catalog.batch_times import BatchTimes
 from rs_assets.checkpoint import manifest as manifests
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.common.node import Node
@@ -91,6 +92,17 @@ class RecordedQuery:
         planned = self.log.planned_batches()
         # The first offsets that Spark has kept are only the start of the next batch.
         return [batch for batch in reversed(planned) if batch == 0 or batch - 1 in planned]
+
+    def times(self, gate: str) -> BatchTimes:
+        """The event times at a gate, as far as the catalog has them."""
+        session = self.recorded.session
+        return BatchTimes.of(
+            session.catalog,
+            pipeline=session.topology.name,
+            query=self.plan.name,
+            gate=gate,
+            code=session.topology.code,
+        )
 
     def replay(self, batch: int, only: Callable[[Source, DataFrame], DataFrame]) -> Replay:
         """One batch wired again, over the rows of each source that `only` leaves."""

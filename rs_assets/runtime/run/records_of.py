@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
 
@@ -46,7 +47,8 @@ class RecordOf:
 class Records:
     """The records of a row: how many, and the first of them, the newest batch first.
 
-    `since` is the oldest batch that was read again; it is 0 if all of them were.
+    `since` is the oldest batch that was searched, 0 if all of them were. Batches that have no event time of the window,
+    as the catalog knows, were not read again.
     """
 
     rows: int
@@ -98,7 +100,11 @@ class _Back:
         """All of them are counted; a batch whose input is gone ends the search."""
         window, last = self._window(), self.query.log.last_committed()
         rows, records, since = 0, list[RecordOf](), last + 1
+        may_hold = self._may_hold(window)
         for batch in (each for each in self.query.batches() if each <= last):
+            if not may_hold(batch):
+                since = batch
+                continue
             try:
                 count, first = self._in_batch(window, batch, self.limit - len(records))
             except DataError:
@@ -108,6 +114,19 @@ class _Back:
             rows, since = rows + count, batch
             records += first
         return Records(rows=rows, since=since, records=tuple(records))
+
+    def _may_hold(self, window: WindowAggregate | None) -> Callable[[int], bool]:
+        """Whether a batch may have rows of the windows, by the event times that the catalog has of it."""
+        times = _times_of(window, self.row) if window is not None else (None, None)
+        if window is None or times == (None, None):
+            return lambda _: True
+        known, log = self.query.times(window.name), self.query.log
+
+        def may_hold(batch: int) -> bool:
+            offsets = log.offsets(batch)
+            return offsets is None or known.may_hold(batch, offsets.started, *times)
+
+        return may_hold
 
     def _in_batch(self, window: WindowAggregate | None, batch: int, limit: int) -> tuple[int, list[RecordOf]]:
         """The number of rows of a batch, and the records of the first `limit` of them."""
@@ -176,6 +195,26 @@ class _Back:
                 "a session is named by its start and its end", remedy="add the other one of start_time and end_time"
             )
         return node
+
+
+def _times_of(node: WindowAggregate, row: Mapping[str, Any]) -> tuple[datetime | None, datetime | None]:
+    """The times between which rows of the windows with the edges in `row` lie; None for any."""
+    start, end = (_moment(row.get(name)) for name in EDGES)
+    if node.window.merges:
+        return start, end
+    longest = node.window.longest
+    return start or (end and end - longest), end or (start and start + longest)
+
+
+def _moment(value: object) -> datetime | None:
+    """A time as Spark reads it; None if that is not certain."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+        return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+    return value if isinstance(value, datetime) and value.tzinfo is not None else None
 
 
 def _named(source: Source, rows: DataFrame) -> DataFrame:
