@@ -138,10 +138,10 @@ class CompileContext:
     rows carry their read position, `by_split`: those of a stream their ORIGIN, `by_record`: all of them ORIGIN and
     PLACE. `latest` is the progress of the splits before a batch that is read again. `links` say how stateful steps
     follow others of the query, `controls` the name of the source of control rows for each that follows none.
-    `watermarks` is filled while frames are made: the operator of each input's watermark, by its id. `late` are steps
-    whose late rows a sink gets. `dimension` returns the dimension of a step, `noted` the versions recorded for a batch,
-    by step, and `versions` those to look into; None: those in the local properties of a batch's tasks. `trace`: Python
-    functions are compiled as far as possible.
+    `watermarks` and `gates` are filled while frames are made: the operator of each input's watermark, by its id, and
+    the filters of bad records that count rows. `late` are steps whose late rows a sink gets. `dimension` returns the
+    dimension of a step, `noted` the versions recorded for a batch, by step, and `versions` those to look into; None:
+    those in the local properties of a batch's tasks. `trace`: Python functions are compiled as far as possible.
     """
 
     spark: SparkSession
@@ -163,6 +163,7 @@ class CompileContext:
     links: Mapping[str, Link] = field(default_factory=dict)
     controls: Mapping[str, str] = field(default_factory=dict)
     watermarks: dict[str, str] = field(default_factory=dict)
+    gates: set[str] = field(default_factory=set)
     late: frozenset[str] = frozenset()
     dimension: Callable[[VersionedTable], HeldDimension] = lambda node: declared_dimension(node)  # noqa: PLW0108  it is defined below
     noted: Callable[[int], Versions] = _nothing_noted

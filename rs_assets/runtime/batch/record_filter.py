@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
 
@@ -14,14 +14,17 @@ from rs_assets.records.policy import BadRecords, OnFail
 class StreamRecordFilter:
     """Bad rows fail the batch, or are counted in the first pass and written by a second pass over that batch.
 
-    `shared` are the steps whose rejected rows another query counts: see `QueryPlan.shared`.
+    `shared` are the steps whose rejected rows another query counts: see `QueryPlan.shared`. `gates` is filled while
+    frames are made: the names of the filters that count rows.
     """
 
     shared: frozenset[str] = frozenset()
+    gates: set[str] = field(default_factory=set)
 
     def filter_bad_records(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:
         """`frame` without bad rows; the filter's counters have the name `step`: of a step, or of one of its sides."""
         own = step_of(step)
+        self.gates.add(step)
         shared = refusing_step(own).isin(*self.shared) if self.shared else None
         return admit(frame, gate=step, step=own, policy=policy, counted=counted, shared=shared)
 

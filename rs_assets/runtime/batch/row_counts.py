@@ -8,13 +8,10 @@ from dataclasses import dataclass, field
 from rs_assets.common.node import Node
 from rs_assets.compile.planner.context import CompileContext
 from rs_assets.compile.planner.query_plan import QueryPlan
-from rs_assets.compile.source import POISON
 from rs_assets.connectors.source import Watch
 from rs_assets.records.policy import OnFail
 from rs_assets.runtime.batch.execution import BatchExecution
 from rs_assets.topology.nodes.step import Expect
-from rs_assets.topology.nodes.table import TableVersions, ToTable
-from rs_assets.topology.nodes.window import accumulators_of
 from rs_assets.topology.topology import Topology
 
 
@@ -52,7 +49,7 @@ def counts_of(
 
     `judged` are the rows of expectations among the steps that are applied to each batch.
     """
-    found = {gate: execution.observed(gate) for gate in _gates(topology, plan, context)}
+    found = {gate: execution.observed(gate) for gate in sorted({*context.gates, *plan.sources})}
     shared = plan.shared(topology)
     for source in plan.sources:
         found[source] = found[source] or execution.judged(
@@ -100,16 +97,3 @@ def _observed(execution: BatchExecution, topology: Topology, plan: QueryPlan) ->
 def acts_at_once(topology: Topology, plan: QueryPlan) -> bool:
     """Whether rows of a batch are visible before it is committed: a batch that may be discarded must not be."""
     return any(topology[name].at_once for name in plan.nodes)
-
-
-def _gates(topology: Topology, plan: QueryPlan, context: CompileContext) -> list[str]:
-    """The names of all possible gates of the query."""
-    steps = [topology[name] for name in plan.nodes]
-    keyed = [step.key_gate for step in steps if isinstance(step, ToTable | TableVersions)]
-    gates = [*plan.sources, *plan.watermark_inputs, *keyed]
-    if context.quarantines:
-        gates += [step.name for step in steps if step.family == "step" and not isinstance(step, Expect)]
-        gates += [each.gate for step in steps for each in accumulators_of(step)]
-    if context.poisons:
-        gates += [f"{name}{POISON}" for name in plan.sources]
-    return gates
