@@ -8,13 +8,12 @@ from types import MappingProxyType
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, BooleanType, DataType, StructType
+from pyspark.sql.types import BinaryType, StructType
 
-from rs_assets.connectors.files.parse import LineFormat
+from rs_assets.connectors.files.parse import LineFormat, no_value
 from rs_assets.connectors.json_fields import json_fields
-from rs_assets.records.calendar import calendar_reason, fault_reason
 from rs_assets.records.columns import CORRUPT, PREFIX
-from rs_assets.records.json_text import TOO_LARGE, json_reason
+from rs_assets.records.json_text import json_reason
 from rs_assets.records.schema import quoted
 
 PARSED_KEY = f"{PREFIX}parsed_key"
@@ -45,22 +44,11 @@ def utf8_reason() -> Column:
 def _of_text(schema: StructType, frame: DataFrame) -> tuple[DataFrame, Column]:
     (field,) = schema.fields
     text = F.col("key").cast("string")
-    frame = frame.withColumn(PARSED_KEY, F.struct(_value(text, field.dataType).alias(field.name)))
-    value = F.col(f"{PARSED_KEY}.{quoted(field.name)}")
     if isinstance(field.dataType, BinaryType):
-        return frame, F.lit(None).cast("string")
-    large = F.when(~F.lower(text).contains("inf"), fault_reason([field], lambda _: value, [TOO_LARGE]))
-    unread = F.when(value.isNull(), F.lit(f"it is not a {field.dataType.simpleString()}"))
-    return frame, F.coalesce(utf8_reason(), _in_key(unread, large, calendar_reason([field], lambda _: value)))
-
-
-def _value(text: Column, kind: DataType) -> Column:
-    if isinstance(kind, BinaryType):
-        return F.col("key")
-    if isinstance(kind, BooleanType):
-        # Spark also takes yes, t, 1 and others.
-        return F.when(F.lower(F.trim(text)).isin("true", "false"), text.try_cast(kind))
-    return text.try_cast(kind)
+        return frame.withColumn(PARSED_KEY, F.struct(F.col("key").alias(field.name))), F.lit(None).cast("string")
+    frame = frame.withColumn(PARSED_KEY, F.struct(text.try_cast(field.dataType).alias(field.name)))
+    value = F.col(f"{PARSED_KEY}.{quoted(field.name)}")
+    return frame, F.coalesce(utf8_reason(), _in_key(no_value(field, text, value)))
 
 
 def _of_json(schema: StructType, frame: DataFrame) -> tuple[DataFrame, Column]:
@@ -70,11 +58,11 @@ def _of_json(schema: StructType, frame: DataFrame) -> tuple[DataFrame, Column]:
     frame = frame.withColumn(PARSED_KEY, json_fields(frame, text, form.reader_schema, options))
     parsed = F.col(PARSED_KEY)
     malformed = F.when(parsed.isNull() | parsed[CORRUPT].isNotNull(), F.lit("malformed JSON"))
-    return frame, F.coalesce(utf8_reason(), _in_key(malformed, json_reason(text, schema, parsed, options)))
+    return frame, F.coalesce(utf8_reason(), _in_key(F.coalesce(malformed, json_reason(text, schema, parsed, options))))
 
 
-def _in_key(*reasons: Column) -> Column:
-    return F.concat(F.lit("in the key: "), F.coalesce(*reasons))
+def _in_key(reason: Column) -> Column:
+    return F.concat(F.lit("in the key: "), reason)
 
 
 FORMATS: Mapping[str, Callable[[StructType, DataFrame], tuple[DataFrame, Column]]] = MappingProxyType(
