@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from rs_assets import StreamBuilder, pipeline_from_sql
 from rs_assets.connectors.kafka.sink.at_least_once import KafkaWriter
 from rs_assets.connectors.kafka.sink.exactly_once import TransactionalWriter
-from rs_assets.errors import BadRecordError, RsError, TopologyError
+from rs_assets.errors import BadRecordError, RsError, SqlError, TopologyError
 from rs_assets.testing import KafkaRecord
 from tests.crash import Crash
 
@@ -149,6 +149,59 @@ def test_fields_of_the_key_follow_those_of_the_value(broker, topic, options, for
         {"value": "hello", "kafka_offset": 0, "kafka_key_id": 7, **more[0]},
         {"value": "there", "kafka_offset": 1, "kafka_key_id": None, **more[1]},
     ]
+
+
+def keyed(columns, *, servers="localhost:9092", topic="orders", **options):
+    """A program that copies a table of a topic whose records have keys."""
+    given = {"connector": "kafka", "topic": topic, "properties.bootstrap.servers": servers, "format": "json"}
+    said = ", ".join(f"'{key}' = '{value}'" for key, value in {**given, **options}.items())
+    return f"CREATE TABLE orders ({columns}) WITH ({said});\n" + mirror("copy", columns) + COPY
+
+
+COPY = "INSERT INTO copy SELECT * FROM orders"
+PREFIXED = {"key.fields": "k_id", "key.fields-prefix": "k_", "value.fields-include": "EXCEPT_KEY"}
+OF_KEYS = [
+    # The value has a field of that name, which is another one.
+    (
+        PREFIXED,
+        "k_id BIGINT, id STRING, v BIGINT",
+        [{"k_id": 7, "id": "x", "v": 1}, {"k_id": None, "id": None, "v": 2}],
+    ),
+    (
+        {"key.fields": "id;shop", "key.format": "json"},
+        "v BIGINT, id STRING, shop STRING",
+        [{"v": 1, "id": "x", "shop": "a"}, {"v": 2, "id": "7", "shop": "b"}],
+    ),
+    ({"key.fields": "id", "value.fields-include": "EXCEPT_KEY"}, "id BIGINT, v BIGINT", [{"id": 7, "v": 1}]),
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("options_of_key", "columns", "rows"), OF_KEYS)
+def test_columns_of_a_table_may_be_in_the_keys_of_records(broker, topic, options, options_of_key, columns, rows):
+    broker.create_topic(topic, 1)
+    as_json = options_of_key.get("key.format") == "json"
+    keys = [b'{"id": 7, "shop": "a"}', b'{"id": 7, "shop": "b"}'] if as_json else [b"7", None]
+    values = [b'{"id": "x", "v": 1}', b'{"v": 2}']
+    broker.produce(topic, [KafkaRecord(key=k, value=v) for k, v in zip(keys, values, strict=True)][: len(rows)])
+    program = keyed(columns, servers=broker.bootstrap_servers, topic=topic, **options_of_key)
+    pipeline_from_sql(program, job="copy").run(options)
+    assert sorted(rows_of(options, "copy"), key=lambda row: row["v"]) == rows
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        ({"key.fields": "nope"}, "'key.fields' names 'nope', which is not a column"),
+        ({"key.fields": "id", "key.fields-prefix": "k_"}, "the column 'id' must begin with 'k_'"),
+        ({"key.fields": "k_id", "key.fields-prefix": "k_"}, "the columns of values have no prefix"),
+        ({"key.fields": "id;k_id", "key.format": "raw"}, "'raw' is the text of one column"),
+        ({"key.format": "json"}, "key.format"),
+    ],
+)
+def test_columns_that_cannot_be_in_keys_are_refused(given, what):
+    with pytest.raises(SqlError, match=what):
+        pipeline_from_sql(keyed("id BIGINT, k_id BIGINT", **given), job="copy")
 
 
 REFUSED_KEYS = [

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from rs_assets.connectors.connector import SqlSink, SqlSource
-from rs_assets.connectors.kafka.nodes import KAFKA_METADATA, KeyFormat
+from rs_assets.connectors.kafka.nodes import KAFKA_METADATA
 from rs_assets.connectors.kafka.sink.settings import SETTINGS
 from rs_assets.connectors.kafka.source.settings import SETTINGS as CONSUMER
+from rs_assets.connectors.kafka.sql_keys import key_columns, key_format, named_keys
 from rs_assets.connectors.kafka.sql_options import cluster_of, format_of, properties, registry_of
-from rs_assets.records.schema import quoted
 
 if TYPE_CHECKING:
     from rs_assets.sql.connectors.sinks import SinkTable
@@ -34,8 +33,6 @@ HEADERS_AS_MAP: Final = (
     "map_concat(map_filter(found, (k, v) -> k <> each.key), map(each.key, each.value)))"
 )
 CHANGES: Final = "upsert-kafka"
-# The formats of a key in from_kafka and to_kafka, by their names in SQL.
-KEY_FORMATS: Final[Mapping[str, KeyFormat]] = {"raw": "text", "json": "json"}
 GUARANTEES: Final = {"at-least-once": "at_least_once", "exactly-once": "exactly_once"}
 ISOLATION: Final = {name: name for name in ("read_committed", "read_uncommitted")}
 OF_SOURCES: Final = (
@@ -61,18 +58,19 @@ def _read(table: SourceTable) -> DataStream | Table:
                 remedy="'scan.startup.timestamp-millis' = '1767225600000'",
             )
         start = datetime.fromtimestamp(millis / 1000, tz=UTC)
-    form, keys = format_of(options), _key_columns(table) if changes else {}
+    form, keyed = format_of(options), key_columns(table, table.keys if changes else named_keys(options))
     stream = table.begin.from_kafka(
         cluster_of(options),
         topics=tuple(filter(None, (options.take("topic") or "").split(";"))),
         pattern=options.take("topic-pattern"),
         group=options.take("properties.group.id"),
         format=form,
-        schema=table.schema,
+        schema=keyed.value_schema(table),
         registry=registry_of(options) if form == "avro" else None,
         starting_offsets=start,
         metadata=tuple(dict.fromkeys([*table.metadata, *(("tombstone",) if changes else ())])),
-        **keys,
+        key_schema=keyed.schema(table),
+        key_format=keyed.form,
         bad_records=table.bad_records,
         tombstones="keep" if changes else "skip",
         isolation=options.choice("properties.isolation.level", ISOLATION, "read_committed"),
@@ -80,7 +78,8 @@ def _read(table: SourceTable) -> DataStream | Table:
         options=properties(options, CONSUMER),
         name=table.name,
     )
-    return _keyed(table, stream) if changes else stream
+    rows = keyed.rows(table, stream, ("tombstone",) if changes else ())
+    return rows.to_table(*table.keys, deletes="kafka_tombstone", name=f"{table.name}_table") if changes else rows
 
 
 def _check_key(table: SourceTable) -> bool:
@@ -106,43 +105,6 @@ def _changelog(options: Options) -> Word | None:
     return next((value for _, value in options.table.options.values() if value.text == CHANGES), None)
 
 
-def _key_columns(table: SourceTable) -> dict[str, Any]:
-    """The columns of the key as the fields of records' keys."""
-    kinds = _kinds(table)
-    ddl = ", ".join(f"{quoted(name)} {kinds[name]}" for name in table.keys)
-    return {"key_schema": ddl, "key_format": KEY_FORMATS[_key_format(table.options, table.keys)]}
-
-
-def _kinds(table: SourceTable) -> dict[str, str]:
-    return {column.name.text: column.type.text for column in table.options.table.declared if column.type is not None}
-
-
-def _keyed(table: SourceTable, stream: DataStream) -> Table:
-    """The table of a changelog topic. A tombstone has its key in the record's key alone."""
-    table.options.choice("value.fields-include", {"ALL": "", "EXCEPT_KEY": ""}, "ALL")
-    columns = [
-        f"coalesce({quoted(name)}, {quoted(f'kafka_key_{name}')}) AS {quoted(name)}"
-        if name in table.keys
-        else quoted(name)
-        for name in _kinds(table)
-    ]
-    metadata = [quoted(f"kafka_{name}") for name in (*table.metadata, "tombstone")]
-    rows = stream.map(*columns, *metadata, name=f"{table.name}_row")
-    return rows.to_table(*table.keys, deletes="kafka_tombstone", name=f"{table.name}_table")
-
-
-def _key_format(options: Options, keys: Sequence[str]) -> str:
-    """How the columns of a key are in the key of a record: "raw" is the text of one column."""
-    given = options.found.get("key.format")
-    form = str(options.choice("key.format", {name: name for name in KEY_FORMATS}, "raw" if len(keys) == 1 else "json"))
-    if form == "raw" and len(keys) != 1:
-        raise options.error(
-            "'key.format' = 'raw' is the text of one column", at=given[1].start if given else None,
-            remedy="'key.format' = 'json'",
-        )  # fmt: skip
-    return form
-
-
 def _write(table: SinkTable) -> DataStream:
     options = table.options
     reading = next((pair[0] for key, pair in options.found.items() if key in OF_SOURCES), None)
@@ -162,7 +124,7 @@ def _write(table: SinkTable) -> DataStream:
     if table.deletes is not None or (named is None and changes is not None):
         remedy = "filter before the ranking" if changes is None else "'connector' = 'upsert-kafka'"
         raise options.error("the query retracts rows, and each row is a record of the topic", remedy=remedy)
-    as_json = named is not None and _key_format(options, found) == "json"
+    as_json = named is not None and key_format(options, found) == "json"
     return _sent(table, changes, found, as_json=as_json)
 
 
