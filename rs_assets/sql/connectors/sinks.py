@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from rs_assets.connectors.connector import SqlSink
@@ -17,8 +17,10 @@ from rs_assets.sql.expressions.casts import cast, fits
 from rs_assets.sql.expressions.constants import in_range
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.catalog import ALLOW
+from rs_assets.sql.plan.expectations import expected, without_nulls
 from rs_assets.sql.plan.outputs import Output, Selected, check_steady
 from rs_assets.sql.plan.planner import Planner, QueryContext
+from rs_assets.sql.plan.relation import Relation, of_names
 from rs_assets.sql.plan.windowing import check_bounds, check_once
 from rs_assets.sql.read.options import CONNECTORS, Options
 from rs_assets.sql.read.statements import Column, CreateTable, Insert
@@ -136,6 +138,7 @@ def written(planner: Planner, insert: Insert, made: Selected, context: QueryCont
     if made.relation.changes:
         check_steady(planner, map(Value, texts), insert.table.start)
     stream = made.relation.stream.map(*texts, name=planner.name(context, "row", insert.table.start))
+    stream = _checked(planner, insert, table, replace(made.relation, stream=stream), context)
     options = Options.of(planner.text, table, "sink")
     bound = planner.bound.get(table.name.text)
     sink = sql_sinks()[connector(options, bound, sql_sinks())]
@@ -145,6 +148,15 @@ def written(planner: Planner, insert: Insert, made: Selected, context: QueryCont
     result = sink.write(SinkTable(options, stream, name, planner, insert, table, columns, made))
     options.check_all_read()
     return result
+
+
+def _checked(
+    planner: Planner, insert: Insert, table: CreateTable, relation: Relation, context: QueryContext
+) -> DataStream:
+    """The rows that the table's constraints leave."""
+    columns = _written(table)
+    named = replace(relation, columns=of_names({column.name.text: column.type for column in columns}))
+    return expected(planner, without_nulls(planner, named, columns, context, insert.table.start), table, context).stream
 
 
 def _retracted(planner: Planner, insert: Insert, table: CreateTable, made: Selected) -> list[str]:

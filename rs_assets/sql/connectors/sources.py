@@ -14,6 +14,7 @@ from rs_assets.errors import SqlError
 from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.operators.window.trigger import ONCE
 from rs_assets.sql.expressions.values import Value
+from rs_assets.sql.plan.expectations import expected
 from rs_assets.sql.plan.outputs import check_steady
 from rs_assets.sql.plan.planner import Planner, QueryContext, added, step_name
 from rs_assets.sql.plan.relation import Column, Relation, of_names
@@ -135,7 +136,8 @@ def _read(planner: Planner, table: CreateTable, context: QueryContext, *, versio
         keys=keys,
         changes=keys is not None,
     )
-    return _with_time(planner, _computed(planner, relation, table, context), table)
+    rows = expected(planner, _computed(planner, relation, table, context), table, context)
+    return _with_time(planner, rows, table)
 
 
 def _records(made: DataStream | Table, options: Options, name: str) -> DataStream:

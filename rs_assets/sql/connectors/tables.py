@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from rs_assets.errors import SqlError
 from rs_assets.records.types import Type, type_in
 from rs_assets.sql.read.cursor import Cursor
 from rs_assets.sql.read.source import Text, nearest
-from rs_assets.sql.read.statements import Column, CreateTable, Watermark, Word
+from rs_assets.sql.read.statements import Column, CreateTable, Expectation, Watermark, Word
 from rs_assets.sql.read.trees import read_tree
 from rs_assets.sql.read.types import DECIMALS, SIMPLE, too_many_digits, unknown_type
 from rs_assets.sql.spark.tables import spark_table
 
 # Ignored suffixes of types.
 SIZED = ("VARCHAR", "CHAR", "TIMESTAMP", "TIMESTAMP_LTZ", "BINARY", "VARBINARY")
+# What may happen to a row that does not meet an expectation.
+VIOLATIONS: Mapping[str, str] = MappingProxyType({"DROP ROW": "skip", "FAIL UPDATE": "fail"})
 
 
 @dataclass(slots=True)
@@ -27,6 +29,7 @@ class _Table:
     columns: list[Column] = field(default_factory=list)
     key: tuple[Word, ...] = ()
     watermark: Watermark | None = None
+    expectations: list[Expectation] = field(default_factory=list)
 
 
 def table(cursor: Cursor) -> CreateTable:
@@ -45,6 +48,7 @@ def table(cursor: Cursor) -> CreateTable:
         key=made.key,
         watermark=made.watermark,
         partitioned_by=partitioned,
+        expectations=tuple(made.expectations),
         options=MappingProxyType(dict(options)),
     )
 
@@ -62,13 +66,39 @@ def _part(cursor: Cursor, made: _Table) -> None:
         _watermark(cursor, made)
     elif cursor.take("PERIOD FOR SYSTEM_TIME"):
         return
-    elif cursor.at("PRIMARY KEY") or cursor.at("CONSTRAINT"):
-        if cursor.take("CONSTRAINT"):
-            cursor.name("the constraint")
-        cursor.need("PRIMARY KEY")
+    elif cursor.take("CONSTRAINT"):
+        _named_constraint(cursor, made, cursor.name("the constraint"))
+    elif cursor.take("PRIMARY KEY"):
         _key(cursor, made, cursor.names())
     else:
         _column(cursor, made)
+
+
+def _named_constraint(cursor: Cursor, made: _Table, name: Word) -> None:
+    if not cursor.take("EXPECT"):
+        cursor.need("PRIMARY KEY", "PRIMARY KEY (id) NOT ENFORCED, or EXPECT (ms >= 0)")
+        _key(cursor, made, cursor.names())
+        return
+    if any(name.text.casefold() == other.name.text.casefold() for other in made.expectations):
+        raise cursor.text.error(f"duplicate constraint {name.text!r}", name.start, remedy="rename one of them")
+    cursor.need("(", "EXPECT (ms >= 0)")
+    tokens = cursor.until()
+    if not tokens:
+        raise cursor.error("a condition is missing", remedy="EXPECT (ms >= 0)")
+    condition = read_tree(cursor.text, tokens)
+    cursor.need(")")
+    made.expectations.append(Expectation(name=name, condition=condition, on_fail=_violation(cursor)))
+
+
+def _violation(cursor: Cursor) -> str:
+    """What happens to rows for which the condition is not true."""
+    if not cursor.take("ON VIOLATION"):
+        return "warn"
+    found = next((on_fail for words, on_fail in VIOLATIONS.items() if cursor.take(words)), None)
+    if found is None:
+        what = f"{cursor.shown()} is not what may happen to a row"
+        raise cursor.error(what, remedy="ON VIOLATION DROP ROW, or FAIL UPDATE; without it rows are counted, and go on")
+    return found
 
 
 def _watermark(cursor: Cursor, made: _Table) -> None:
@@ -95,13 +125,13 @@ def _column(cursor: Cursor, made: _Table) -> None:
     name = cursor.name()
     if cursor.take("AS"):
         tree = read_tree(cursor.text, cursor.until(",", "COMMENT"))
-        made.columns.append(Column(name=name, computed=tree))
+        column = Column(name=name, computed=tree)
     else:
         kind = read_type(cursor)
         metadata = _metadata(cursor, name)
         virtual = metadata is not None and bool(cursor.take("VIRTUAL"))
-        made.columns.append(Column(name=name, type=kind, metadata=metadata, virtual=virtual))
-    _constraint(cursor, made, name)
+        column = Column(name=name, type=kind, metadata=metadata, virtual=virtual)
+    made.columns.append(replace(column, required=_constraint(cursor, made, name)))
 
 
 def _metadata(cursor: Cursor, name: Word) -> Word | None:
@@ -112,17 +142,21 @@ def _metadata(cursor: Cursor, name: Word) -> Word | None:
     return cursor.string("the metadata's key") if cursor.take("FROM") else name
 
 
-def _constraint(cursor: Cursor, made: _Table, name: Word) -> None:
-    """Reads a column constraint or comment."""
+def _constraint(cursor: Cursor, made: _Table, name: Word) -> bool:
+    """Reads column constraints and comments, and says whether one is NOT NULL."""
+    required = False
     while not (cursor.at(",") or cursor.at(")") or cursor.peek() is None):
         if cursor.take("PRIMARY KEY"):
             _key(cursor, made, (name,))
         elif cursor.take("COMMENT"):
             cursor.string("the comment")
-        elif not (cursor.take("NOT NULL") or cursor.take("NULL")):
+        elif cursor.take("NOT NULL"):
+            required = True
+        elif not cursor.take("NULL"):
             raise cursor.error(
                 f"{cursor.shown()} is not allowed after the column {name.text!r}", remedy="separate columns by commas"
             )
+    return required
 
 
 def read_type(cursor: Cursor) -> Type:

@@ -31,9 +31,15 @@ from rs_assets.sql.read.statements import (
 KNOWN_CLASSES: Final[Mapping[str, str]] = MappingProxyType({"CountChar": "COUNT_CHAR"})
 LANGUAGES: Final = ("JAVA", "SCALA", "PYTHON")
 ALLOW: Final = "sql.insert-permutation"
+NULLS: Final = "table.exec.sink.not-null-enforcer"
 # Options of SET and their values; all others are refused.
 OPTIONS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {ALLOW: ("refuse", "allow"), "execution.runtime-mode": ("streaming",), "table.local-time-zone": ("UTC",)}
+    {
+        ALLOW: ("refuse", "allow"),
+        NULLS: ("ERROR", "DROP"),
+        "execution.runtime-mode": ("streaming",),
+        "table.local-time-zone": ("UTC",),
+    }
 )
 
 

@@ -108,6 +108,9 @@ def _condition(planner: Planner, left: Relation, right: tuple[Column, ...], rest
 def dimension_of(planner: Planner, table: CreateTable) -> Dimension:
     """The dimension of a table's options."""
     options = Options.of(planner.text, table, "lookup table")
+    if table.expectations:
+        at, what = table.expectations[0].name.start, f"rows of the lookup table {table.name.text!r} are not judged"
+        raise options.error(what, at=at, remedy="declare it for a source or a sink")
     pair = options.found.get("connector")
     kind = options.need("connector", "filesystem")
     kind = {"db": "jdbc", **CONNECTORS}.get(kind, kind)

@@ -31,6 +31,8 @@ class Column:
     metadata: Word | None = None
     # METADATA that is only read.
     virtual: bool = False
+    # NOT NULL, where it is declared.
+    required: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,15 @@ class Watermark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """CONSTRAINT name EXPECT (condition) [ON VIOLATION ...]; `on_fail` is what happens to other rows."""
+
+    name: Word
+    condition: exp.Expression
+    on_fail: str = "warn"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTable:
     """CREATE TABLE; its use decides whether it is a source, a sink or a dimension."""
 
@@ -50,6 +61,7 @@ class CreateTable:
     key: tuple[Word, ...] = ()
     watermark: Watermark | None = None
     partitioned_by: tuple[Word, ...] = ()
+    expectations: tuple[Expectation, ...] = ()
     options: Mapping[str, tuple[Word, Word]] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
