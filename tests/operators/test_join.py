@@ -113,6 +113,8 @@ SPARKS = {"semi": "semi", "anti": "anti", "inner": "inner", "left": "left", "rig
 ALWAYS = ["after"]
 
 
+# Six kinds of joins, each with runs of its own: on a busy machine the usual time is not enough.
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("processor", [False, True], ids=["spark", "processor"])
 @pytest.mark.parametrize(
     "bound", [*ALWAYS, *(pytest.param(each, marks=pytest.mark.long) for each in BOUNDS if each not in ALWAYS)]
