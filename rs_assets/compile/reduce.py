@@ -16,8 +16,8 @@ from rs_assets.compile.process.by_worker import by_worker
 from rs_assets.compile.python.contract import check_sendable
 from rs_assets.operators.table.groups import present
 from rs_assets.operators.table.keys import check_keys, normal_keys
-from rs_assets.operators.table.rows import struct_of
-from rs_assets.records.columns import ORIGIN, PLACE, PREFIX, RETRACTED, visible
+from rs_assets.operators.table.rows import READ, struct_of, with_read
+from rs_assets.records.columns import PREFIX, RETRACTED, visible
 from rs_assets.records.schema import quoted
 from rs_assets.topology.nodes.table_reduce import TableReduce
 
@@ -42,7 +42,7 @@ def compile_reduce(context: CompileContext, node: TableReduce, inputs: tuple[Flo
         rows,
         partial(ByGroup, adders, frozenset(value.names)),
         fields=[INPUT, RETRACTED, *map(row_of, range(len(inputs)))],
-        order_by=[COMES, *(name for name in (ORIGIN, PLACE) if name in rows.columns)],
+        order_by=[COMES, *(name for name in READ if name in rows.columns)],
         # All null for a key whose function returned None.
         state=StructType([*(StructField(each.name, each.dataType) for each in value), StructField(ROWS, LongType())]),
         made=StructType([*keys, *value.fields, StructField(RETRACTED, BooleanType())]),
@@ -51,9 +51,9 @@ def compile_reduce(context: CompileContext, node: TableReduce, inputs: tuple[Flo
 
 def _packed(frame: DataFrame, keys: Sequence[str], number: int) -> DataFrame:
     """The rows of an input: their keys and order, whether they go, and all fields in a column of their own."""
-    frame = normal_keys(frame, keys)
+    frame = with_read(normal_keys(frame, keys))
     goes = F.col(RETRACTED) if RETRACTED in frame.columns else F.lit(False)  # noqa: FBT003  a literal
-    read = [name for name in (ORIGIN, PLACE) if name in frame.columns]
+    read = [name for name in READ if name in frame.columns]
     return present(frame, keys).select(
         *(F.col(quoted(key)) for key in keys),
         F.lit(number).alias(INPUT),

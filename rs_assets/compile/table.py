@@ -16,7 +16,7 @@ from rs_assets.connectors.messages import flag_taken
 from rs_assets.operators.table.groups import appended_groups, kept_groups, present, signed_groups
 from rs_assets.operators.table.joins import TableJoinSpec, joined
 from rs_assets.operators.table.keys import check_keys
-from rs_assets.operators.table.rows import newest_rows
+from rs_assets.operators.table.rows import newest_rows, with_read
 from rs_assets.operators.table.tops import first_rows
 from rs_assets.operators.window.aggregate import aggregate_column
 from rs_assets.operators.window.bounds import EventTimeBounds
@@ -45,7 +45,7 @@ def compile_to_table(context: CompileContext, node: ToTable, inputs: tuple[Flow,
     check_keys(df, (*node.keys, *node.order_by), step=node.name)
     rows = _judged(context, df, _without_key(node.keys), gate=node.key_gate)
     if not node.untimed:
-        rows = timed(context, node, rows, visible(df.columns), kept=node.delay)
+        rows = timed(context, node, with_read(rows), visible(df.columns), kept=node.delay)
     if not context.streaming:
         return Flow(rows)
     return Flow(newest_rows(rows, node.keys, order_by=node.order_by, gone=_gone(node), lives=node.time_to_live))

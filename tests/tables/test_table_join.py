@@ -157,6 +157,31 @@ def test_join_table_gives_each_row_of_a_stream_the_row_of_its_batch(follow, how)
     ]
 
 
+@pytest.mark.canary
+def test_rows_of_join_table_are_in_the_order_of_their_records(follow):
+    shop = StreamBuilder.data_stream("test", "seen")
+    users = shop.from_file("u.jsonl", schema=RIGHT, tail=True, name="users").to_table("uid", deletes="left")
+    clicks = shop.from_file("c.jsonl", schema="id bigint, user bigint, page string", tail=True, name="clicks")
+    seen = clicks.join_table(users.map_values("tier"), on={"user": "uid"}, how="left").to_table("id", name="newest")
+    rows = [{"id": n % 2, "user": n * 7 % 5, "page": str(9 - n)} for n in range(10)]
+    (changes,) = follow(seen.to_stream(), [{"clicks": rows, "users": []}], restart=False)
+    assert sorted((row["id"], row["page"]) for row in changes) == [(0, "1"), (1, "0")]
+
+
+@pytest.mark.long
+def test_rows_of_join_table_are_reduced_in_the_order_of_their_records(follow):
+    shop = StreamBuilder.data_stream("test", "seen")
+    users = shop.from_file("u.jsonl", schema=RIGHT, tail=True, name="users").to_table("uid", deletes="left")
+    clicks = shop.from_file("c.jsonl", schema="id bigint, user bigint, n bigint", tail=True, name="clicks")
+    seen = clicks.join_table(users.map_values("tier"), on={"user": "uid"}, how="left").group_by("id")
+    told = seen.reduce(
+        lambda value, row: {"all": [*(value["all"] if value else []), row["n"]]}, schema="all array<bigint>"
+    )
+    rows = [{"id": 1, "user": n * 7 % 5, "n": 9 - n} for n in range(10)]
+    (changes,) = follow(told.to_stream(), [{"clicks": rows, "users": []}], restart=False)
+    assert [row["all"] for row in changes] == [[row["n"] for row in rows]]
+
+
 REFUSED = [
     (lambda one, two: one.join(two, on={"user": "uid"}, how="outer"), "have no key"),
     (lambda one, two: one.join(two, on={"user": "tier"}), "must name the key of the other table"),

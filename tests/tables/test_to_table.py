@@ -118,6 +118,25 @@ def test_a_null_key_is_counted_and_becomes_a_dead_letter(options, policy):
     assert DeltaTable(options.home.table("test", "rows")).to_pyarrow_table().to_pylist() == [{"id": 1, "ms": 4}]
 
 
+@pytest.mark.canary
+def test_a_version_without_a_key_counts_once_in_two_queries(options):
+    folder, shop = options.home.root.parent, StreamBuilder.data_stream("test", "twice")
+    (folder / "prices.jsonl").write_text(lines(beat(None, 100_000), beat(1, 100_000)))
+    (folder / "sales.jsonl").write_text(lines({"item": 1, "at": 100_500}))
+    prices, sales = (
+        shop.from_file(folder / f"{name}.jsonl", schema=schema, tail=True, bad_records="dead_letter", name=name)
+        for name, schema in (("prices", LIVING), ("sales", "item bigint, at bigint"))
+    )
+    table = prices.to_table("id", time_field="ts", history=Time.seconds(10))
+    for name in ("one", "two"):
+        made = sales.join_table(table, on={"item": "id"}, time_field="at", name=name).to_delta(f"{name}_rows")
+    report = made.build().run(options)
+    assert (report.rows_in, report.rows_dead) == (3, 1)
+    assert [(each.rows_on, each.rows_dead) for each in report.queries] == [(2, 1), (2, 1)]
+    letters = DeltaTable(str(options.home.dead_letters)).to_pyarrow_table().to_pylist()
+    assert [(each["line"], each["step"]) for each in letters] == [(1, "table_versions")]
+
+
 def test_a_null_key_and_a_time_that_is_none_are_two_reasons_of_a_table_whose_rows_expire(options):
     file = options.home.root.parent / "in.jsonl"
     beats = StreamBuilder.data_stream("test", "letters").from_file(

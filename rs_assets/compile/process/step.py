@@ -18,11 +18,9 @@ from rs_assets.compile.process.touched import Shape
 from rs_assets.compile.python.contract import check_sendable
 from rs_assets.compile.timed import timed
 from rs_assets.operators.table.keys import check_keys, normal_keys
-from rs_assets.records.columns import EVENT_TIME, ORIGIN, PLACE, visible
+from rs_assets.operators.table.rows import READ, with_read
+from rs_assets.records.columns import EVENT_TIME, visible
 from rs_assets.topology.nodes.process import OUTPUT, Process, ProcessOutput, rows_of
-
-# The order of reading, which outlasts the check of event times.
-READ = ("rs read origin", "rs read place")
 
 
 def compile_process(context: CompileContext, node: Process, inputs: tuple[Flow, ...]) -> Flow:
@@ -56,12 +54,10 @@ def compile_output(context: CompileContext, node: ProcessOutput, inputs: tuple[F
 
 def _ordered(context: CompileContext, node: Process, df: DataFrame) -> tuple[DataFrame, list[str]]:
     """The rows, under the watermark if the step has a time, and the columns with their order of reading."""
-    places = [name for name in (ORIGIN, PLACE) if name in df.columns]
-    if not node.timed:
-        return df, places
-    read = list(READ[: len(places)])
-    rows = df.withColumns(dict(zip(read, map(F.col, places), strict=True)))
-    return timed(context, node, rows, [*visible(df.columns), *read], kept=node.delay), read
+    rows = with_read(df)
+    if node.timed:
+        rows = timed(context, node, rows, visible(df.columns), kept=node.delay)
+    return rows, [name for name in READ if name in rows.columns]
 
 
 def _call(node: Process, shape: Shape) -> ByKey | ByBatch | ByProcessor:

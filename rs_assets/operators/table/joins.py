@@ -16,7 +16,7 @@ from rs_assets.operators.join.spec import two_fields, unlike_keys
 from rs_assets.operators.join.stream_join import LEFT, RIGHT
 from rs_assets.operators.table.keys import NOT_PLAIN
 from rs_assets.operators.table.rows import numbered, order_of_reading, struct_of
-from rs_assets.records.columns import EVENT_TIME, RETRACTED, visible
+from rs_assets.records.columns import EVENT_TIME, ORIGIN, PLACE, RETRACTED, visible
 from rs_assets.records.schema import quoted
 from rs_assets.spark.processor.session import check_types, processors_of
 
@@ -57,7 +57,8 @@ def joined(left: DataFrame, right: DataFrame, spec: TableJoinSpec) -> DataFrame:
     united = _packed(left, right, spec, names)
     made = DataFrame(_processed(united, spec, _blanks(left, right, spec)), left.sparkSession)
     flag = [F.col(RETRACTED)] if spec.kind in ("keys", "foreign") else []
-    return made.select(*_fields(left, right, spec, names), *flag)
+    places = [F.col(f"{LEFT}.{name}").alias(name) for name in _places(left, spec)]
+    return made.select(*_fields(left, right, spec, names), *flag, *places)
 
 
 def _blanks(left: DataFrame, right: DataFrame, spec: TableJoinSpec) -> list[int]:
@@ -135,8 +136,14 @@ def _guards(left: DataFrame, spec: TableJoinSpec) -> tuple[list[Column], list[Co
 
 def _kept(left: DataFrame, spec: TableJoinSpec) -> list[str]:
     """The left fields that are packed: of equal keys the processor has one."""
-    fields = visible(left.columns)
+    fields = [*visible(left.columns), *_places(left, spec)]
     return [name for name in fields if name not in spec.left_keys] if spec.kind == "keys" else fields
+
+
+def _places(left: DataFrame, spec: TableJoinSpec) -> list[str]:
+    """Where the records of a stream were read: their order outlasts the join."""
+    streams = spec.kind in ("stream", "versions")
+    return [name for name in (ORIGIN, PLACE) if streams and name in left.columns]
 
 
 def _beside(right: DataFrame, spec: TableJoinSpec) -> list[str]:

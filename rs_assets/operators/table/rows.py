@@ -9,11 +9,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rs_assets.operators.join.processed import ROW, key_names
-from rs_assets.records.columns import EVENT_TIME, ORIGIN, PLACE, RETRACTED, visible
+from rs_assets.records.columns import EVENT_TIME, ORIGIN, PLACE, PREFIX, RETRACTED, visible
 from rs_assets.records.schema import quoted
 from rs_assets.spark.processor.session import check_types, processors_of
 
 MILLISECOND = timedelta(milliseconds=1)
+# The columns of the order of reading.
+READ = tuple(f"{PREFIX}read_{number}" for number in range(3))
 
 
 def newest_rows(
@@ -53,8 +55,21 @@ def newest_rows(
 
 def order_of_reading(frame: DataFrame, gone: Column) -> list[Column]:
     """By what the last of two records is known; without a position, a row wins over one that removes its key."""
-    places = [name for name in (ORIGIN, PLACE) if name in frame.columns]
-    return [*map(F.col, places)] if places else [~gone]
+    return [F.col(name) for name in READ if name in frame.columns] or _places(frame) or [~gone]
+
+
+def with_read(frame: DataFrame) -> DataFrame:
+    """`frame` with its order of reading, as far as it has one, in READ: these columns outlast the check of times."""
+    return frame.withColumns(dict(zip(READ, _places(frame), strict=False)))
+
+
+def _places(frame: DataFrame) -> list[Column]:
+    """By split, and by position in it.
+
+    Of followed files that took each other's place the second is the split NAME@2, and the tenth NAME@10: so by length.
+    """
+    origin = [F.octet_length(ORIGIN), F.col(ORIGIN)] if ORIGIN in frame.columns else []
+    return [*origin, F.col(PLACE)] if PLACE in frame.columns else origin
 
 
 def numbered(columns: Sequence[Column]) -> Column:
