@@ -298,6 +298,22 @@ def test_versions_follow_the_documented_rules_record_by_record(follow):
     ]
 
 
+@pytest.mark.canary
+def test_a_version_that_comes_behind_an_end_before_the_history_is_not_valid_after_it(follow):
+    def price(price, since, *, gone=False):
+        return {"sku": "a", "price": price, "since": since, "gone": gone}
+
+    told = follow(
+        valued(StreamBuilder.data_stream("test", "ended")),
+        [
+            {"sales": [], "prices": [price(10, 1_000), price(None, 10_000, gone=True), price(30, 100_000)]},
+            {"sales": [], "prices": [price(20, 5_000)]},
+            {"sales": [{"n": 1, "item": "a", "ts": 85_000}, {"n": 2, "item": "a", "ts": 100_000}], "prices": []},
+        ],
+    )
+    assert sorted((row["n"], row["price"]) for row in told[2]) == [(1, None), (2, 30)]
+
+
 def test_versions_after_restarts_a_rescale_and_a_rewind_are_the_same(options, tmp_path):
     files = {name: tmp_path / f"{name}.jsonl" for name in ("sales", "prices")}
     for file in files.values():

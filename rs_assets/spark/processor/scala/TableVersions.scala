@@ -63,10 +63,10 @@ class TableVersions(sides: TableSides, order: StructType, leftAlone: Boolean, hi
   private def later(one: Row, other: Row): Row = if (inBatch.compare(internal(one), internal(other)) > 0) one else other
   private def internal(row: Row): InternalRow = toInput(Row(row.getStruct(4), row.getStruct(1))).asInstanceOf[InternalRow]
 
-  /** Without the versions that ended before the history. */
+  /** Without those before the last one that began before the history: it may be an end, behind which a late one comes. */
   private def kept(versions: Vector[Version]): Vector[Version] = {
     val (old, recent) = versions.span(_._1 <= versions.last._1 - history)
-    old.lastOption.filter(_._2 != null || recent.isEmpty).toVector ++ recent
+    old.lastOption.toVector ++ recent
   }
 
   private def valid(versions: Vector[Version], at: Long): Option[Row] =
