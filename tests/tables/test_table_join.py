@@ -10,6 +10,8 @@ from deltalake import DeltaTable
 from rs_assets import StreamBuilder, Time
 from rs_assets.errors import BadRecordError, TopologyError
 from rs_assets.runtime.upkeep.state import snapshot_state
+from rs_assets.topology.shape import changes as changes_of
+from rs_assets.topology.shape import shape_of
 from tests.tables.model import Told, net
 
 LEFT, RIGHT = "id bigint, user bigint, ms bigint, gone boolean", "uid bigint, tier string, left boolean"
@@ -340,6 +342,19 @@ def test_versions_after_restarts_a_rescale_and_a_rewind_are_the_same(options, tm
         )
     (taken,) = snapshot_state(pipeline().topology, options)
     assert DeltaTable(taken.path).count() == len(model.versions)
+
+
+def test_versions_that_end_by_another_condition_are_other_state():
+    def shape(deletes):
+        shop = StreamBuilder.data_stream("test", "ends")
+        prices = shop.from_file("prices.jsonl", schema=PRICES, tail=True, name="prices")
+        table = prices.to_table("sku", deletes=deletes, time_field="since", history=Time.seconds(20))
+        sales = shop.from_file("sales.jsonl", schema=SALES, tail=True, name="sales")
+        made = sales.join_table(table, on={"item": "sku"}, time_field="ts", name="valued")
+        return shape_of(made.to_print().build().topology, "valued")
+
+    assert changes_of(shape("gone"), shape("price IS NULL"))
+    assert not changes_of(shape("gone"), shape("gone"))
 
 
 def test_a_version_without_time_or_key_is_a_bad_record(follow):

@@ -166,6 +166,26 @@ def test_a_version_without_a_key_or_a_time_becomes_a_dead_letter(options):
     assert letters[0][1] == NULL_KEY
 
 
+@pytest.mark.canary
+def test_of_files_that_took_each_others_place_the_newest_is_read_last(options, tmp_path):
+    # So the splits of a file are called that was rotated eight and nine times.
+    (tmp_path / "in").mkdir()
+    for name, ms in (("a.jsonl", 1), ("a.jsonl@9", 2), ("a.jsonl@10", 3)):
+        (tmp_path / "in" / name).write_text(lines({"id": 1, "ms": ms, "ts": 1_000}))
+
+    def read(job):
+        stream = StreamBuilder.data_stream("test", job)
+        return stream.from_file(tmp_path / "in", schema="id bigint, ms bigint, ts bigint", tail=True)
+
+    table = read("forever").to_table("id").to_delta("forever")
+    living = read("living").to_table("id", time_field="ts", time_to_live=Time.seconds(10)).to_delta("living")
+    reduced = read("reduced").group_by("id").reduce(lambda value, row: {"ms": row["ms"]}, schema="ms bigint")
+    for made in (table, living, reduced.to_delta("reduced")):
+        made.build().run(options)
+    tables = [DeltaTable(options.home.table("test", name)) for name in ("forever", "living", "reduced")]
+    assert [each.to_pyarrow_table()["ms"].to_pylist() for each in tables] == [[3], [3], [3]]
+
+
 def test_to_table_of_compound_keys_of_any_name(follow):
     table = source("row string, `left key` bigint, v double").to_table("row", "left key")
     told = follow(

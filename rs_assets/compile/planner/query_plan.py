@@ -9,6 +9,7 @@ from typing import Literal
 from rs_assets.common.node import Node
 from rs_assets.topology.chain import inputs_of
 from rs_assets.topology.nodes.step import Expect
+from rs_assets.topology.nodes.table import TableVersions
 from rs_assets.topology.nodes.timed import Side, TimedState
 from rs_assets.topology.topology import Topology
 from rs_assets.topology.user_code.expression import calls_python
@@ -92,8 +93,9 @@ class QueryPlan:
         Steps in SQL do not count: Spark computes only what a query needs, so a record may fail in one query alone.
         """
         nodes = (topology[name] for name in self.shared_nodes)
+        judging = (Expect, TableVersions)
         return frozenset(
-            node.name for node in nodes if node.family != "step" or isinstance(node, Expect) or calls_python(node)
+            node.name for node in nodes if node.family != "step" or isinstance(node, judging) or calls_python(node)
         )
 
     def batch_nodes(self, topology: Topology) -> tuple[Node, ...]:

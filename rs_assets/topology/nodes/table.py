@@ -178,6 +178,10 @@ class TableVersions(Node):
         """The key and the time."""
         return f"by {', '.join(self.keys)}, valid from {self.time_field}"
 
+    def identity(self) -> tuple[str, ...]:
+        """Everything that decides which versions are in state."""
+        return (self.detail(), *((f"deletes={self.deletes.identity()}",) if self.deletes is not None else ()))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableGroup(TableState):
