@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 Keys = str | Sequence[str] | Mapping[str, str]
 # Functions whose result differs from call to call: a row that goes would not equal the one that came.
 UNSTEADY = re.compile(
-    r"(?<![\w.])(?:(rand|randn|random|uuid|shuffle|now|monotonically_increasing_id)\s*\("
-    r"|(current_timestamp|current_date|localtimestamp)\b)",
+    r"(?<![\w.])(?:(rand|randn|random|randstr|uniform|uuid|shuffle|now|curdate|current_time"
+    r"|monotonically_increasing_id|spark_partition_id)\s*\("
+    r"|(unix_timestamp)\s*\(\s*\)|(current_timestamp|current_date|localtimestamp)\b)",
     re.IGNORECASE,
 )
 # Parts of SQL that are not calls: texts, and names in backticks.
@@ -49,9 +50,11 @@ def unsteady(sql: str) -> str | None:
 
     >>> unsteady("price * rand (7)"), unsteady("current_date - day"), unsteady("uuid = 'now()' AND `rand` > 1")
     ('rand', 'current_date', None)
+    >>> unsteady("unix_timestamp() - s"), unsteady("unix_timestamp(day)")
+    ('unix_timestamp', None)
     """
     found = UNSTEADY.search(QUOTED.sub("''", sql))
-    return (found[1] or found[2]) if found is not None else None
+    return next(filter(None, found.groups())) if found is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +215,8 @@ class Table(TableSinks, Fluent):
         Typical uses: users with their totals; orders with their users, by a foreign key.
 
         - `other` (Table): of the same pipeline.
-        - `on` (dict from a field of this table to the key of `other`, or names of both; default: the keys of both).
+        - `on` (dict from a field of this table to the key of `other`, or names of both; default: the keys of both, by
+          their names if these are the same, else by their places).
         - `how` (default "inner"): "inner", "left", or "outer", which only tables of the same keys have. A row whose
           fields `on` are null has no partner.
         - `prefix` (str, default None): put before the names of the other table's fields. Without it names must differ,
@@ -230,10 +234,10 @@ class Table(TableSinks, Fluent):
          {'order': 2, 'user': 'bo', 'tier': None, 'retracted': False}]
         """
         right = table_of(other, self.draft, step=name)
-        pairs = tuple(zip(self.keys, right.keys, strict=False)) if on is None else pairs_of(on, step=name)
+        pairs = _alike(self.keys, right.keys) if on is None else pairs_of(on, step=name)
         _check_pairs(pairs, self.keys if on is None else None, right.keys, step=name)
         by_field = {theirs: own for own, theirs in pairs}
-        ordered = tuple((by_field[key], key) for key in right.keys)
+        ordered = pairs if on is None else tuple((by_field[key], key) for key in right.keys)
         node = TableJoin(
             name=name,
             inputs=(self.step, right.step),
@@ -573,6 +577,11 @@ def table_of(other: object, draft: Draft, *, step: str) -> Table:
     return table
 
 
+def _alike(keys: Sequence[str], others: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """The keys of two tables that are equal: those of the same names, else by their places."""
+    return tuple(zip(keys, keys if sorted(keys) == sorted(others) else others, strict=False))
+
+
 def _check_pairs(
     pairs: Sequence[tuple[str, str]], own: Sequence[str] | None, keys: Sequence[str], *, step: str
 ) -> None:
@@ -588,7 +597,7 @@ def _check_pairs(
 
 
 def _check_steady(made: Expression, *, step: str) -> None:
-    found = unsteady(made.text) if isinstance(made, SqlText) else None
+    found = unsteady(made.text) if isinstance(made, SqlText | ColumnBuilder) else None
     if found is not None:
         raise TopologyError(
             f"step {step!r} calls {found}, whose result would differ when a row goes",

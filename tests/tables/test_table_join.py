@@ -203,6 +203,16 @@ def test_join_refuses_tables_that_do_not_fit(make, why):
         make(*both()).to_stream().to_print().build()
 
 
+def test_join_by_default_pairs_keys_of_the_same_names_in_any_order():
+    shop = StreamBuilder.data_stream("test", "pairs")
+    one, two = (
+        shop.from_file(f"{name}.jsonl", schema="a bigint, b bigint", tail=True, name=name).group_by(*keys).count(name)
+        for name, keys in (("x", "ab"), ("y", "ba"))
+    )
+    joined = one.to_table(name="one").join(two.to_table(name="two"), how="outer").to_stream().to_print().build()
+    assert "[outer on a, b]" in joined.describe()
+
+
 SALES = "n bigint, item string, ts bigint"
 PRICES = "sku string, price bigint, since bigint, gone boolean"
 HISTORY = 20_000

@@ -6,7 +6,7 @@ import random
 import pytest
 from deltalake import DeltaTable
 
-from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets import F, StreamBuilder, Time, TumblingWindow
 from rs_assets.errors import BadRecordError, TopologyError
 from rs_assets.runtime.upkeep.state import snapshot_state
 from tests.tables.model import Told, histories, net, upserted
@@ -206,6 +206,9 @@ REFUSED = [
     (lambda: source().to_table("id").filter("rand() > 0.5"), "would differ"),
     (lambda: source().to_table("id").filter("rand(7) > 0.5"), "would differ"),
     (lambda: source().to_table("id").with_fields(any="shuffle(array(ms, 1))"), "would differ"),
+    (lambda: source().to_table("id").filter("unix_timestamp() > ms"), "would differ"),
+    (lambda: source().to_table("id").with_fields(today="curdate()"), "would differ"),
+    (lambda: source().to_table("id").filter(F.rand() > F.col("ratio")), "would differ"),
     (lambda: source().to_table("id").with_fields(id="1"), "would change the key"),
     (
         lambda: source().to_table("id").to_stream().window(TumblingWindow.of(Time.minutes(1))).count().to_data_stream(),
