@@ -59,6 +59,23 @@ def test_a_record_that_sql_cannot_compute_goes_to_the_dead_letters_with_step_pla
     assert len(letters(options)) == 1
 
 
+@pytest.mark.canary
+def test_what_other_code_failed_on_is_computed_beside_a_new_poison(options, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    zero, one = rows([0, 1])
+
+    def job(x):
+        return stream(folder).with_fields(x=x, name="x").to_delta("kept").build()
+
+    write(folder / "a.jsonl", [zero, one])
+    job("10 div n").run(options)
+    assert kept(options) == [1]
+    write(folder / "b.jsonl", [zero, {**one, "n": -1}])
+    report = job("10 div nullif(n + 1, 1)").run(options)
+    assert (report.rows_dead, kept(options), len(letters(options))) == (1, [0, 1], 2)
+
+
 def test_two_poisons_in_one_batch_and_one_in_its_last_row(options, tmp_path):
     path = write(tmp_path / "in.jsonl", rows([1, 0, 2, 3, 4, 5, -7]))
     job = stream(path).with_fields(x="10 div n", y="array(1, 2, 3)[n % 4 + 0]", name="both").to_delta("kept").build()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from rs_assets.checkpoint.manifest import Manifest
+from rs_assets.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.compile.planner.context import CompileContext
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.readers import stream
@@ -93,15 +93,25 @@ def book_of(session: JobSession, plan: QueryPlan) -> Bookkeeper:
 
 
 def poisons_of(session: JobSession, plan: QueryPlan) -> Mapping[str, Mapping[str, str]]:
-    """The value for `CompileContext.poisons` of a query: all that are in the manifest, if a batch is not committed yet.
+    """The value for `CompileContext.poisons` of a query: those kept out of a batch that is not committed yet.
 
     Its dead letters may have been written with all of them. Otherwise they are not needed: the plan stays small, and a
     poison that comes again is found again.
     """
     log = session.log(plan)
+    batch_id = log.last_committed() + 1
+    return poisons_in(session.facts(plan), batch_id, code=session.topology.code) if log.offsets(batch_id) else {}
+
+
+def poisons_in(facts: QueryFacts, batch_id: int, *, code: str) -> Mapping[str, Mapping[str, str]]:
+    """The poisons that are kept out of a batch: the reasons by digest, by the stored name of the source.
+
+    Besides its own, those that this `code` has failed on before: other code may compute them.
+    """
     made: dict[str, dict[str, str]] = defaultdict(dict)
-    if log.offsets(log.last_committed() + 1) is not None:
-        for poison in session.facts(plan).poisons:
+    for poison in facts.poisons:
+        at = poison["batch"]
+        if at == batch_id or (at < batch_id and poison.get("code", code) == code):
             made[poison["source"]][poison["digest"]] = poison["reason"]
     return made
 

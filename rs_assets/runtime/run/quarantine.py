@@ -98,7 +98,8 @@ def _examination(query: QueryRun, batch_id: int) -> Examination:
 def _keep(session: JobSession, query: QueryRun, found: Iterable[Poison], batch_id: int) -> None:
     """Make `found` durable, and record it in the catalog."""
     found = list(found)
-    rows = [{"batch": batch_id, **{k: asdict(p)[k] for k in ("source", "digest", "reason")}} for p in found]
+    begun = {"batch": batch_id, "code": session.topology.code}
+    rows = [begun | {k: asdict(p)[k] for k in ("source", "digest", "reason")} for p in found]
     folder = session.folders[query.plan.name]
 
     def with_poisons(manifest: Manifest) -> Manifest:

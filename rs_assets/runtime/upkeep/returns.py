@@ -166,7 +166,8 @@ def begun_with(facts: QueryFacts, batch: int, generation: int) -> QueryFacts:
     """The state of a query that begins `generation` at the end of `batch`; none of its sinks had more."""
     path = tuple(reversed(path_of(facts, batch).items()))
     sinks = {sink: min(had, batch) for sink, had in facts.sinks.items()}
-    return replace(facts, generation=generation, path=path, sinks=sinks)
+    poisons = tuple(poison for poison in facts.poisons if poison["batch"] <= batch)
+    return replace(facts, generation=generation, path=path, sinks=sinks, poisons=poisons)
 
 
 def matching(topology: Topology, manifest: Manifest) -> tuple[Manifest, Mapping[str, str]]:
