@@ -16,6 +16,8 @@ from rs_assets.errors import CheckpointError
 
 VERSION = 2
 FILE = "manifest.json"
+# How many versions of a pipeline are remembered: Spark's log has about the last hundred batches.
+MOST_CODES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +30,8 @@ class QueryFacts:
     `sinks` maps its sinks to their last batches, `rows_open` is the number of groups left in state (an idle run does
     not load it), `catalogued` the last batch in the catalog, `poisons` the records that are excluded from batches that
     failed on them. `path` lists the generations that lead to this one, oldest first, each with its last valid batch.
-    `ruled` lists earlier `rules` that a person has allowed to change, oldest first, each with its last batch.
+    `ruled` lists earlier `rules` that a person has allowed to change, oldest first, each with its last batch. `codes`
+    are digests of the pipeline versions that were started, each with its first batch, oldest first.
     """
 
     generation: int
@@ -47,12 +50,23 @@ class QueryFacts:
     targets: Mapping[str, str] = field(default_factory=dict)
     rules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ruled: tuple[tuple[int, Mapping[str, tuple[str, ...]]], ...] = ()
+    codes: tuple[tuple[int, str], ...] = ()
 
     def rules_at(self, batch: int) -> QueryFacts:
         """This state with the rules of the outputs at the end of an earlier batch."""
         later = [rules for last, rules in self.ruled if last >= batch]
         then = tuple((last, rules) for last, rules in self.ruled if last < batch)
         return replace(self, rules={**self.rules, **(later[0] if later else {})}, ruled=then)
+
+    def started_with(self, code: str, batch: int) -> QueryFacts:
+        """This state when the version `code` computes `batch` and those after it."""
+        before = tuple(known for known in self.codes if known[0] < batch)
+        begun = () if before and before[-1][1] == code else ((batch, code),)
+        return replace(self, codes=(*before, *begun)[-MOST_CODES:])
+
+    def code_of(self, batch: int) -> str | None:
+        """The digest of the pipeline version that computed a batch; None if it is not known."""
+        return next((code for first, code in reversed(self.codes) if first <= batch), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +143,7 @@ class Manifest:
                     "rules": _rules(facts.get("rules", {})),
                     "ruled": tuple((last, _rules(rules)) for last, rules in facts.get("ruled", ())),
                     "path": tuple((generation, batch) for generation, batch in facts.get("path", ())),
+                    "codes": tuple((batch, code) for batch, code in facts.get("codes", ())),
                 }
             )
             for folder, facts in body["queries"].items()

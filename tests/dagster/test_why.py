@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from dagster import DagsterInstance
 
-from rs_assets import Home
+from rs_assets import Home, StreamBuilder
 from rs_assets.dagster.definitions_of import build_definitions
 from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.runtime.options import RunOptions
@@ -73,6 +73,19 @@ def test_the_upkeep_job_observes_the_explanation_on_the_source(pipeline: Pipelin
         assert "dropped" in str(observation.metadata["record 1"].value)
         config["ops"]["upkeep"]["config"]["why"]["where"] = "id = 3"
         assert not job.execute_in_process(instance=instance, run_config=config, raise_on_error=False).success
+
+
+def test_an_answer_about_one_of_several_sinks_is_observed_on_that_one(pipeline: Pipeline) -> None:
+    hits = StreamBuilder.data_stream("shop", "parted").from_array([{"id": 1, "ms": 12}, {"id": 2, "ms": 120}])
+    hits.filter("ms > 100").to_delta("slow_hits")
+    parted = hits.filter("ms <= 100").to_delta("fast_hits").build()
+    parted.run(RunOptions(home=Home.default(), driver=SparkResource().driver))
+    job = build_definitions([parted]).resolve_job_def("shop_parted_upkeep")
+    config = {"ops": {"upkeep": {"config": {"records_of": {"row": {"ms": 12}, "sink": "fast_hits_table"}}}}}
+    with DagsterInstance.ephemeral() as instance:
+        done = job.execute_in_process(instance=instance, run_config=config)
+        seen = [each.asset_observation_data.asset_observation for each in done.get_asset_observation_events()]
+        assert [each.asset_key.path[-1] for each in seen] == ["fast_hits"]
 
 
 def test_the_upkeep_job_observes_the_records_of_a_row_on_the_sink(pipeline: Pipeline) -> None:

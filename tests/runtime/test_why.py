@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -267,6 +268,88 @@ def test_rows_without_state_are_followed_back_by_any_of_their_fields(tmp_path: P
     (folder / "f0.jsonl").unlink()
     left = pipeline.records_of({"twice": 10}, options)
     assert (left.rows, left.since) == (1, 1)
+
+
+def test_a_row_of_late_rows_is_made_of_the_late_record(tmp_path: Path, options: RunOptions) -> None:
+    folder = put(tmp_path / "in", [row(1), row(2, at="10:03:02")], [row(3), row(4, at="10:03:30")])
+    windows = read(folder).window(MINUTE, name="minutes").group_by("page").count("n").late_to("late", name="behind")
+    pipeline = windows.to_data_stream().to_delta("minutes", name="counts").build()
+    pipeline.run(options)
+    (late,) = rows_of(options, "late")
+    for given in (late, {"page": "/"}):
+        found = pipeline.records_of(given, options, sink="behind")
+        assert [(each.line, each.batch_id) for each in found.records] == [(1, 1)]
+    assert pipeline.records_of({"id": 4}, options, sink="behind").rows == 0
+    assert pipeline.records_of({"page": "/"}, options, sink="counts").rows == 3
+
+
+def test_times_without_a_zone_are_in_utc(tmp_path: Path, options: RunOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline = minutes(read(put(tmp_path / "in", [row(1)]))).to_delta("minutes").build()
+    pipeline.run(options)
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert pipeline.records_of({"start_time": datetime(2026, 1, 5, 10)}, options).rows == 1  # noqa: DTZ001
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_a_late_row_with_a_field_that_is_not_a_number_is_late_alone(tmp_path: Path, options: RunOptions) -> None:
+    folder = put(tmp_path / "in", [row(1, at="10:03:02")], [row(2), row(3, at="10:03:03")])
+    hits = read(folder).with_fields(x="CAST('NaN' AS double)", name="none")
+    windows = hits.window(MINUTE, name="minutes").group_by("page").sum("x", "sum")
+    pipeline = windows.to_data_stream().to_delta("minutes").build()
+    pipeline.run(options)
+    assert steps(pipeline, options, where="id = 2") == [("file", "read"), ("none", "passed"), ("minutes", "late")]
+    assert steps(pipeline, options, where="id = 3")[-1] == ("minutes", "kept")
+
+
+def test_a_record_is_not_taken_for_that_of_a_file_of_the_same_name(tmp_path: Path, options: RunOptions) -> None:
+    for number in (1, 2):
+        put(tmp_path / f"day={number}", [row(number)])
+    begin = StreamBuilder.data_stream("why", "latest").from_file(tmp_path / "day=*" / "*.jsonl", schema=SCHEMA)
+    pages = begin.to_table("page", order_by="id", name="pages").to_delta("pages").build()
+    pages.run(options)
+    (found,) = pages.why(options, where="id = 1")
+    assert found.steps[-1].outcome == "kept"
+    assert [[made["id"] for made in each.rows] for each in found.steps] == [[1]] * len(found.steps)
+
+
+def test_an_explanation_says_if_other_code_has_computed_the_batch(tmp_path: Path, options: RunOptions) -> None:
+    folder = put(tmp_path / "in", [row(1)])
+
+    def above(ms: int) -> Pipeline:
+        return read(folder).filter(f"ms > {ms}", name="slow").to_delta("all").build()
+
+    def changed(pipeline: Pipeline, number: int) -> bool:
+        (found,) = pipeline.why(options, where=f"id = {number}")
+        return found.code_changed
+
+    with above(3).start(options) as running:
+        (query,) = running.session.queries.values()
+        running.session.options.driver.call(lambda _: query.process_all())
+        # The end of its first run has not been recorded.
+        assert not changed(above(3), 1)
+    assert (changed(above(3), 1), changed(above(9), 1)) == (False, True)
+    put(folder, [row(2)])
+    above(9).run(options)
+    assert (changed(above(9), 2), changed(above(9), 1), changed(above(3), 1)) == (False, True, False)
+
+
+def test_a_record_on_which_a_step_failed_is_explained_and_in_no_row(tmp_path: Path, options: RunOptions) -> None:
+    folder = put(tmp_path / "in", [row(1), row(2, ms=0)], [row(3)])
+    begin = StreamBuilder.data_stream("why", "hits")
+    hits = begin.from_file(
+        folder, schema=SCHEMA, bad_records="quarantine", name="file", max_files_per_batch=1
+    ).with_fields(x="10 div ms", name="inverse")
+    pipeline = hits.to_delta("all").build()
+    pipeline.run(options)
+    assert steps(pipeline, options, where="id = 2") == [("file", "refused")]
+    (found,) = pipeline.why(options, where="id = 2")
+    (letter,) = dead_letters_of(options.home.dead_letters, "why", "hits").to_pylist()
+    assert found.steps[0].because == f"{letter['reason']}; it is a dead letter"
+    assert pipeline.records_of({"x": 2}, options).rows == 2
 
 
 def test_rows_that_cannot_be_followed_back_are_refused(

@@ -132,7 +132,7 @@ STEP = _optional("The stateful step, if there are several queries")
 class Action:
     """An action on a pipeline: its function, description, and settings in the Launchpad.
 
-    Its results are observed on the assets with these `roles`.
+    Its results are observed on the assets with these `roles`, or on the one that its settings name.
     """
 
     act: Act
@@ -211,8 +211,9 @@ def upkeep_job(assets: StreamAssets) -> JobDefinition:
         action = ACTIONS[name]
         metadata = dict(action.act(context, assets, options, config))
         context.log.info("%s of %s: %s", name, assets.name, metadata)
+        named = config.get("sink") or config.get("source")
         for step, role in roles_of(topology):
-            if role in action.roles:
+            if role in action.roles and named in (None, step):
                 shown = {**metadata, **cause_shown(context.run.tags)}
                 context.log_event(AssetObservation(assets.key(step), description=name, metadata=shown))
 

@@ -86,6 +86,7 @@ def _open(session: JobSession) -> None:
     inputs = check_inputs(session.readers, session.manifest, logs, session.note_loss)
     session.manifest = replace(session.manifest, inputs=inputs)
     _reconcile(session)
+    _note_code(session)
     session.save()
     # Not earlier: a pipeline that is in the catalog without a manifest counts as one that has lost it.
     _register(session, known)
@@ -147,6 +148,13 @@ def _reconcile(session: JobSession) -> None:
                 catalogued=facts.catalogued, catalog=session.catalog, storage=session.journal.storage
             )
             session.manifest = session.manifest.with_query(session.folders[plan.name], replace(facts, catalogued=last))
+
+
+def _note_code(session: JobSession) -> None:
+    """Record in the manifest which version of the pipeline computes the batches from now on."""
+    for plan in session.plans:
+        facts = session.facts(plan).started_with(session.topology.code, session.log(plan).last_committed() + 1)
+        session.manifest = session.manifest.with_query(session.folders[plan.name], facts)
 
 
 def _register(session: JobSession, known: Row | None) -> None:

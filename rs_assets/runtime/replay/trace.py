@@ -118,10 +118,11 @@ class Trace:
         came_late = self.replay.wired.late_rows.get(node.name)
         late = [] if came_late is None else self._of(_with_end(node, came_late))
         yield from (StepTrace(node.name, "late", _past(node, row), (_shown(row),)) for row in late)
-        left = [_shown(row) for row in late]
+        # As texts: NaN is unequal to itself.
+        left = [repr(_shown(row)) for row in late]
         for row in self._of(_with_end(node, self.replay.wired.flows[node.name].df)):
-            if _shown(row) in left:
-                left.remove(_shown(row))
+            if (text := repr(_shown(row))) in left:
+                left.remove(text)
             else:
                 yield StepTrace(node.name, "kept", self._until(node, row), (_shown(row),))
 
@@ -140,10 +141,11 @@ class Trace:
         found: dict[str, list[str]] = {}
         for dead in self.replay.wired.dead:
             then = REFUSED[self.replay.policy_of(dead.step)]
-            # Fused steps share a gate; the reason names the step that raised.
-            rows = dead.rows.withColumn(BY, refusing_step(step_of(dead.step)))
-            for row in self._of(rows):
-                found.setdefault(row[BY].removesuffix(POISON), []).append(f"{row[REASON]}; {then}")
+            # Fused steps share a gate; the reason names the step that raised. A poison does not leave its source.
+            source = dead.step.removesuffix(POISON)
+            by = refusing_step(step_of(dead.step)) if source == dead.step else F.lit(source)
+            for row in self._of(dead.rows.withColumn(BY, by)):
+                found.setdefault(row[BY], []).append(f"{row[REASON]}; {then}")
         return found
 
     def _of(self, rows: DataFrame) -> list[Mapping[str, Any]]:
@@ -156,17 +158,16 @@ class Trace:
 def limited_to(record: Found, *, whole_splits: bool) -> Callable[[Source, DataFrame], DataFrame]:
     """The rows of each source that a replay for `record` reads: that record; with `whole_splits` all of its source.
 
-    By the progress of its split a record may be late because of records before it.
+    By the progress of its split a record may be late because of records before it. Those have no LINE.
     """
 
     def only(source: Source, rows: DataFrame) -> DataFrame:
         if source.name != record.source:
             return rows.filter(F.lit(False))  # noqa: FBT003
-        if whole_splits:
-            return rows
         # Files of one name in several folders are one split.
-        same = digest(rows) == record.digest
-        return rows.filter((F.col(SPLIT) == record.split) & (F.col(LINE) == record.line) & same)
+        placed = (F.col(SPLIT) == record.split) & (F.col(LINE) == record.line)
+        same = placed & (digest(rows) == record.digest)
+        return rows.withColumn(LINE, F.when(same, F.col(LINE))) if whole_splits else rows.filter(same)
 
     return only
 
@@ -190,8 +191,10 @@ def _window(node: Node) -> str:
 
 
 def _past(node: Node, row: Mapping[str, Any]) -> str:
-    end = f"{_window(node)} {_time(row[LAST_END])}" if LAST_END in row else "its time had passed"
-    return f"{end}; the watermark was {_time(row[PASSED])}"
+    end, passed = row.get(LAST_END), row[PASSED]
+    # By record, a session takes no row whose own time has passed.
+    said = f"{_window(node)} {_time(end)}" if end is not None and end <= passed else "its time had passed"
+    return f"{said}; the watermark was {_time(passed)}"
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from rs_assets.errors import CheckpointError, ConfigurationError, TopologyError
 from rs_assets.runtime.batch.split_watermarks import split_watermarks_of
 from rs_assets.runtime.identity import resumed
 from rs_assets.runtime.job.dimensions import dimensions_of
-from rs_assets.runtime.job.queries import context_of
+from rs_assets.runtime.job.queries import context_of, poisons_in
 from rs_assets.runtime.job.session import JobSession
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.replay.replay import Replay
@@ -37,10 +37,10 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The recorded batches of a pipeline. `code_changed`: the code is not that of its last run."""
+    """The recorded batches of a pipeline. `code` is the digest of the version that read rows last, empty for none."""
 
     session: JobSession
-    code_changed: bool
+    code: str
 
     @classmethod
     def of(cls, topology: Topology, options: RunOptions) -> Recorded:
@@ -52,7 +52,12 @@ class Recorded:
                 f"{topology.name} has not read anything yet", remedy="run it first", file=session.folder
             )
         session.manifest, session.folders = resumed(topology, session.plans, stored, options)
-        return cls(session, stored.code != topology.code)
+        return cls(session, stored.code)
+
+    def code_changed(self, plan: QueryPlan, batch: int) -> bool:
+        """Whether the code of now is another than that which computed a batch, as far as the manifest knows."""
+        code = self.session.topology.code
+        return (self.session.facts(plan).code_of(batch) or self.code or code) != code
 
     def on_driver(self, read: Callable[[SparkSession], Found]) -> Found:
         """What `read` returns on the Spark driver's thread; RsError for whatever fails there."""
@@ -105,11 +110,13 @@ class RecordedQuery:
         )
 
     def replay(self, batch: int, only: Callable[[Source, DataFrame], DataFrame]) -> Replay:
-        """One batch wired again, over the rows of each source that `only` leaves."""
+        """One batch wired again, without its poisons, over the rows of each source that `only` leaves."""
         session = self.recorded.session
         folder, home = session.query_folder(self.plan), session.options.home
         marks = split_watermarks_of(session.topology, self.plan, self.log, folder, home)
-        judged = self.context if marks is None else replace(self.context, latest=marks.before(batch))
+        poisons = poisons_in(session.facts(self.plan), batch, code=session.topology.code)
+        latest = self.context.latest if marks is None else marks.before(batch)
+        judged = replace(self.context, latest=latest, poisons=poisons)
         return Replay(session.topology, self.plan, judged, self.log, batch, only=only, effects=False)
 
 

@@ -11,10 +11,11 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from rs_assets.compile.late_rows import WATERMARK
 from rs_assets.connectors.nodes import Source
 from rs_assets.errors import ConfigurationError, DataError, TopologyError
 from rs_assets.operators.window.assign import WINDOW, assigned, copied
-from rs_assets.records.columns import LATE, LINE, RAW, SPLIT, visible
+from rs_assets.records.columns import LATE, LINE, PASSED, RAW, SPLIT, visible
 from rs_assets.records.schema import quoted
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.replay.replay import Replay
@@ -76,14 +77,15 @@ def records_of(
 ) -> Records:
     """The records that rows of `sink` with the fields `row` are made of, the first `limit` of them.
 
-    ConfigurationError for an unknown sink or field, TopologyError if its rows cannot be followed back; otherwise as
-    `why`.
+    Times without a zone are in UTC. ConfigurationError for an unknown sink or field, TopologyError if its rows cannot
+    be followed back; otherwise as `why`.
     """
     sinks = [node for node in topology.sinks if node.family == "sink"]
     name = named(sinks, sink, what="sink", pipeline=topology.name).name
     recorded = Recorded.of(topology, options or RunOptions())
     plan = next(plan for plan in recorded.session.plans if name in plan.sinks)
-    return recorded.on_driver(lambda spark: _Back(recorded.query(spark, plan), topology, name, row, limit).records())
+    given = {field: _in_utc(value) for field, value in row.items()}
+    return recorded.on_driver(lambda spark: _Back(recorded.query(spark, plan), topology, name, given, limit).records())
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,8 @@ class _Back:
 
     def records(self) -> Records:
         """All of them are counted; a batch whose input is gone ends the search."""
-        window, last = self._window(), self.query.log.last_committed()
+        window = self._window() if self._late_for is None else None
+        last = self.query.log.last_committed()
         rows, records, since = 0, list[RecordOf](), last + 1
         may_hold = self._may_hold(window)
         for batch in (each for each in self.query.batches() if each <= last):
@@ -114,6 +117,11 @@ class _Back:
             rows, since = rows + count, batch
             records += first
         return Records(rows=rows, since=since, records=tuple(records))
+
+    @property
+    def _late_for(self) -> str | None:
+        """The step whose late rows the sink gets; None if it gets other rows."""
+        return self.topology[self.sink].inputs[0] if self.sink in self.query.plan.late else None
 
     def _may_hold(self, window: WindowAggregate | None) -> Callable[[int], bool]:
         """Whether a batch may have rows of the windows, by the event times that the catalog has of it."""
@@ -138,7 +146,10 @@ class _Back:
 
     def _made(self, window: WindowAggregate | None, replay: Replay) -> DataFrame:
         """The rows of a batch, just before the state or the sink, that rows of the sink with the fields are made of."""
-        if window is None:
+        if self._late_for is not None:
+            rows = replay.wired.late_rows[self._late_for]
+            rows = self._with(rows.withColumn(WATERMARK, F.col(PASSED)), self.row)
+        elif window is None:
             inputs = [replay.wired.flows[name].df for name in replay.topology[self.sink].inputs]
             rows = reduce(lambda one, other: one.unionByName(other), (self._with(frame, self.row) for frame in inputs))
         else:
@@ -213,8 +224,13 @@ def _moment(value: object) -> datetime | None:
             value = datetime.fromisoformat(value)
         except ValueError:
             return None
-        return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-    return value if isinstance(value, datetime) and value.tzinfo is not None else None
+    made = _in_utc(value)
+    return made if isinstance(made, datetime) else None
+
+
+def _in_utc(value: Any) -> Any:
+    """`value`; a time without a zone is in UTC, as in rows, and not in the zone of this machine."""
+    return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
 
 
 def _named(source: Source, rows: DataFrame) -> DataFrame:

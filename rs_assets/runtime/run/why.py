@@ -32,7 +32,7 @@ TOGETHER = 16
 BATCH, DIGEST = "_rs_batch", "_rs_digest"
 # The width of a step's outcome in the text, and the most characters of its rows.
 OUTCOME_WIDTH, ROW_WIDTH = 8, 120
-CHANGED = "  the code has changed since the last run: these are the steps of now"
+CHANGED = "  the code has changed since that batch: these are the steps of now"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class Explanation:
     """What a query did with a record; its text is for people.
 
     `batch_id` is the batch that read it, at the time `at`. `steps` are those that rows of the record reached, up to the
-    first state of each way, as the code of now has them.
+    first state of each way, as the code of now has them. `code_changed`: it is not the code that computed the batch.
     """
 
     pipeline: str
@@ -188,7 +188,7 @@ class _Search:
             batch_id=batch,
             at=offsets.started,
             committed=batch <= log.last_committed(),
-            code_changed=query.recorded.code_changed,
+            code_changed=query.recorded.code_changed(query.plan, batch),
             steps=tuple(Trace(replay, record, log.watermark or EPOCH).steps()),
         )
 
