@@ -98,8 +98,8 @@ TABLES: Mapping[str, pa.Schema] = MappingProxyType(
                 ("origin", pa.string()),
             ]
         ),
-        # The rows of a batch that an expectation judged, and those that failed. Spark's log does not have them: those
-        # of the batches right before a kill may be missing.
+        # The rows of a batch that an expectation judged by its condition, and those that failed. Spark's log does not
+        # have them: those of the batches right before a kill may be missing.
         "expectations": pa.schema(
             [
                 *_WHO,
@@ -108,11 +108,13 @@ TABLES: Mapping[str, pa.Schema] = MappingProxyType(
                 ("step", pa.string()),
                 ("rows", pa.int64()),
                 ("failed", pa.int64()),
+                ("condition", pa.string()),
                 (DAY, pa.date32()),
             ]
         ),
         # The rows of a batch at a gate, their least and greatest event time (null without rows), when it was planned,
-        # and by which code. Spark's log does not have them: a batch may be missing.
+        # and by which code. Control rows, which move the watermark, count too. Spark's log does not have them: a batch
+        # may be missing.
         "batch_times": pa.schema(
             [
                 *_WHO,

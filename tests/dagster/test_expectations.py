@@ -1,12 +1,16 @@
 """Checks of expectations: what the rows of the last day say, beside those of the days before."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from rs_assets import StreamBuilder, Time, TumblingWindow
 from rs_assets.catalog.catalog import Catalog, row_of
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.common.home import Home
+from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.dagster.assets.checks import judges_of
 from rs_assets.dagster.place import Place
 
@@ -33,13 +37,13 @@ def judged(home, sink, name):
     return judge(topology, sink, Place(home=home))
 
 
-def note(home, *counts, pipeline="shop.hits", step="took_time"):
-    """Rows of the catalog: days ago, rows, failed."""
+def note(home, *counts, pipeline="shop.hits", step="took_time", condition=None, query="q", generation=1, first=0):
+    """Rows of the catalog, a batch each: days ago, rows, failed."""
     now = datetime.now(UTC)
+    known = {"generation": generation, "run_id": "r", "query": query, "step": step, "condition": condition}
     rows = [
-        row_of(pipeline, generation=1, run_id="r", at=now - timedelta(days=days), query="q", batch_id=number, step=step)
-        | {"rows": came, "failed": failed}
-        for number, (days, came, failed) in enumerate(counts)
+        row_of(pipeline, at=now - timedelta(days=days), batch_id=number, rows=came, failed=failed, **known)
+        for number, (days, came, failed) in enumerate(counts, first)
     ]
     Catalog(home.catalog).append("expectations", rows)
 
@@ -73,6 +77,28 @@ def test_a_check_remembers_what_was_usual(home):
     assert (facts["condition"], facts["on_fail"]) == ("ms >= 0", "warn")
     ago = datetime.now(UTC) - datetime.fromisoformat(facts["last_failed"])
     assert timedelta(days=2) <= ago < timedelta(days=2, hours=1)
+
+
+def test_rows_that_another_condition_has_judged_do_not_count(home):
+    note(home, (0, 10, 10), (3, 10, 10), condition="ms >= 100")
+    note(home, (0, 4, 0), (2, 4, 1), condition="ms >= 0")
+    result = judged(home, "all_hits_table", "took_time")
+    facts = {name: value.value for name, value in result.metadata.items()}
+    assert (result.passed, result.description) == (True, None)
+    assert (facts["rows"], facts["failed"], facts["usual_share"], facts["days"]) == (4, 0, 0.25, 1)
+
+
+def test_rows_of_batches_that_were_undone_do_not_count(home):
+    topology = build().topology
+    plan = next(plan for plan in plan_queries(topology) if "all_hits_table" in plan.sinks)
+    facts = QueryFacts(generation=2, stateful=plan.stateful, sinks=dict.fromkeys(plan.sinks, 3), path=((1, 1),))
+    manifest = replace(Manifest.new(), generation=2, queries={plan.name: facts})
+    manifests.save(home.job(topology.namespace, topology.job), manifest)
+    note(home, (0, 1, 0), (0, 2, 0), (0, 4, 4), (0, 8, 8), query=plan.name)
+    note(home, (0, 16, 0), query=plan.name, generation=2, first=2)
+    result = judged(home, "all_hits_table", "took_time")
+    facts = {name: value.value for name, value in result.metadata.items()}
+    assert (result.passed, facts["rows"], facts["failed"]) == (True, 1 + 2 + 16, 0)
 
 
 def test_a_check_without_rows_says_so(home):

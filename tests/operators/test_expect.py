@@ -58,6 +58,7 @@ def test_expect_counts_false_and_null_and_follows_its_policy(source, driver, tmp
     assert letters_in(tmp_path) == letters
     (row,) = Catalog(tmp_path / "catalog").rows("expectations", pipeline="test.operator")
     assert (row["step"], row["batch_id"], row["rows"], row["failed"]) == ("took_time", 0, 3, 2)
+    assert row["condition"] == "ms >= 0"
 
 
 def test_expect_under_fail_ends_the_run_before_the_batch_is_committed(source, driver, tmp_path):

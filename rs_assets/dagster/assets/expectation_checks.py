@@ -12,8 +12,12 @@ from dagster import AssetCheckResult, AssetCheckSeverity
 
 from rs_assets.catalog.catalog import Row
 from rs_assets.catalog.layout import DAY
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.dagster.assets.rule_checks import Judge
 from rs_assets.dagster.place import Place
+from rs_assets.runtime.identity import folder_of
+from rs_assets.runtime.upkeep.returns import path_of
 from rs_assets.topology.nodes.step import Expect
 from rs_assets.topology.shape import upstream_of
 from rs_assets.topology.topology import Topology
@@ -21,6 +25,8 @@ from rs_assets.topology.topology import Topology
 # The rows that decide, and the days that they are compared with.
 JUDGED, REMEMBERED = timedelta(days=1), timedelta(days=30)
 NO_ROWS = "no rows were judged within a day"
+# No batch is greater.
+ANY = 2**62
 
 
 def checked_expectations(topology: Topology) -> Iterator[tuple[str, Mapping[str, Judge]]]:
@@ -43,8 +49,9 @@ def _check(node: Expect) -> Judge:
 def expectation_is_met(node: Expect, topology: Topology, place: Place) -> AssetCheckResult:
     """The condition was true for the rows of the last day, but for the share that is tolerated.
 
-    Metadata: the condition, the rows of that day and those that failed, their share, the usual share (the median of up
-    to 30 earlier days with rows), and the time of the last batch with such a row.
+    Rows that were judged by another condition, before it was changed, do not count, nor those of batches before which
+    the pipeline went back since. Metadata: the condition, the rows of that day and those that failed, their share, the
+    usual share (the median of up to 30 earlier days with rows), and the time of the last batch with such a row.
     """
     now = datetime.now(UTC)
     rows = place.catalog.rows(
@@ -53,7 +60,9 @@ def expectation_is_met(node: Expect, topology: Topology, place: Place) -> AssetC
         pipeline=topology.name,
         step=node.name,
     )
-    recent = [row for row in rows if row["at"] >= now - JUDGED]
+    # Rows of earlier releases have no condition.
+    rows = [row for row in rows if row.get("condition") in (None, node.condition.identity())]
+    recent = _standing([row for row in rows if row["at"] >= now - JUDGED], topology, place)
     judged, failed = (sum(row[name] for row in recent) for name in ("rows", "failed"))
     share = failed / judged if judged else 0.0
     problem = f"{failed:,} of {judged:,} rows within a day did not meet {node.said!r}" if failed else None
@@ -69,6 +78,20 @@ def expectation_is_met(node: Expect, topology: Topology, place: Place) -> AssetC
         description=problem or (None if judged else NO_ROWS),
         metadata=facts,
     )
+
+
+def _standing(rows: list[dict[str, Any]], topology: Topology, place: Place) -> list[dict[str, Any]]:
+    """Those of `rows` whose batches still count: the pipeline has not gone back before them, or begun anew."""
+    manifest = manifests.load(place.job(topology))
+    if manifest is None:
+        return rows
+    folders = {plan.name: folder_of(manifest, plan) for plan in plan_queries(topology)}
+    paths = {name: path_of(manifest.queries[folder], ANY) for name, folder in folders.items() if folder is not None}
+    return [
+        row
+        for row in rows
+        if row["query"] not in paths or row["batch_id"] <= paths[row["query"]].get(row["generation"], -1)
+    ]
 
 
 def _shares(rows: list[dict[str, Any]], *, before: date) -> Mapping[date, float]:

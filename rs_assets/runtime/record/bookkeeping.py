@@ -29,6 +29,7 @@ from rs_assets.connectors.source import Positions
 from rs_assets.errors import CheckpointHeldError
 from rs_assets.runtime.record.journal import Journal, JournalEntry, write_entries
 from rs_assets.runtime.record.positions import positions
+from rs_assets.topology.nodes.step import Expect
 from rs_assets.topology.topology import Topology
 
 # A sink may flush in its own thread, or its database may be unavailable for a moment: it is asked again within 2 s.
@@ -91,7 +92,9 @@ class Bookkeeper:
         messages = [*(m for each in made for m in each.before), *(m for each in made for m in each.after)]
         self._told = len(messages)
         entry = self._entry(batch_id, messages, replies=self._replies)
-        self.journal.put(replace(entry, expectations=expectations, times=times))
+        nodes = map(self.topology.__getitem__, expectations)
+        conditions = {node.name: node.condition.identity() for node in nodes if isinstance(node, Expect)}
+        self.journal.put(replace(entry, expectations=expectations, conditions=conditions, times=times))
 
     def finished(self) -> None:
         """The bounded sources have ended."""

@@ -41,8 +41,8 @@ class JournalEntry:
     """One batch of one query: its messages in order, and the answers of sinks to each CheckPoint.
 
     `versions` are the dimension versions first used by it, as columns of the catalog; `expectations` the rows that each
-    judged, and those that failed; `times` the event times at each gate, None without rows. It was `planned` at a time,
-    by the steps with the digest `code`.
+    judged, and those that failed; `conditions` what they expect; `times` the event times at each gate, None without
+    rows. It was `planned` at a time, by the steps with the digest `code`.
     """
 
     namespace: str
@@ -60,6 +60,7 @@ class JournalEntry:
     reconciled: bool = False
     versions: Sequence[Row] = ()
     expectations: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    conditions: Mapping[str, str] = field(default_factory=dict)
     times: Mapping[str, EventTimes | None] = field(default_factory=dict)
     planned: datetime | None = None
     code: str = ""
@@ -302,8 +303,11 @@ def _message_row(entry: JournalEntry, number: int, message: SystemMessage) -> Ro
 
 def _judged_rows(entry: JournalEntry) -> list[Row]:
     """The counts of expectations that had rows."""
-    counts = entry.expectations.items()
-    return [_row(entry, step=step, rows=rows, failed=failed) for step, (rows, failed) in counts if rows]
+    return [
+        _row(entry, step=step, rows=rows, failed=failed, condition=entry.conditions.get(step))
+        for step, (rows, failed) in entry.expectations.items()
+        if rows
+    ]
 
 
 def _time_rows(entry: JournalEntry) -> list[Row]:
