@@ -11,6 +11,7 @@ import click
 from rs_assets.cli.base import AS_JSON, MODULES, NAME_OR_NONE, chosen, guarded
 from rs_assets.common.home import Home
 from rs_assets.errors import ConfigurationError
+from rs_assets.records.columns import RAW_LIMIT_BYTES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,8 +36,7 @@ def dead_letters(name: str | None, rows: int, file: Path | None, modules: tuple[
 
     topology = chosen(modules, name).topology
     letters = dead_letters_of(Home.default().dead_letters, topology.namespace, topology.job)
-    if file is not None:
-        export(letters, file)
+    told = export(letters, file) if file is not None else ""
     newest = letters.slice(max(letters.num_rows - rows, 0))
     if as_json:
         click.echo(json.dumps({"count": letters.num_rows, "newest": newest.to_pylist()}, default=str))
@@ -49,22 +49,24 @@ def dead_letters(name: str | None, rows: int, file: Path | None, modules: tuple[
     show(rows_of, ("letters", "step", "reason"), empty="")
     title = f"the newest of {letters.num_rows:,}" if letters.num_rows > rows else "all of them"
     terminal().print(as_table(newest.select(SHOWN), title=title, max_rows=rows))
-    if file is not None:
-        click.echo(
-            f"wrote {letters.num_rows:,} records into {file}, a line each: correct them and let a source read it"
-        )
+    if told:
+        click.echo(told)
 
 
-def export(letters: pa.Table, file: Path) -> None:
-    """Write the text of each record into a new file, a line each.
+def export(letters: pa.Table, file: Path) -> str:
+    """Write the text of each record into a new file, a line each; returns what was written, and what was not.
 
     ConfigurationError if the file exists or cannot be written.
     """
-    texts = letters["record"].to_pylist()
+    texts = [text for text in letters["record"].to_pylist() if text is not None]
     try:
         with file.open("x", encoding="utf-8") as content:
-            content.writelines(f"{text}\n" for text in texts if text is not None)
+            content.writelines(f"{text}\n" for text in texts)
     except FileExistsError as error:
         raise ConfigurationError(f"{file} already exists", remedy="name a new file") from error
     except OSError as error:
         raise ConfigurationError(f"{file} cannot be written: {error.strerror}", remedy="name another file") from error
+    left, cut = letters.num_rows - len(texts), sum(len(text) >= RAW_LIMIT_BYTES for text in texts)
+    told = f"wrote {len(texts):,} records into {file}, a line each: correct them and let a source read it"
+    told += f"; letters without a text, which are left out: {left:,}" * bool(left)
+    return told + f"; texts of which a letter has only the first 64 KiB: {cut:,}" * bool(cut)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +12,9 @@ import pyarrow as pa
 from rs_assets.cli.base import fields_of
 from rs_assets.common.home import Home
 from rs_assets.errors import ConfigurationError
-from rs_assets.operators.state.served import ServedState
-from rs_assets.operators.state.snapshot import difference, state_at
+from rs_assets.operators.state.reader import KEY
+from rs_assets.operators.state.served import ServedState, matches
+from rs_assets.operators.state.snapshot import difference, snapshot_at
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.upkeep.state import preview, served_folder, snapshot_state, state_path
 from rs_assets.topology.topology import Topology
@@ -44,27 +46,46 @@ def answer(topology: Topology, question: StateQuestion) -> tuple[str, Rows]:
     home = Home.default()
     if question.refresh:
         snapshot_state(topology, RunOptions(home=home))
+    fields = fields_of("--key", question.keys, example="page=/index")
     if question.open_now:
-        rows = preview(topology, question.step, RunOptions(home=home))
-        return "open windows as of the last committed batch", rows.slice(0, question.limit).to_pylist()
+        rows = [row for row in preview(topology, question.step, RunOptions(home=home)).to_pylist() if _is(row, fields)]
+        return "open windows as of the last committed batch", rows[: question.limit]
     path = state_path(topology, question.step, home)
-    if question.diff is not None:
-        changes = difference(state_at(path, question.diff), state_at(path, question.batch))
-        until = "now" if question.batch is None else f"batch {question.batch}"
-        return f"{changes.num_rows:,} changes from batch {question.diff} to {until}", _first(changes, question.limit)
-    if question.batch is not None:
-        found = state_at(path, question.batch)
-        return f"{found.num_rows:,} rows of state at batch {question.batch}", _first(found, question.limit)
+    if question.diff is not None or question.batch is not None:
+        said, found = _snapshots(path, question)
+        wanted = [row for row in found.to_pylist() if matches(orjson.loads(row[KEY]), fields)] if fields else None
+        return f"{found.num_rows if wanted is None else len(wanted):,} {said}", _first(found, wanted, question.limit)
     with ServedState(served_folder(topology, question.step, home)) as served:
         rows = [
             {"key": row.key, "value": row.value, "batch": row.batch_id}
-            for row in served.find(fields_of("--key", question.keys, example="page=/index"), limit=question.limit)
+            for row in served.find(fields, limit=question.limit)
         ]
         return f"as of batch {served.batch_id}, {served.age.total_seconds():.0f} s ago", rows
 
 
-def _first(table: pa.Table, limit: int) -> Rows:
-    return [{name: _plain(value) for name, value in row.items()} for row in table.slice(0, limit).to_pylist()]
+def _snapshots(path: str, question: StateQuestion) -> tuple[str, pa.Table]:
+    """What is shown of the table of snapshots, in words, with the batches whose snapshots were found; and its rows."""
+    until, found = snapshot_at(path, question.batch)
+    now = "now" if until is None else f"batch {until}"
+    if question.diff is None:
+        return f"rows of state at {now}{_asked(question.batch, until)}", found
+    since, before = snapshot_at(path, question.diff)
+    told = f"changes from batch {since}{_asked(question.diff, since)} to {now}{_asked(question.batch, until)}"
+    return told, difference(before, found)
+
+
+def _asked(batch: int | None, found: int | None) -> str:
+    """The batch that was asked for, if the snapshot before it is shown."""
+    return "" if batch == found else f" (the last snapshot up to {batch})"
+
+
+def _is(row: Mapping[str, Any], fields: Mapping[str, str]) -> bool:
+    return matches({name: _plain(value) for name, value in row.items()}, fields)
+
+
+def _first(table: pa.Table, wanted: Rows | None, limit: int) -> Rows:
+    rows = table.slice(0, limit).to_pylist() if wanted is None else wanted[:limit]
+    return [{name: _plain(value) for name, value in row.items()} for row in rows]
 
 
 def _plain(value: Any) -> Any:

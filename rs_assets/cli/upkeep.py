@@ -80,7 +80,7 @@ def checkpoints(name: str | None, modules: tuple[str, ...], *, limit: int, as_js
         return
     for row, each, shown in zip(newest, seen, rows, strict=True):
         shown["watermark"] = in_words(row.watermark)
-        shown["event times"] = f"{each.least:{SECONDS}} to {each.greatest:{SECONDS}}" if each else None
+        shown["event times"] = f"{each.least:{SECONDS}} to {in_words(each.greatest)}" if each else None
     show(
         rows,
         ("at", "query", "batch", "source", "split", "offset", "event times", "watermark"),

@@ -27,7 +27,7 @@ def project(tmp_path, monkeypatch):
     return make_project(tmp_path, monkeypatch, module="only_hits", code=ONE)
 
 
-def write_letters(*lines, job="hits", batch=0):
+def write_letters(*lines, job="hits", batch=0, **columns):
     rows = [
         {
             "namespace": "shop",
@@ -42,6 +42,7 @@ def write_letters(*lines, job="hits", batch=0):
             "reason": "malformed JSON",
             "record": f'{{"n": {line}',
             "at": datetime(2026, 1, 5, 9, line, tzinfo=UTC),
+            **columns,
         }
         for line in lines
     ]
@@ -76,6 +77,17 @@ def test_letters_are_written_into_a_new_file(project):
     code, text = call("dead-letters", "hits", "--export", "bad.jsonl")
     assert (code, "already exists" in text) == (1, True)
     assert call("dead-letters", "hits", "--export", "no/bad.jsonl")[0] == 1
+
+
+def test_the_export_says_which_texts_it_does_not_have(project):
+    write_letters(1)
+    write_letters(2, 3, batch=1, record=None)
+    write_letters(4, batch=2, record="x" * 65_536)
+    code, text = call("dead-letters", "hits", "--export", "bad.jsonl")
+    assert (code, "wrote 2 records into bad.jsonl" in text) == (0, True)
+    assert "without a text, which are left out: 2" in text.replace("\n", " ")
+    assert "only the first 64 KiB: 1" in text.replace("\n", " ")
+    assert len((project / "bad.jsonl").read_text().splitlines()) == 2
 
 
 def test_the_only_pipeline_needs_no_name(project):

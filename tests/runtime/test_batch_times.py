@@ -58,6 +58,12 @@ def test_the_catalog_has_the_event_times_of_each_batch(tmp_path: Path, options: 
     assert noted(options, "windows") == [(3, 1, 9), (2, 66, 70), (1, 130, 130), (0, None, None)]
 
 
+def test_the_end_of_input_is_no_event_time(tmp_path: Path, options: RunOptions) -> None:
+    counted(put(tmp_path / "in", [5, 1])).run(options, finish=True)
+    first, *later = noted(options, "windows")
+    assert (first, {*later}) == ((2, 1, 5), {(0, None, None)})
+
+
 def test_each_side_of_a_join_has_event_times_of_its_own(tmp_path: Path, options: RunOptions) -> None:
     begin = StreamBuilder.data_stream("times", "pairs")
     left, right = (

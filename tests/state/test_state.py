@@ -7,6 +7,7 @@ import pytest
 
 from rs_assets import CalendarWindow, CumulateWindow, HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow
 from rs_assets.catalog.catalog import Catalog
+from rs_assets.cli.state_view import StateQuestion, answer
 from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.errors import CheckpointError
 from rs_assets.operators.state.served import ServedState
@@ -115,6 +116,34 @@ def test_each_snapshot_is_a_version_of_a_table_and_a_copy_that_answers(options):
         assert {"p1" in found.key for found in served.find({"page": "p1"})} == {True}
     kinds = [row["kind"] for row in Catalog(options.home.catalog).rows("snapshots")]
     assert kinds == ["state", "state"]
+
+
+@pytest.mark.canary
+def test_a_question_about_snapshots_says_which_were_found_and_follows_its_keys(options, monkeypatch):
+    monkeypatch.setenv("RS_HOME", str(options.home.root))
+    channel = MemoryChannel(schema=SCHEMA)
+    job = pipeline(channel)
+    taken = []
+    for first, last in ((0, 40), (40, 43)):
+        channel.put(*rows(first, last))
+        job.run(options)
+        taken += snapshot_state(job.topology, options)
+        channel.put(*rows(last, last + 2))
+        job.run(options)
+    before, now = (each.batch_id for each in taken)
+
+    def asked(**question):
+        return answer(job.topology, StateQuestion(step="window", limit=99, **question))
+
+    said, found = asked(batch=now - 1)
+    assert said == f"{taken[0].rows} rows of state at batch {before} (the last snapshot up to {now - 1})"
+    said, found = asked(batch=now, keys=("page=p1",))
+    assert said == f"{len(found)} rows of state at batch {now}"
+    assert {"p1" in row["key"] for row in found} == {True}
+    said, found = asked(diff=before, keys=("page=null",))
+    assert said == f"{len(found)} changes from batch {before} to now"
+    assert {'"page":null' in row["key"].replace(" ", "") for row in found} == {True}
+    assert {row["page"] for row in asked(open_now=True, keys=("page=p1",))[1]} == {"p1"}
 
 
 def test_windows_that_fired_leave_the_table_and_the_copy(options):

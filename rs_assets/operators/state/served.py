@@ -81,7 +81,7 @@ class ServedState:
         found = 0
         entries: Any = self._db.items()
         for key, stored in entries:
-            if _matches(orjson.loads(key), fields):
+            if matches(orjson.loads(key), fields):
                 yield _lookup(key, stored)
                 found += 1
                 if found == limit:
@@ -187,6 +187,15 @@ def _lookup(key: bytes, stored: bytes) -> Lookup:
     return Lookup(key=key.decode(), value=value.decode(), batch_id=int(batch_id))
 
 
-def _matches(key: Any, fields: Mapping[str, str]) -> bool:
+def matches(key: Mapping[str, Any], fields: Mapping[str, str]) -> bool:
+    """Whether a key has these fields, nested ones too; a text as it is, other values as in JSON.
+
+    >>> matches({"page": "/a", "paid": True, "window": {"n": 7}}, {"page": "/a", "paid": "true", "n": "7"})
+    True
+    """
     flat = {**key, **{n: v for nested in key.values() if isinstance(nested, dict) for n, v in nested.items()}}
-    return all(name in flat and str(flat[name]) == wanted for name, wanted in fields.items())
+    return all(name in flat and _text(flat[name]) == wanted for name, wanted in fields.items())
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()

@@ -123,19 +123,26 @@ def _whole(spark: SparkSession, state: StateOf, path: str, mark: BatchMark) -> S
 
 def state_at(path: str, batch_id: int | None = None) -> pa.Table:
     """The state at the newest snapshot up to `batch_id` (None: the newest); CheckpointError if there is none."""
+    return snapshot_at(path, batch_id)[1]
+
+
+def snapshot_at(path: str, batch_id: int | None = None) -> tuple[int | None, pa.Table]:
+    """The same, with the batch of that snapshot; None for the newest one."""
     table = open_table(path)
     if table is None:
         raise CheckpointError("no snapshot of this state was taken yet", remedy="take one: rs-assets state --refresh")
-    if batch_id is not None:
-        versions = [
-            int(entry["version"])
-            for entry in table.history()
-            if WRITER.fullmatch(str(entry.get("rs.writer", ""))) and int(entry["rs.batch_id"]) <= batch_id
-        ]
-        if not versions:
-            raise CheckpointError(f"there is no snapshot up to batch {batch_id}", file=path)
-        table.load_as_version(max(versions))
-    return table.to_pyarrow_table()
+    if batch_id is None:
+        return None, table.to_pyarrow_table()
+    batches = {
+        int(entry["version"]): int(entry["rs.batch_id"])
+        for entry in table.history()
+        if WRITER.fullmatch(str(entry.get("rs.writer", ""))) and int(entry["rs.batch_id"]) <= batch_id
+    }
+    if not batches:
+        raise CheckpointError(f"there is no snapshot up to batch {batch_id}", file=path)
+    newest = max(batches)
+    table.load_as_version(newest)
+    return batches[newest], table.to_pyarrow_table()
 
 
 def difference(before: pa.Table, after: pa.Table) -> pa.Table:

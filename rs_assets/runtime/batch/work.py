@@ -27,6 +27,7 @@ from rs_assets.operators.dimension.lookup import tell_tasks
 from rs_assets.operators.state.exchange import Exchange
 from rs_assets.operators.window.by_record import tell_latest
 from rs_assets.operators.window.durations import EPOCH
+from rs_assets.operators.window.event_time import END_OF_TIME
 from rs_assets.recovery.uploads import QueryUploads
 from rs_assets.runtime.batch.dimensions import BatchVersions
 from rs_assets.runtime.batch.execution import BatchExecution, StateMetrics
@@ -203,7 +204,8 @@ class BatchWork:
         self.notes.note(batch_id, out)
         if self.marks is not None:
             self.marks.advance(execution, batch_id, first=self.log.planned_batches()[0])
-        self.book.after(batch_id, counts.expectations, {gate: times.get(gate) for gate in self.plan.watermark_inputs})
+        came = {gate: _of_rows(times.get(gate)) for gate in self.plan.watermark_inputs}
+        self.book.after(batch_id, counts.expectations, came)
         for name, watch in self.watches.items():
             if known := watch.read():
                 self.read.setdefault(name, {}).update(known)
@@ -331,3 +333,8 @@ class BatchWork:
     def _offsets(self, batch_id: int) -> Mapping[str, str]:
         offsets = self.log.offsets(batch_id)
         return {k: v for k, v in offsets.sources.items() if k in self.plan.sources} if offsets else {}
+
+
+def _of_rows(times: EventTimes | None) -> EventTimes | None:
+    """The event times of a batch; None if there is only that of the control row which ends the input."""
+    return times if times is not None and times.least < END_OF_TIME else None
