@@ -121,6 +121,14 @@ def test_a_damaged_plan_that_a_sink_has_written_is_not_dropped(tmp_path):
     assert path.exists()
 
 
+@pytest.mark.parametrize(("letters", "repair"), [(3, "drop_uncommitted"), (4, None)])
+def test_a_damaged_plan_whose_dead_letters_are_written_is_not_dropped(tmp_path, letters, repair):
+    checkpoint = made(tmp_path / "c", pending=True)
+    checkpoint.write("offsets/4", b"")
+    checkpoint.expect(letters=lambda: letters)
+    assert only(checkpoint).repair == repair
+
+
 @pytest.mark.parametrize("batch", [0, 2, 3])
 def test_a_damaged_plan_that_is_committed_is_not_dropped(tmp_path, batch):
     checkpoint = made(tmp_path / "c")
@@ -152,7 +160,7 @@ def test_a_plan_behind_a_damaged_commit_goes_with_it_or_neither_goes(tmp_path):
     begun = checkpoint.expected
     checkpoint.expect(sinks={"table": 4})
     assert only(checkpoint).repair is None
-    with pytest.raises(CheckpointError, match="a sink already has batch 4"):
+    with pytest.raises(CheckpointError, match="a sink has batch 4"):
         REPAIRS["drop_commit"](checkpoint.folder, checkpoint.expected)
     checkpoint.expected = begun
     assert "offsets/4" in mend(checkpoint)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -58,7 +58,7 @@ class Expected:
     its metadata file, None if it was never recorded; `sinks` maps each sink to the last batch of this pipeline and
     `generation` in its own marker, -1 for none; `sinks_seen` to the last batch recorded for it, -1 or absent for none;
     `sinks_changed` to changes of its rows by others since. The content of `sinks_staying` is not replaced by a new
-    generation.
+    generation. `letters` returns the last batch whose dead letters are in their table, -1 for none.
     """
 
     query: str
@@ -72,6 +72,7 @@ class Expected:
     sinks_seen: Mapping[str, int] = field(default_factory=dict)
     sinks_changed: Mapping[str, Sequence[SinkChange]] = field(default_factory=dict)
     sinks_staying: frozenset[str] = frozenset()
+    letters: Callable[[], int] = lambda: -1
 
     @property
     def furthest(self) -> int:

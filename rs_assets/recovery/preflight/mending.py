@@ -16,9 +16,7 @@ def why_keep_plan(facts: Facts) -> str | None:
         return f"batch {batch} is committed"
     if batch - facts.last_commit > 1:
         return f"batches {spans(n for n in facts.plans if n > facts.last_commit)} are unconfirmed"
-    if facts.expected.furthest >= batch:
-        return f"a sink has batch {batch}: planned again it may have other rows, which the sink would skip"
-    return None
+    return _why_as_planned(facts, batch)
 
 
 def why_keep_commit(facts: Facts) -> str | None:
@@ -35,6 +33,14 @@ def why_keep_commit(facts: Facts) -> str | None:
         return f"batch {batch - 1} is not committed either"
     if facts.last_plan > batch + 1:
         return f"batches {spans(n for n in facts.plans if n > batch)} are unconfirmed"
-    if facts.last_plan > batch and facts.expected.furthest > batch:
-        return f"a sink already has batch {facts.last_plan}, which could not run after it"
-    return next((finding.meaning for finding in state_problems(facts, batch)), None)
+    later = _why_as_planned(facts, facts.last_plan) if facts.last_plan > batch else None
+    return later or next((finding.meaning for finding in state_problems(facts, batch)), None)
+
+
+def _why_as_planned(facts: Facts, batch: int) -> str | None:
+    """Why a batch must run as it was planned; None if nothing of it was written."""
+    if facts.expected.furthest >= batch:
+        return f"a sink has batch {batch}: planned again it may have other rows, which the sink would skip"
+    if facts.expected.letters() >= batch:
+        return f"batch {batch} has dead letters: planned again it may have others, which would not be written"
+    return None

@@ -272,7 +272,9 @@ def _preflight(session: JobSession) -> None:
                 writer.check_start()
         facts = session.facts(plan)
         _begin_again(session, plan, writers)
-        wanted = expected(plan, session.manifest, facts, writers)
+        wanted = expected(
+            plan, session.manifest, session.folders[plan.name], writers, session.options.home.dead_letters
+        )
         found += verify_query(session.query_folder(plan) / "checkpoint", wanted)
         session.remembering |= wanted.sinks.keys()
         # A sink without stored batches has none that could be lost.

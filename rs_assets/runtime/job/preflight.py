@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rs_assets.checkpoint import manifest as manifests
@@ -11,6 +12,7 @@ from rs_assets.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.sink import writer_of
+from rs_assets.connectors.delta.table import last_batch, open_table
 from rs_assets.connectors.nodes import Sink
 from rs_assets.connectors.sink import BatchMark, Beginning, SinkWriter, Watched
 from rs_assets.errors import CheckpointError, ConfigurationError
@@ -22,8 +24,11 @@ from rs_assets.runtime.options import RunOptions
 from rs_assets.topology.topology import Topology
 
 
-def expected(plan: QueryPlan, manifest: Manifest, facts: QueryFacts, writers: Mapping[str, SinkWriter]) -> Expected:
-    """The expected checkpoint of `plan`."""
+def expected(
+    plan: QueryPlan, manifest: Manifest, folder: str, writers: Mapping[str, SinkWriter], letters: str
+) -> Expected:
+    """The expected checkpoint of `plan`, with the stored name `folder`; `letters` is the table of dead letters."""
+    facts = manifest.queries[folder]
     marks = _marks(manifest, facts, writers)
     remembered = {name: writer.last_committed(marks[name]) for name, writer in writers.items()}
     return Expected(
@@ -43,15 +48,23 @@ def expected(plan: QueryPlan, manifest: Manifest, facts: QueryFacts, writers: Ma
             if isinstance(writer, Watched)
         },
         sinks_staying=frozenset(name for name, writer in writers.items() if isinstance(writer, Beginning)),
+        letters=partial(_last_letters, letters, _mark(manifest, facts, f"{folder}.dead_letters")),
     )
+
+
+def _last_letters(path: str, mark: BatchMark) -> int:
+    table = open_table(path)
+    return -1 if table is None else last_batch(table, mark)
+
+
+def _mark(manifest: Manifest, facts: QueryFacts, sink: str) -> BatchMark:
+    """The marker of the query in a sink with this stored name."""
+    return BatchMark(manifest.pipeline_id, facts.generation, sink, batch_id=0)
 
 
 def _marks(manifest: Manifest, facts: QueryFacts, sinks: Iterable[str]) -> dict[str, BatchMark]:
     """The markers of the query in its sinks."""
-    return {
-        name: BatchMark(manifest.pipeline_id, facts.generation, manifest.stored_name(name), batch_id=0)
-        for name in sinks
-    }
+    return {name: _mark(manifest, facts, manifest.stored_name(name)) for name in sinks}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +129,7 @@ def _verified(
     facts = manifest.queries[folder]
     sinks = [node for node in topology.sinks if node.name in plan.sinks]
     writers = {node.name: writer_of(node, options.home, topology.namespace) for node in sinks}
-    wanted = expected(plan, manifest, facts, writers)
+    wanted = expected(plan, manifest, folder, writers, options.home.dead_letters)
     checkpoint = manifest.place(job, folder) / "checkpoint"
     return Verified(
         query=plan.name,
