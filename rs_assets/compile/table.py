@@ -22,7 +22,7 @@ from rs_assets.operators.window.aggregate import aggregate_column
 from rs_assets.operators.window.bounds import EventTimeBounds
 from rs_assets.operators.window.event_time import event_time, time_reason
 from rs_assets.operators.window.output import Aggregate
-from rs_assets.records.columns import EVENT_TIME, REASON, RETRACTED, check_fields, visible
+from rs_assets.records.columns import EVENT_TIME, PREFIX, REASON, RETRACTED, check_fields, visible
 from rs_assets.records.policy import BadRecords
 from rs_assets.records.schema import quoted
 from rs_assets.topology.nodes.table import (
@@ -37,6 +37,7 @@ from rs_assets.topology.nodes.table import (
 from rs_assets.topology.nodes.timed import NONE, TimedState
 
 NO_KEY = "the key of the table is null: "
+GONE = f"{PREFIX}gone"
 
 
 def compile_to_table(context: CompileContext, node: ToTable, inputs: tuple[Flow, ...]) -> Flow:
@@ -167,6 +168,11 @@ def compile_changes(context: CompileContext, node: TableChanges, inputs: tuple[F
 def none_late(node: TimedState, watermark: Column) -> Column:  # noqa: ARG001  the table's form
     """False: the state has no event time."""
     return F.lit(False)  # noqa: FBT003  a literal
+
+
+def probe_table(node: ToTable, rows: DataFrame) -> DataFrame:
+    """The rows, and whether each removes its key: that may fail."""
+    return rows.withColumn(GONE, _gone(node))
 
 
 def probe_rows(node: TimedState, rows: DataFrame) -> DataFrame:  # noqa: ARG001  the table's form

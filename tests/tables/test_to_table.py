@@ -119,6 +119,33 @@ def test_a_null_key_is_counted_and_becomes_a_dead_letter(options, policy):
 
 
 @pytest.mark.canary
+def test_a_record_on_which_the_condition_of_deletions_fails_is_quarantined(options):
+    file = options.home.root.parent / "in.jsonl"
+    users = StreamBuilder.data_stream("test", "letters").from_file(
+        file, schema="id bigint, ms bigint", tail=True, bad_records="quarantine", name="users"
+    )
+    made = users.to_table("id", deletes="10 / ms > 5").to_delta("rows").build()
+    dead, letters = letters_of(made, options, {"id": 1, "ms": 5}, {"id": 2, "ms": 0}, {"id": 1, "ms": 4})
+    assert (dead, [(line, step) for line, _, step in letters]) == (1, [(2, "table")])
+    assert DeltaTable(options.home.table("test", "rows")).to_pyarrow_table().to_pylist() == [{"id": 1, "ms": 4}]
+
+
+@pytest.mark.canary
+def test_a_record_on_which_a_step_before_versions_fails_is_quarantined(options):
+    folder, shop = options.home.root.parent, StreamBuilder.data_stream("test", "letters")
+    (folder / "sales.jsonl").write_text(lines({"item": 1, "at": 100_500}))
+    prices, sales = (
+        shop.from_file(folder / f"{name}.jsonl", schema=schema, tail=True, bad_records="quarantine", name=name)
+        for name, schema in (("in", LIVING), ("sales", "item bigint, at bigint"))
+    )
+    table = prices.with_fields(half="10 / ms").to_table("id", time_field="ts", history=Time.seconds(10))
+    made = sales.join_table(table, on={"item": "id"}, time_field="at").to_delta("rows").build()
+    dead, letters = letters_of(made, options, beat(1, 100_000, ms=5), beat(1, 100_100, ms=0))
+    assert (dead, [line for line, _, _ in letters]) == (1, [2])
+    assert DeltaTable(options.home.table("test", "rows")).to_pyarrow_table()["half"].to_pylist() == [2.0]
+
+
+@pytest.mark.canary
 def test_a_version_without_a_key_counts_once_in_two_queries(options):
     folder, shop = options.home.root.parent, StreamBuilder.data_stream("test", "twice")
     (folder / "prices.jsonl").write_text(lines(beat(None, 100_000), beat(1, 100_000)))

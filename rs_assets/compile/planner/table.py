@@ -54,6 +54,7 @@ from rs_assets.compile.table import (
     compile_versions,
     none_late,
     probe_rows,
+    probe_table,
 )
 from rs_assets.compile.window import compile_window, late_for_window, probe_window
 from rs_assets.connectors.nodes import Sink, Source
@@ -146,6 +147,7 @@ PROBE: Final[Mapping[type[Node], Callable[[Any, DataFrame], DataFrame]]] = {
     rule_windows.RuleWindows: probe_rows,
     join.StreamJoin: probe_join,
     **dict.fromkeys(TAKES_ALL, probe_rows),
+    table.ToTable: probe_table,
 }
 
 

@@ -26,6 +26,7 @@ from rs_assets.records.poison import digest
 from rs_assets.runtime.replay.bisect import culprits
 from rs_assets.runtime.replay.replay import batch_clock
 from rs_assets.runtime.translate import OF_VALUES, translate
+from rs_assets.topology.nodes.table import TableVersions
 from rs_assets.topology.topology import Topology
 
 DIGEST = "_rs_digest"
@@ -174,7 +175,10 @@ class Examination:
         flows = self._flows(part)
         if self.plan.watermark_steps:
             nodes = [self.topology[name] for name in self.plan.watermark_steps]
-            return {node.name: PROBE[type(node)](node, flows[node.name].df) for node in nodes}
+            # The versions of a table have no state of their own, and the step that has it begins with its stream.
+            versions = [name for name in self.plan.nodes if isinstance(self.topology[name], TableVersions)]
+            made = {node.name: PROBE[type(node)](node, flows[node.name].df) for node in nodes}
+            return {**{name: flows[name].df for name in versions if name in flows}, **made}
         inputs = [name for sink in self.plan.sinks for name in self.topology[sink].inputs]
         return {name: flows[name].df for name in dict.fromkeys([self.plan.streaming_output, *inputs])}
 
