@@ -181,6 +181,19 @@ def test_windows_are_joined_by_a_processor_with_rows_of_a_source(driver):
     assert +standing == Counter((one["k"], one["ts"], two and two["w"]) for one, two, _ in pairs)
 
 
+@pytest.mark.canary
+def test_a_bad_record_before_windows_that_are_joined_at_once_is_a_dead_letter(options, tmp_path):
+    (tmp_path / "v.jsonl").write_text('{"k": "a", "v": 1, "ts": "2026-01-05 10:00:01"}\nno record\n')
+    (tmp_path / "w.jsonl").write_text('{"k": "a", "w": 2, "at": "2026-01-05 10:00:12"}\n')
+    job = StreamBuilder.data_stream("test", "at_once")
+    left = job.from_file(tmp_path / "v.jsonl", schema=SCHEMA.format("v"), bad_records="dead_letter", name="v")
+    right = job.from_file(tmp_path / "w.jsonl", schema="k string, w bigint, at timestamp", name="w")
+    tens = left.window(TumblingWindow.of(Time.seconds(10), "ts"), name="tens").group_by("k").count("n")
+    both = tens.to_data_stream().join(right, on="k", within=Time.seconds(5), time_field=("end_time", "at"), prefix="r_")
+    report = both.to_delta("both").build().run(options, finish=True)
+    assert (report.rows_dead, report.rows_out) == (1, 1)
+
+
 @pytest.mark.parametrize("how", ["semi", "anti"])
 def test_windows_that_close_in_one_batch_are_kept_by_whether_they_have_a_partner(driver, how):
     """Spark's own semi join finds none of them: it has to be a processor's."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,6 +59,7 @@ def test_the_catalog_has_the_event_times_of_each_batch(tmp_path: Path, options: 
     assert noted(options, "windows") == [(3, 1, 9), (2, 66, 70), (1, 130, 130), (0, None, None)]
 
 
+@pytest.mark.canary
 def test_the_end_of_input_is_no_event_time(tmp_path: Path, options: RunOptions) -> None:
     counted(put(tmp_path / "in", [5, 1])).run(options, finish=True)
     first, *later = noted(options, "windows")

@@ -283,6 +283,22 @@ def test_a_row_of_late_rows_is_made_of_the_late_record(tmp_path: Path, options: 
     assert pipeline.records_of({"page": "/"}, options, sink="counts").rows == 3
 
 
+def test_a_window_that_is_joined_at_once_is_read_again(tmp_path: Path, options: RunOptions) -> None:
+    put(tmp_path / "in", [row(1), '{"id":2,"ms":"x"', row(3, at="10:03:02")])
+    put(tmp_path / "others", [{"other": "/", "at": "2026-01-05 10:01:00"}])
+    begin = StreamBuilder.data_stream("why", "hits")
+    hits = begin.from_file(tmp_path / "in", schema=SCHEMA, bad_records="dead_letter", name="file")
+    others = begin.from_file(tmp_path / "others", schema="other string, at timestamp", name="others")
+    both = minutes(hits).join(
+        others, on={"page": "other"}, within=Time.minutes(5), time_field=("end_time", "at"), name="both"
+    )
+    pipeline = both.to_delta("both").build()
+    report = pipeline.run(options, finish=True)
+    assert (report.rows_dead, len(rows_of(options, "both"))) == (1, 2)
+    assert steps(pipeline, options, where="id = 1", source="file") == [("file", "read"), ("minutes", "kept")]
+    assert steps(pipeline, options, where="true", source="others") == [("others", "read"), ("both", "kept")]
+
+
 def test_times_without_a_zone_are_in_utc(tmp_path: Path, options: RunOptions, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = minutes(read(put(tmp_path / "in", [row(1)]))).to_delta("minutes").build()
     pipeline.run(options)

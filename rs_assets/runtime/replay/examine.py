@@ -201,7 +201,8 @@ class Examination:
             ):
                 continue
             context = behind if self.plan.streaming_output in self.topology.ancestors(name) else above
-            flow = COMPILE[type(node)](context, node, tuple(flows[i] for i in node.inputs if i in flows))
+            inputs = tuple(flows[i] for i in node.inputs if i in flows and i not in self.plan.states)
+            flow = COMPILE[type(node)](context, node, inputs)
             flows[name] = Flow(flow.df) if name == self.plan.streaming_output else flow
         return flows
 

@@ -154,7 +154,8 @@ class Replay:
                 # Python steps are compiled when their frame is first used; only then their gate is reached.
                 _ = [flows[i].df for i in node.inputs]
                 continue
-            inputs = tuple(flows[i] for i in node.inputs if i in flows)
+            # The flow of a state is what came to it, not what it emits.
+            inputs = tuple(flows[i] for i in node.inputs if i in flows and i not in self.plan.states)
             if isinstance(node, ForEach) and not self.effects:
                 flows[name] = inputs[0]
                 continue

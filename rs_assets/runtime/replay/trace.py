@@ -30,8 +30,9 @@ from rs_assets.topology.nodes.window import WindowAggregate
 Outcome = Literal["read", "passed", "refused", "dropped", "late", "kept", "written"]
 # How many rows of a record are followed through one step.
 MOST_ROWS = 1000
-# The outcomes with which rows reach the next steps; late ones reach the sinks of late rows.
-GO_ON: Final[frozenset[Outcome]] = frozenset({"read", "passed", "late"})
+# The outcomes with which rows reach the next steps, and the sinks of late rows.
+GO_ON: Final[frozenset[Outcome]] = frozenset({"read", "passed"})
+LATE: Final[frozenset[Outcome]] = frozenset({"late"})
 LAST_END, BY = "_rs_last_end", "_rs_by"
 
 # Why a step passes on no row of those that it got, by its type.
@@ -95,7 +96,8 @@ class Trace:
         done: dict[str, tuple[StepTrace, ...]] = {}
         for name in plan.nodes:
             node = topology[name]
-            came = [each for above in node.inputs for each in done.get(above, ()) if each.outcome in GO_ON]
+            goes_on = LATE if name in plan.late else GO_ON
+            came = [each for above in node.inputs for each in done.get(above, ()) if each.outcome in goes_on]
             after_state = plan.follows_state(topology, name) and name not in plan.watermark_steps
             if not (came or name == self.record.source) or (after_state and name not in plan.late):
                 continue
