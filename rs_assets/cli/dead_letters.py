@@ -68,5 +68,5 @@ def export(letters: pa.Table, file: Path) -> str:
         raise ConfigurationError(f"{file} cannot be written: {error.strerror}", remedy="name another file") from error
     left, cut = letters.num_rows - len(texts), sum(len(text) >= RAW_LIMIT_BYTES for text in texts)
     told = f"wrote {len(texts):,} records into {file}, a line each: correct them and let a source read it"
-    told += f"; letters without a text, which are left out: {left:,}" * bool(left)
-    return told + f"; texts of which a letter has only the first 64 KiB: {cut:,}" * bool(cut)
+    told += f"; dead letters without a text, which are left out: {left:,}" * bool(left)
+    return told + f"; texts of which only the first 64 KiB are there: {cut:,}" * bool(cut)

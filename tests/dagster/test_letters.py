@@ -86,7 +86,7 @@ def test_the_export_says_which_texts_it_does_not_have(project):
     code, text = call("dead-letters", "hits", "--export", "bad.jsonl")
     assert (code, "wrote 2 records into bad.jsonl" in text) == (0, True)
     assert "without a text, which are left out: 2" in text.replace("\n", " ")
-    assert "only the first 64 KiB: 1" in text.replace("\n", " ")
+    assert "only the first 64 KiB are there: 1" in text.replace("\n", " ")
     assert len((project / "bad.jsonl").read_text().splitlines()) == 2
 
 

@@ -81,7 +81,7 @@ def expectation_is_met(node: Expect, topology: Topology, place: Place) -> AssetC
 
 
 def _standing(rows: list[dict[str, Any]], topology: Topology, place: Place) -> list[dict[str, Any]]:
-    """Those of `rows` whose batches still count: the pipeline has not gone back before them, or begun anew."""
+    """Those of `rows` whose batches still count: the pipeline has neither gone back before them nor begun again."""
     manifest = manifests.load(place.job(topology))
     if manifest is None:
         return rows
