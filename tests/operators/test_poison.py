@@ -76,6 +76,17 @@ def test_what_other_code_failed_on_is_computed_beside_a_new_poison(options, tmp_
     assert (report.rows_dead, kept(options), len(letters(options))) == (1, [0, 1], 2)
 
 
+@pytest.mark.canary
+def test_a_record_that_fails_before_branches_part_is_one_dead_letter(options, tmp_path):
+    path = write(tmp_path / "in.jsonl", rows([1, 0, 4]))
+    shares = stream(path).map(lambda row: {"n": 10 // row["n"]}, schema="n bigint", name="share", trace=False)
+    twice = shares.map(lambda row: {"n": 2 * row["n"]}, schema="n bigint", name="twice", trace=False)
+    twice.to_delta("twice")
+    report = shares.filter(lambda row: row["n"] > 0, name="some", trace=False).to_delta("kept").build().run(options)
+    assert (report.rows_dead, kept(options), kept(options, table="twice")) == (1, [2, 10], [4, 20])
+    assert [(step, line) for step, line, _ in letters(options)] == [("share", 2)]
+
+
 def test_two_poisons_in_one_batch_and_one_in_its_last_row(options, tmp_path):
     path = write(tmp_path / "in.jsonl", rows([1, 0, 2, 3, 4, 5, -7]))
     job = stream(path).with_fields(x="10 div n", y="array(1, 2, 3)[n % 4 + 0]", name="both").to_delta("kept").build()

@@ -159,7 +159,9 @@ class Replay:
             if isinstance(node, ForEach) and not self.effects:
                 flows[name] = inputs[0]
                 continue
-            flows[name] = COMPILE[type(node)](context, node, inputs)
+            flow = COMPILE[type(node)](context, node, inputs)
+            # Branches that part here share a gate, as in the stream: a record is refused once.
+            flows[name] = Flow(flow.df) if name == self.plan.streaming_output else flow
             if root and isinstance(node, TimedState) and node.sides and node.family in CAME_LATE:
                 rows = came_late[name] = self._late(name, flows[name].df)
                 reason = F.concat(F.lit(f"{CAME_LATE[node.family]} "), F.date_format(PASSED, PASSED_FORMAT))
