@@ -317,7 +317,7 @@ CASES = [
         None,
     ),
     Case(
-        "operators/state/snapshot.py::state_at",
+        "operators/state/snapshot.py::snapshot_at",
         within(lambda folder: state_at(str(folder))),
         "take one: rs-assets state --refresh",
         None,
