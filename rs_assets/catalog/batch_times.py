@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from rs_assets.catalog.catalog import Catalog
+from rs_assets.catalog.catalog import Catalog, Row
 
 TABLE = "batch_times"
 # Spark has event times to the millisecond below.
@@ -71,8 +71,5 @@ class BatchTimes:
         return times is not None and times.meets(start, end)
 
 
-def _times(row: Mapping[str, object]) -> EventTimes | None:
-    least, greatest = row["least"], row["greatest"]
-    if not isinstance(least, datetime) or not isinstance(greatest, datetime):
-        return None
-    return EventTimes(int(str(row["rows"])), least, greatest)
+def _times(row: Row) -> EventTimes | None:
+    return EventTimes(row["rows"], row["least"], row["greatest"]) if row["rows"] else None

@@ -65,7 +65,7 @@ def is_record_type(value: object) -> bool:
 def record_ddl(record: type, *, step: str) -> str:
     """The DDL of a record class; SchemaError for a type without a Spark equivalent."""
     members = _members(record)
-    return ", ".join(f"{quoted(name)} {ddl_type(kind, step=step, field=name)}" for name, kind in members.items())
+    return ddl_of({name: ddl_type(kind, step=step, field=name) for name, kind in members.items()})
 
 
 def ddl_type(kind: object, *, step: str, field: str) -> str:
@@ -89,6 +89,15 @@ def ddl_type(kind: object, *, step: str, field: str) -> str:
         remedy="declare it with schema='...'",
         step=step,
     )
+
+
+def ddl_of(kinds: Mapping[str, str]) -> str:
+    """The fields with these types as DDL text; "" without any.
+
+    >>> ddl_of({"id": "bigint", "a b": "string"})
+    '`id` bigint, `a b` string'
+    """
+    return ", ".join(f"{quoted(name)} {kind}" for name, kind in kinds.items())
 
 
 def quoted(name: str) -> str:

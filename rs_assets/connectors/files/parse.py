@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
@@ -220,6 +220,19 @@ def _fields(lines: DataFrame, text: Column, form: LineFormat) -> tuple[DataFrame
         reason = json_reason(text, form.schema, parsed, form.reader_options)
     refused = F.when(parsed.isNull() | parsed[CORRUPT].isNotNull(), F.lit(f"malformed {form.format.upper()}"))
     return lines, fields, F.coalesce(refused, reason)
+
+
+def parsed_json(
+    frame: DataFrame, text: Column, schema: StructType, options: Mapping[str, str], *, into: str
+) -> tuple[DataFrame, Column]:
+    """`frame` with the fields of texts of JSON in the column `into`, and why a text cannot be used; null has no reason.
+
+    A column of its own, so that a text is parsed once and not once a field.
+    """
+    frame = frame.withColumn(into, json_fields(frame, text, LineFormat("json", schema=schema).reader_schema, options))
+    parsed = F.col(into)
+    malformed = text.isNotNull() & (parsed.isNull() | parsed[CORRUPT].isNotNull())
+    return frame, F.coalesce(F.when(malformed, F.lit("malformed JSON")), json_reason(text, schema, parsed, options))
 
 
 def typed_fields(form: LineFormat, column: Callable[[str], Column]) -> tuple[list[Column], Column]:

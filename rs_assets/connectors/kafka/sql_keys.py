@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from rs_assets.connectors.kafka.nodes import KeyFormat
-from rs_assets.records.schema import quoted
+from rs_assets.records.schema import ddl_of, quoted
 
 if TYPE_CHECKING:
     from rs_assets.sql.connectors.sources import SourceTable
@@ -31,21 +31,21 @@ class KeyColumns:
 
     def schema(self, table: SourceTable) -> str | None:
         """The fields of keys, None without any."""
-        kinds = _kinds(table)
-        return ", ".join(f"{quoted(field)} {kinds[name]}" for name, field in self.fields.items()) or None
+        kinds = table.options.table.kinds
+        return ddl_of({field: kinds[name] for name, field in self.fields.items()}) or None
 
     def value_schema(self, table: SourceTable) -> str:
         """The fields of values."""
         if not self.alone:
             return table.schema
-        kept = {name: kind for name, kind in _kinds(table).items() if name not in self.fields}
-        return ", ".join(f"{quoted(name)} {kind}" for name, kind in kept.items()) or table.schema
+        kept = {name: kind for name, kind in table.options.table.kinds.items() if name not in self.fields}
+        return ddl_of(kept) or table.schema
 
     def rows(self, table: SourceTable, stream: DataStream, more: Sequence[str]) -> DataStream:
         """The rows with all columns and metadata, and `more` metadata, in place of the fields of keys."""
         if not self.fields:
             return stream
-        columns = [self._column(name) for name in _kinds(table)]
+        columns = [self._column(name) for name in table.options.table.kinds]
         metadata = [quoted(f"kafka_{name}") for name in (*table.metadata, *more)]
         return stream.map(*columns, *metadata, name=f"{table.name}_row")
 
@@ -54,10 +54,6 @@ class KeyColumns:
             return quoted(name)
         key = quoted(f"kafka_key_{self.fields[name]}")
         return f"{key if self.alone else f'coalesce({quoted(name)}, {key})'} AS {quoted(name)}"
-
-
-def _kinds(table: SourceTable) -> dict[str, str]:
-    return {column.name.text: column.type.text for column in table.options.table.declared if column.type is not None}
 
 
 def named_keys(options: Options) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from rs_assets.connectors.registry import sql_sources
 from rs_assets.errors import SqlError
 from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.operators.window.trigger import ONCE
+from rs_assets.records.schema import ddl_of
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.expectations import expected
 from rs_assets.sql.plan.outputs import check_steady
@@ -171,10 +172,9 @@ def connector(options: Options, bound: object, known: Iterable[str]) -> str:
 
 def _schema(table: CreateTable, options: Options) -> str:
     """The columns of the records, as DDL."""
-    columns = [f"{quote_name(c.name.text)} {c.type.text}" for c in table.declared if c.type is not None]
-    if not columns:
+    if not table.kinds:
         raise options.error(f"the table {table.name.text!r} has no columns", remedy="declare one with its type")
-    return ", ".join(columns)
+    return ddl_of(table.kinds)
 
 
 def _check_metadata(planner: Planner, table: CreateTable, source: SqlSource) -> None:

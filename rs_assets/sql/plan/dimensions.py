@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.operators.dimension.spec import Dimension
+from rs_assets.records.schema import ddl_of
 from rs_assets.records.types import Type
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts
@@ -114,7 +115,7 @@ def dimension_of(planner: Planner, table: CreateTable) -> Dimension:
     pair = options.found.get("connector")
     kind = options.need("connector", "filesystem")
     kind = {"db": "jdbc", **CONNECTORS}.get(kind, kind)
-    schema = ", ".join(f"{quote_name(c.name.text)} {c.type.text}" for c in table.declared if c.type is not None)
+    schema = ddl_of(table.kinds)
     if kind == "filesystem":
         form: Any = options.choice("format", {name: name for name in ("json", "csv", "parquet")}, "json")
         header = form != "csv" or options.flag("csv.header")

@@ -69,6 +69,11 @@ class CreateTable:
         """The columns that records of the source have."""
         return tuple(column for column in self.columns if column.computed is None and column.metadata is None)
 
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The Spark types of these columns by name."""
+        return {column.name.text: column.type.text for column in self.declared if column.type is not None}
+
     def written(self, metadata: Container[str]) -> tuple[Column, ...]:
         """The columns that rows of the sink have: those of its records, and `metadata` that is not VIRTUAL."""
         return tuple(

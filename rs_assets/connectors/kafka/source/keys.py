@@ -10,10 +10,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructType
 
-from rs_assets.connectors.files.parse import LineFormat, no_value
-from rs_assets.connectors.json_fields import json_fields
-from rs_assets.records.columns import CORRUPT, PREFIX
-from rs_assets.records.json_text import json_reason
+from rs_assets.connectors.files.parse import LineFormat, no_value, parsed_json
+from rs_assets.records.columns import PREFIX
 from rs_assets.records.schema import quoted
 
 PARSED_KEY = f"{PREFIX}parsed_key"
@@ -52,13 +50,9 @@ def _of_text(schema: StructType, frame: DataFrame) -> tuple[DataFrame, Column]:
 
 
 def _of_json(schema: StructType, frame: DataFrame) -> tuple[DataFrame, Column]:
-    form = LineFormat("json", schema=schema)
     text = F.col("key").cast("string")
-    options = form.reader_options
-    frame = frame.withColumn(PARSED_KEY, json_fields(frame, text, form.reader_schema, options))
-    parsed = F.col(PARSED_KEY)
-    malformed = F.when(parsed.isNull() | parsed[CORRUPT].isNotNull(), F.lit("malformed JSON"))
-    return frame, F.coalesce(utf8_reason(), _in_key(F.coalesce(malformed, json_reason(text, schema, parsed, options))))
+    frame, refused = parsed_json(frame, text, schema, LineFormat("json").reader_options, into=PARSED_KEY)
+    return frame, F.coalesce(utf8_reason(), _in_key(refused))
 
 
 def _in_key(reason: Column) -> Column:

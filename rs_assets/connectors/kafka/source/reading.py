@@ -15,15 +15,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import StructType
 
-from rs_assets.connectors.files.parse import LineFormat
-from rs_assets.connectors.json_fields import json_fields
+from rs_assets.connectors.files.parse import LineFormat, parsed_json
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.client.names import INTERNAL
 from rs_assets.connectors.kafka.source.avro import PARSED, AvroFormat
 from rs_assets.connectors.kafka.source.keys import KeyFields, utf8_reason
 from rs_assets.connectors.kafka.source.offsets import EARLIEST, Offsets, dump_offsets, ranges
 from rs_assets.records.columns import LINE, OFFSET, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
-from rs_assets.records.json_text import json_reason
 from rs_assets.records.schema import quoted
 
 FORMAT = "kafka"
@@ -199,18 +197,9 @@ Decoded = tuple[DataFrame, list[Column], Column | None]
 
 def _json(reader: KafkaReader, frame: DataFrame) -> Decoded:
     assert reader.schema is not None  # noqa: S101  given or inferred before
-    form = LineFormat("json", schema=reader.schema)
-    text = F.col("value").cast("string")
-    options = {**form.reader_options, **reader.json_options}
-    parsed = json_fields(frame, text, form.reader_schema, options)
-    # A column of its own, so that the text is parsed once and not once a field.
-    frame = frame.withColumn(PARSED, parsed)
-    corrupt = F.col(f"{PARSED}._rs_corrupt").isNotNull()
-    malformed = F.col(PARSED).isNull() | corrupt
-    if reader.tombstones != "skip":
-        malformed = F.col("value").isNotNull() & malformed
-    refused = F.when(~F.is_valid_utf8(text), F.lit("invalid UTF-8")).when(malformed, F.lit("malformed JSON"))
-    reason = F.coalesce(refused, json_reason(text, reader.schema, F.col(PARSED), options))
+    text, options = F.col("value").cast("string"), {**LineFormat("json").reader_options, **reader.json_options}
+    frame, refused = parsed_json(frame, text, reader.schema, options, into=PARSED)
+    reason = F.coalesce(F.when(~F.is_valid_utf8(text), F.lit("invalid UTF-8")), refused)
     return frame, [F.col(f"{PARSED}.{quoted(f.name)}").alias(f.name) for f in reader.schema.fields], reason
 
 
