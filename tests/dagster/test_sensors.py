@@ -3,6 +3,7 @@
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -368,3 +369,27 @@ def test_what_an_op_writes_into_a_table_is_not_a_batch_of_the_pipeline(tmp_path)
     [event] = _table_events(StreamAssets.of(pipeline), place, {})
     assert (event.metadata["batch_id"].value, event.metadata["delta_version"].value) == (7, 1)
     assert event.description == "version 0, by batch 7, from the table"
+
+
+def test_a_table_is_reported_as_fully_by_the_sensor_as_by_a_run(tmp_path):
+    """The sensor's event often is the newest of a table: Dagster shows that one alone."""
+    rows = StreamBuilder.data_stream("shop", "shown").from_array([{"n": 1}])
+    pipeline, place = rows.to_delta("numbers").build(), Place(home=Home(tmp_path / "rs"))
+    claim = Claim(pipeline=pipeline.name, number=1)
+    path = place.home.table("shop", "numbers")
+    write_deltalake(
+        path,
+        pa.table({"n": [1]}),
+        commit_properties=properties(BatchMark("p", 1, "numbers_table", 0, 1, claim)),
+    )
+    [event] = _table_events(StreamAssets.of(pipeline), place, {})
+    shown = event.metadata
+    assert shown["newest_rows"].value == "| n |\n|---|\n| 1 |"
+    assert [(each.name, each.type) for each in shown["dagster/column_schema"].value.columns] == [("n", "bigint")]
+    assert list(shown["dagster/column_lineage"].value.deps_by_column) == ["n"]
+    assert shown["dagster/row_count"].value == 1
+
+    for file in Path(path).glob("*.parquet"):
+        file.unlink()
+    [event] = _table_events(StreamAssets.of(pipeline), place, {})
+    assert {name: each.value for name, each in event.metadata.items()} == {"delta_version": 0, "batch_id": 0}

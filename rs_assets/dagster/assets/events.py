@@ -5,27 +5,18 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from dagster import (
-    AssetMaterialization,
-    MetadataValue,
-    OpExecutionContext,
-    TableColumn,
-    TableColumnDep,
-    TableColumnLineage,
-    TableSchema,
-)
+from dagster import AssetMaterialization, MetadataValue, OpExecutionContext
 
 from rs_assets.common.background import BackgroundFailures
-from rs_assets.compile.provenance import Columns, fields_of, provenance
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.connectors.source import Positions
-from rs_assets.dagster.assets.newest_rows import newest_rows
 from rs_assets.dagster.assets.op_events import OpEvents
+from rs_assets.dagster.assets.output_tables import Metadata, OutputTables
 from rs_assets.dagster.assets.positions import as_records, positions_read
 from rs_assets.dagster.assets.roles import Role, roles_of
 from rs_assets.dagster.assets.stream_assets import StreamAssets
@@ -34,7 +25,6 @@ from rs_assets.dagster.assets.verdicts import IDLE_EVERY_S, JUDGED_EVERY_S
 from rs_assets.dagster.place import Place
 from rs_assets.dagster.runs.run_tags import LOST_SECONDS, RECOVERS, RECOVERY_REASON
 from rs_assets.operators.window.event_time import moving, watermark_in_words
-from rs_assets.records.types import SIMPLE
 from rs_assets.runtime.report import BatchProgress, RunReport
 
 # Each event costs Dagster tens of milliseconds and stays in its memory, so a live stream reports at most this often.
@@ -43,7 +33,6 @@ LIVE_EVERY_S = 10.0
 OPS_EVERY_S = 30.0
 # The run's log of a stream: at most this often for batches, and this often without any.
 SAID_EVERY_S, WAITING_EVERY_S = 2.0, 30.0
-Metadata = dict[str, Any]
 
 
 class StepEvents:
@@ -75,7 +64,7 @@ class StepEvents:
         self._passed: dict[str, str] = {}
         self._splits: dict[str, tuple[BatchProgress, Mapping[str, Positions]]] = {}
         self._sums = RunSums()
-        self._provenance: dict[str, Columns] = {}
+        self._outputs = OutputTables(assets)
         # When the assets were last reported, and whether there were batches since.
         self._logged = -math.inf
         self._unshown = False
@@ -183,17 +172,9 @@ class StepEvents:
         table = open_table(path) if path else None
         if path is None or table is None:
             return {}
-        fields = [(field.name, str(field.type.type)) for field in table.schema().fields]
-        # Delta's names of some types differ from SQL's, in which schemas are written.
-        columns = [TableColumn(name, SIMPLE.get(kind, kind)) for name, kind in fields]
         return {
-            "dagster/uri": MetadataValue.path(path),
-            "dagster/column_schema": TableSchema(columns=columns),
-            "dagster/row_count": table.count(),
-            "delta_version": table.version(),
+            **self._outputs.metadata(step, path, table),
             "generation": str(progress.generation),
-            "newest_rows": MetadataValue.md(newest_rows(table) or "none"),
-            "dagster/column_lineage": self._column_lineage(step, [column.name for column in columns]),
             "made_from": self._made_from(progress),
         }
 
@@ -211,20 +192,6 @@ class StepEvents:
                 splits = positions_read(self.topology, self.place, progress)
             self._splits[progress.query] = progress, splits
         return splits
-
-    def _column_lineage(self, step: str, columns: Sequence[str]) -> TableColumnLineage:
-        """The source fields of each column, from the topology."""
-        if step not in self._provenance:
-            self._provenance[step] = provenance(self.topology, step)
-        known = self._provenance[step]
-        return TableColumnLineage(
-            {
-                column: [
-                    TableColumnDep(self.assets.key(source), name) for source, name in sorted(fields_of(known, column))
-                ]
-                for column in columns
-            }
-        )
 
     def _work(self) -> None:
         while True:

@@ -25,9 +25,11 @@ from dagster import (
 
 from rs_assets.catalog.lease import read_lease
 from rs_assets.catalog.offsets import CheckpointRow
+from rs_assets.common.background import BackgroundFailures
 from rs_assets.connectors.delta.commit_info import CLAIMED, NEWEST, WRITER, Entry, noted
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.delta.table import open_table
+from rs_assets.dagster.assets.output_tables import Metadata, OutputTables
 from rs_assets.dagster.assets.positions import as_records
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.checkpoint_rows import checkpoints_of
@@ -149,8 +151,9 @@ def _checkpoint_events(
 
 def _table_events(assets: StreamAssets, place: Place, seen: dict[str, Any]) -> Iterator[AssetMaterialization]:
     """One event for each Delta output with a new version from a batch."""
-    for path, key in (
-        (place.home.table(assets.topology.namespace, sink.table), assets.key(sink.name))
+    outputs, failures = OutputTables(assets), BackgroundFailures()
+    for path, key, sink in (
+        (place.home.table(assets.topology.namespace, sink.table), assets.key(sink.name), sink.name)
         for sink in assets.topology.sinks
         if isinstance(sink, DeltaSink)
     ):
@@ -159,15 +162,13 @@ def _table_events(assets: StreamAssets, place: Place, seen: dict[str, Any]) -> I
             continue
         newest = next(filter(partial(_by_batch, assets.name), map(noted, table.history(NEWEST))), None)
         if newest is not None:
+            shown: Metadata = {"delta_version": table.version()}
+            with failures.guarding(f"Dagster does not show the table of {sink}"):
+                shown = outputs.metadata(sink, path, table)
             yield AssetMaterialization(
                 key,
                 description=f"version {newest['version']}, by batch {newest['rs.batch_id']}, from the table",
-                metadata={
-                    "dagster/row_count": table.count(),
-                    "dagster/uri": MetadataValue.path(path),
-                    "delta_version": table.version(),
-                    "batch_id": int(newest["rs.batch_id"]),
-                },
+                metadata={**shown, "batch_id": int(newest["rs.batch_id"])},
                 tags={DATA_VERSION: DataVersion(str(table.version())).value},
             )
 
