@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rs_assets.catalog.offsets.base import CheckpointRow, CheckpointStorage
     from rs_assets.common.home import Home
     from rs_assets.common.storage import use_storage
+    from rs_assets.connectors.delta.event_partitions import EventTimePartitions
     from rs_assets.connectors.http.endpoint import HttpEndpoint
     from rs_assets.connectors.kafka.client.cluster import KafkaCluster
     from rs_assets.connectors.kafka.registry.address import SchemaRegistry
@@ -82,6 +83,7 @@ __all__ = [
     "CumulateWindow",
     "Deployments",
     "Dimension",
+    "EventTimePartitions",
     "F",
     "GlobalWindow",
     "Home",
@@ -150,6 +152,7 @@ HOMES = {
     "CumulateWindow": "rs_assets.operators.window.spec",
     "Deployments": "rs_assets.deploy.deployments",
     "Dimension": "rs_assets.operators.dimension.spec",
+    "EventTimePartitions": "rs_assets.connectors.delta.event_partitions",
     "F": "rs_assets.topology.user_code.deferred",
     "GlobalWindow": "rs_assets.operators.window.global_window",
     "Home": "rs_assets.common.home",

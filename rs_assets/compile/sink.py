@@ -11,6 +11,7 @@ from rs_assets.common.node import Node
 from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.shuffle import place_of
 from rs_assets.connectors.delta.nodes import DeltaConnector, DeltaSink
+from rs_assets.connectors.delta.partitions import with_event_partition
 from rs_assets.connectors.nodes import Sink
 from rs_assets.connectors.registry import SINKS
 from rs_assets.connectors.sink import SinkWriter
@@ -32,9 +33,14 @@ def rows_for(node: Sink, df: DataFrame) -> DataFrame:
 
 
 def shown(df: DataFrame, node: Node) -> DataFrame:
-    """`df` without hidden columns, except those by which an upsert finds the newest row and the rows that go."""
+    """`df` without hidden columns, except those by which an upsert finds the newest row and the rows that go.
+
+    A table that is partitioned by event time gets the column of its partitions.
+    """
     kept = (*(ORDER if node.read_order else ()), node.flag) if isinstance(node, Sink) else ()
-    return df.drop(*(name for name in hidden(df.columns) if name not in kept))
+    rows = df.drop(*(name for name in hidden(df.columns) if name not in kept))
+    partitions = node.partitions if isinstance(node, DeltaSink) else None
+    return rows if partitions is None else with_event_partition(rows, partitions)
 
 
 def by_connector(node: Sink, connector: DeltaConnector | None) -> Sink:

@@ -32,6 +32,15 @@ def no_record_time(field: str, kind: str, *, step: str) -> TopologyError:
     )
 
 
+def partition_taken(column: str, *, step: str) -> TopologyError:
+    """The error for rows that have a field with the name of the column of partitions by event time."""
+    return TopologyError(
+        f"step {step!r}: the rows have a field {column!r}, which is the name of the column of the partitions",
+        remedy="rename the field: select_fields() and with_fields() before the sink",
+        step=step,
+    )
+
+
 def no_key(what: str, *, why: str = "which is not a plain value", step: str) -> TopologyError:
     """The error for a field, `what` says which one and of what type, that rows cannot be compared by."""
     return TopologyError(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rs_assets.runtime.job.preflight import Verified
     from rs_assets.runtime.options import RunOptions
     from rs_assets.runtime.report import RunReport
+    from rs_assets.runtime.run.partitions import OutputPartitions
     from rs_assets.runtime.run.realtime import RealTimePipeline
     from rs_assets.runtime.run.records_of import Records
     from rs_assets.runtime.run.rescale import RescaleReport
@@ -457,6 +458,30 @@ class Pipeline:
 
         sought = Sought(source=source, where=where, text=text, split=split, line=line, batch=batch, limit=limit)
         return why(self.topology, sought, options)
+
+    def partitions(self, options: RunOptions | None = None, *, sink: str | None = None) -> OutputPartitions:
+        """The partitions by event time of an output: their rows, and which of them have closed.
+
+        Typical uses: what a nightly job may read, how far the results are complete. The pipeline may run. None before
+        the table is there. ConfigurationError if `sink` (default: the only one) is not an output with `partitions=`.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from rs_assets import EventTimePartitions, Home, MemoryChannel, RunOptions, StreamBuilder, Time
+        >>> source = MemoryChannel(schema="page string, at timestamp")
+        >>> hits = StreamBuilder.data_stream("docs", "parted").from_memory(source)
+        >>> hours = EventTimePartitions.hourly("at", since="2026-01-01", settle=Time.minutes(10))
+        >>> pipeline = hits.to_delta("hits", partitions=hours).build()
+        >>> source.put({"page": "/", "at": "2026-01-05 10:59:00"}, {"page": "/", "at": "2026-01-05 11:10:00"})
+        >>> with TemporaryDirectory() as folder:
+        ...     options = RunOptions(home=Home.at(folder))
+        ...     _ = pipeline.run(options)
+        ...     found = pipeline.partitions(options)
+        >>> [(partition.key, partition.rows, partition.closed) for partition in found.partitions]
+        [('2026-01-05-10:00', 1, True), ('2026-01-05-11:00', 1, False)]
+        """
+        from rs_assets.runtime.run.partitions import partitions_of
+
+        return partitions_of(self.topology, options, sink=sink)
 
     def records_of(
         self, row: Mapping[str, Any], options: RunOptions | None = None, *, sink: str | None = None, limit: int = 20

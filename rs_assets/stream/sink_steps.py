@@ -11,6 +11,7 @@ from rs_assets.common.names import one_or_more
 from rs_assets.common.secrets import Deferred, Secret
 from rs_assets.connectors.console.nodes import PrintSink
 from rs_assets.connectors.database.nodes import DatabaseMode, DatabaseSink
+from rs_assets.connectors.delta.event_partitions import EventTimePartitions
 from rs_assets.connectors.delta.nodes import DeltaConnector, DeltaMode, DeltaSink
 from rs_assets.connectors.files.form import Compression, FileForm, WrittenFormat
 from rs_assets.connectors.files.nodes import FileSink
@@ -120,6 +121,7 @@ class SinkSteps:
         deletes: str | None = None,
         time_field: str | None = None,
         partition_by: Sequence[str] = (),
+        partitions: EventTimePartitions | None = None,
         name: str | None = None,
     ) -> Self:
         """Write to a Delta table, exactly once.
@@ -140,6 +142,8 @@ class SinkSteps:
         - `time_field` (str, default None): the time from which a version of a history is valid; rows may come late. Of
           rows with equal keys and times one stays, see `order_by`. None: the time at which the batch is written.
         - `partition_by` (sequence of str, default none): the partitions of a new table.
+        - `partitions` (EventTimePartitions, default None): partitions by event time. Each one that the watermark has
+          passed is a partition of an asset in Dagster (docs/partitions.md).
         - `name` (str, default: the table's name and `_table`).
 
         >>> from rs_assets import StreamBuilder
@@ -164,6 +168,7 @@ class SinkSteps:
             deletes=deletes,
             time_field=time_field,
             partition_by=one_or_more(partition_by),
+            partitions=partitions,
         )
         return self._sink(node)
 

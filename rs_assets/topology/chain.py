@@ -71,6 +71,11 @@ def links_of(nodes: Iterable[Node], ancestors: Ancestors) -> Mapping[str, Link]:
     return found
 
 
+def nearest_states(node: Node, field: str, known: Mapping[str, Node], ancestors: Ancestors) -> tuple[TimedState, ...]:
+    """The nearest steps with state on all paths to `node`; TopologyError if one does not pass `field` on unchanged."""
+    return tuple(dict.fromkeys(each for name in node.inputs for each in _nearest(node, name, field, known, ancestors)))
+
+
 def entries(node: TimedState, states: AbstractSet[str], ancestors: Ancestors) -> tuple[Side, ...]:
     """The sides of `node` whose rows have passed none of the steps `states`: there a watermark begins."""
     fresh = (side for side, above in inputs_of(node) if states.isdisjoint(ancestors(above) | {above}))

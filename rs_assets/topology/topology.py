@@ -12,6 +12,7 @@ from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import TopologyError
 from rs_assets.topology.branches import Merged, check_branches
 from rs_assets.topology.chain import Link, links_of
+from rs_assets.topology.closing import Closing, closings_of
 from rs_assets.topology.nodes.shuffle import ShuffleRead, ShuffleWrite
 from rs_assets.topology.rejoin import Rejoin, rejoins_of
 from rs_assets.topology.targets import check_targets
@@ -50,7 +51,7 @@ class Topology:
         self._check_shuffles()
         check_updates(self.nodes, self.ancestors)
         check_branches(self.nodes, self.ancestors, self.merged)
-        _ = self.links
+        _ = self.closings
         check_targets(self.sinks)
         self._check_renamed(seen)
 
@@ -138,6 +139,11 @@ class Topology:
                 found.add(current)
                 waiting.extend(self[current].inputs)
         return frozenset(found)
+
+    @property
+    def closings(self) -> Mapping[str, Closing]:
+        """How the partitions by event time of its outputs close, by sink."""
+        return closings_of(self.nodes, self.ancestors, self.links)
 
     @property
     def links(self) -> Mapping[str, Link]:

@@ -11,7 +11,8 @@ MEMORY = "connectors/memory/channel.py"
 FILE = "connectors/files/nodes.py::FileSource.__post_init__"
 KAFKA = "connectors/kafka/nodes.py::KafkaSource.__post_init__"
 DELTA = "connectors/delta/nodes.py::DeltaSource.__post_init__"
-TABLE = "connectors/delta/nodes.py::DeltaSink.__post_init__"
+SINK = "connectors/delta/nodes.py::DeltaSink"
+TABLE = f"{SINK}.__post_init__"
 TOPIC = "connectors/kafka/nodes.py::KafkaSink.__post_init__"
 CHAIN = "topology/chain.py"
 TOPOLOGY = "topology/topology.py::Topology"
@@ -118,13 +119,13 @@ CASES = [
     ),
     Case(TABLE, lambda: to_delta(mode="merge"), "use one of: append, upsert", lambda: to_delta(mode="append")),
     Case(
-        TABLE,
+        f"{SINK}._check_keys",
         lambda: to_delta(mode="upsert"),
         "keys=['page']",
         lambda: to_delta(mode="upsert", keys=["page"]),
     ),
     Case(
-        TABLE,
+        f"{SINK}._check_keys",
         lambda: to_delta(order_by=["ms"]),
         "leave it out",
         lambda: (to_delta(), to_delta(mode="upsert", keys=["page"], order_by=["ms"])),

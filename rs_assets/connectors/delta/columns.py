@@ -5,9 +5,16 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, BooleanType, MapType, StructType, TimestampNTZType, TimestampType
 
+from rs_assets.connectors.delta.event_partitions import EventTimePartitions
 from rs_assets.connectors.delta.nodes import KEYED, VALIDITY, DeltaSink
 from rs_assets.connectors.delta.partitions import may_partition
-from rs_assets.connectors.messages import history_taken, no_condition, no_key, no_record_time
+from rs_assets.connectors.messages import (
+    history_taken,
+    no_condition,
+    no_key,
+    no_record_time,
+    partition_taken,
+)
 from rs_assets.errors import TopologyError
 from rs_assets.records.columns import check_fields, visible
 
@@ -24,6 +31,8 @@ def check_columns(df: DataFrame, node: DeltaSink) -> None:
         raise no_condition(node.deletes, kinds[node.deletes].simpleString(), step=node.name)
     if node.time_field is not None and not isinstance(kinds[node.time_field], TIMES):
         raise no_record_time(node.time_field, kinds[node.time_field].simpleString(), step=node.name)
+    if node.partitions is not None:
+        _check_partitions(df, node.partitions, step=node.name)
     wrong = [
         *(f"the key {n!r} is {kinds[n].simpleString()}" for n in node.keys if isinstance(kinds[n], NESTED)),
         *(f"{n!r} of order_by is {kinds[n].simpleString()}" for n in node.order_by if isinstance(kinds[n], NESTED)),
@@ -54,3 +63,11 @@ def check_columns(df: DataFrame, node: DeltaSink) -> None:
         )
     if node.partition_by and not set(visible(df.columns)) - set(node.partition_by):
         raise TopologyError(f"step {node.name!r}: partition_by leaves no field for the files", step=node.name)
+
+
+def _check_partitions(df: DataFrame, partitions: EventTimePartitions, *, step: str) -> None:
+    kind = df.schema[partitions.field].dataType
+    if not isinstance(kind, TIMES):
+        raise no_record_time(partitions.field, kind.simpleString(), step=step)
+    if any(name.casefold() == partitions.column for name in visible(df.columns)):
+        raise partition_taken(partitions.column, step=step)

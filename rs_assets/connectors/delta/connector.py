@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING, Final
 from rs_assets.common.home import Home
 from rs_assets.common.storage import is_remote
 from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, SqlSink, SqlSource, code, listed
+from rs_assets.connectors.delta.event_partitions import EventTimePartitions
 from rs_assets.connectors.delta.nodes import VALIDITY, DeltaSink, DeltaSource
 from rs_assets.connectors.delta.sql_table import METADATA, read_table, write_table
 from rs_assets.connectors.files.nodes import FileSource
 from rs_assets.connectors.location import REMOTE
-from rs_assets.connectors.messages import check_flag, history_taken, no_key, no_record_time
+from rs_assets.connectors.messages import (
+    check_flag,
+    history_taken,
+    no_key,
+    no_record_time,
+    partition_taken,
+)
 from rs_assets.errors import TopologyError
 from rs_assets.records.fields import Fields
 
@@ -49,7 +56,7 @@ def _writer(node: DeltaSink, home: Home, namespace: str) -> SinkWriter:
         connector=node.connector,
         order_by=node.order_by,
         deletes=node.flag,
-        partition_by=node.partition_by,
+        partition_by=node.partitioned_by,
         time_field=node.time_field,
     )
 
@@ -87,6 +94,8 @@ def _check(node: DeltaSink, fields: Fields) -> None:
     since = fields.type_of(node.time_field) if node.time_field is not None else None
     if since is not None and since.name not in ("timestamp", "timestamp_ntz"):
         raise no_record_time(str(node.time_field), since.text, step=node.name)
+    if node.partitions is not None:
+        _check_partitions(node.partitions, fields, step=node.name)
     taken = [name for name in fields.types if name.lower() in VALIDITY] if node.mode == "history" else []
     if taken:
         raise history_taken(taken[0], step=node.name)
@@ -95,6 +104,14 @@ def _check(node: DeltaSink, fields: Fields) -> None:
         if kind is not None and kind.nested:
             what = f"the key {name!r} is" if name in node.keys else f"{name!r} of order_by is"
             raise no_key(f"{what} {kind.text}", step=node.name)
+
+
+def _check_partitions(partitions: EventTimePartitions, fields: Fields, *, step: str) -> None:
+    kind = fields.type_of(partitions.field)
+    if kind is not None and kind.name not in ("timestamp", "timestamp_ntz"):
+        raise no_record_time(partitions.field, kind.text, step=step)
+    if any(name.casefold() == partitions.column for name in fields.types):
+        raise partition_taken(partitions.column, step=step)
 
 
 def _check_rows(node: DeltaSink, rows: DataFrame) -> None:
@@ -109,7 +126,7 @@ def _writes(node: DeltaSink) -> str:
     if node.late:
         text = f"Appends late rows to the Delta table {table}"
     gone = f"; a row whose {code(node.deletes)} is true deletes it" if node.deletes else ""
-    return f"{text}{gone}{', partitioned by ' + listed(node.partition_by) if node.partition_by else ''}"
+    return f"{text}{gone}{', partitioned by ' + listed(node.partitioned_by) if node.partitioned_by else ''}"
 
 
 def _reads(node: DeltaSource) -> str:

@@ -9,6 +9,7 @@ from rs_assets.common.names import checked_path
 from rs_assets.common.node import positive
 from rs_assets.common.project import anchored
 from rs_assets.common.storage import is_remote
+from rs_assets.connectors.delta.event_partitions import EventTimePartitions
 from rs_assets.connectors.location import REMOTE, written_place
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import TopologyError
@@ -99,7 +100,8 @@ class DeltaSink(Sink):
     is the writer: `native` (Spark writes Parquet, delta-rs commits) or `jvm`. Of rows of the same keys the greatest by
     `order_by` wins, whenever it comes; without it the one that was read last. If the field `deletes` of that row is
     true, the keys have no row in the table any more. With `changes` the rows are those of a table with these keys, and
-    RETRACTED marks those that go. `partition_by` sets the partitions of a new table.
+    RETRACTED marks those that go. `partition_by` sets the partitions of a new table; `partitions` are those by event
+    time, of a column that the sink adds.
 
     With `late` it gets, instead of the rows of the step before it, the late rows of that step: as that step got them,
     with the watermark that they came after.
@@ -117,6 +119,12 @@ class DeltaSink(Sink):
     partition_by: tuple[str, ...] = ()
     late: bool = False
     time_field: str | None = None
+    partitions: EventTimePartitions | None = None
+
+    @property
+    def partitioned_by(self) -> tuple[str, ...]:
+        """The partition columns of a new table."""
+        return (*self.partition_by, *((self.partitions.column,) if self.partitions else ()))
 
     @property
     def read_order(self) -> bool:
@@ -145,6 +153,11 @@ class DeltaSink(Sink):
                 f"the connector of step {self.name!r} must be 'native' or 'jvm', not {self.connector!r}",
                 remedy="connector='native' or connector='jvm'",
             )
+        self._check_keys()
+        if self.partitions is not None:
+            self._check_partitions(self.partitions)
+
+    def _check_keys(self) -> None:
         if (self.mode in KEYED) != bool(self.keys):
             raise TopologyError(
                 f"step {self.name!r}: keys belong to mode='upsert' and 'history', which need them",
@@ -161,14 +174,39 @@ class DeltaSink(Sink):
         if self.deletes in self.keys:
             raise TopologyError(f"step {self.name!r}: {self.deletes!r} is a key, so it cannot mark deleted rows")
 
+    def _check_partitions(self, partitions: EventTimePartitions) -> None:
+        if not isinstance(partitions, EventTimePartitions):
+            raise TopologyError(
+                f"step {self.name!r}: partitions= must be EventTimePartitions, not {partitions!r}",
+                remedy="partition_by=['country'] for fields of the rows",
+            )
+        if self.mode not in ("append", "upsert") or self.late:
+            what = "late rows" if self.late else f"mode={self.mode!r}"
+            raise TopologyError(
+                f"step {self.name!r}: {what} cannot be parted by event time, as partitions would not close",
+                remedy="leave partitions= out, or use partition_by=",
+            )
+        if self.mode == "upsert" and partitions.field not in self.keys:
+            raise TopologyError(
+                f"step {self.name!r}: a row that is replaced may not move to another partition",
+                remedy=f"add {partitions.field!r} to its keys",
+            )
+        if partitions.column in self.partition_by:
+            raise TopologyError(
+                f"step {self.name!r}: partitions= adds the column {partitions.column!r}",
+                remedy="leave it out of partition_by",
+            )
+
     @property
     def named(self) -> tuple[str, ...]:
         """The fields of a row that its settings name."""
-        return (*self.keys, *self.order_by, *self.partition_by, *filter(None, (self.deletes, self.time_field)))
+        times = (self.deletes, self.time_field, self.partitions.field if self.partitions else None)
+        return (*self.keys, *self.order_by, *self.partition_by, *filter(None, times))
 
     def detail(self) -> str:
         """Mode, table and partitions."""
-        parts = f" partitioned by {', '.join(self.partition_by)}" if self.partition_by else ""
+        by = (*self.partition_by, *((str(self.partitions),) if self.partitions else ()))
+        parts = f" partitioned by {', '.join(by)}" if by else ""
         gone = f" but {self.deletes}" if self.deletes else ""
         since = f" by {self.time_field}" if self.time_field else ""
         return f"{'late rows into' if self.late else self.mode} {self.table}{since}{parts}{gone}"

@@ -20,6 +20,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from rs_assets.connectors.delta.event_partitions import EventTimePartitions
 from rs_assets.records.columns import PREFIX
 from rs_assets.records.schema import quoted
 
@@ -30,11 +31,28 @@ if TYPE_CHECKING:
 PARTITION = f"{PREFIX}partition_"
 # A prefix distinguishes an empty text, or one that equals Spark's word for null, from a null.
 NULL, VALUE = "n", "v"
+HOUR_MICROS, DAY_MICROS = 3_600_000_000, 86_400_000_000
 PLAIN = (BooleanType, ByteType, DateType, DecimalType, IntegerType, LongType, ShortType, StringType)
 TIME_FORMATS: dict[type[DataType], str] = {
     TimestampType: "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'",
     TimestampNTZType: "yyyy-MM-dd HH:mm:ss.SSSSSS",
 }
+
+
+def with_event_partition(rows: DataFrame, partitions: EventTimePartitions) -> DataFrame:
+    """`rows` with the column of their partitions by event time; null for rows without a time."""
+    at = F.col(quoted(partitions.field)).cast("timestamp")
+    return rows.withColumn(partitions.column, _event_partition(at, partitions))
+
+
+def _event_partition(at: Column, partitions: EventTimePartitions) -> Column:
+    # The time that clocks show there, as an instant; the session's own time zone has no effect.
+    shown = F.unix_micros(F.from_utc_timestamp(at, partitions.zone))
+    if partitions.unit == "hour":
+        return F.timestamp_micros(F.unix_micros(at) - F.pmod(shown, F.lit(HOUR_MICROS)))
+    # A double holds no larger number of microseconds exactly, but all numbers of days.
+    day = F.date_from_unix_date(F.round((shown - F.pmod(shown, F.lit(DAY_MICROS))) / F.lit(DAY_MICROS)).cast("int"))
+    return day if partitions.unit == "day" else F.trunc(day, "month")
 
 
 def may_partition(kind: DataType) -> bool:

@@ -11,6 +11,7 @@ from rs_assets.dagster.sensors.alerts import Alert, OnAlert, alert_sensor
 from rs_assets.dagster.sensors.checkpoints import checkpoint_sensor
 from rs_assets.dagster.sensors.freshness import freshness_sensor
 from rs_assets.dagster.sensors.new_input import new_input_sensor
+from rs_assets.dagster.sensors.partitions import partition_sensor
 from rs_assets.dagster.sensors.recovery import RecoveryPolicy, recovery_sensor
 from rs_assets.dagster.sensors.rescaling import RescalePolicy, rescale_sensor
 from rs_assets.dagster.sensors.splits import split_change_sensor
@@ -42,7 +43,8 @@ def sensors_of(assets: StreamAssets, watching: Watching = Watching()) -> list[Se
 
 def events_of(assets: StreamAssets, watching: Watching = Watching()) -> list[SensorDefinition]:
     """The sensors that report events of the assets."""
-    made = (make(assets, running=watching.events) for make in (split_change_sensor, checkpoint_sensor))
+    sensors = (split_change_sensor, checkpoint_sensor, partition_sensor)
+    made = (make(assets, running=watching.events) for make in sensors)
     return [sensor for sensor in made if sensor is not None]
 
 
@@ -56,6 +58,7 @@ __all__ = [
     "events_of",
     "freshness_sensor",
     "new_input_sensor",
+    "partition_sensor",
     "recovery_sensor",
     "rescale_sensor",
     "sensors_of",

@@ -1,0 +1,51 @@
+"""The command `partitions`: which partitions by event time of an output have closed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from rs_assets.cli.base import AS_JSON, MODULES, NAME_OR_NONE, chosen, guarded
+
+if TYPE_CHECKING:
+    from rs_assets.runtime.run.partitions import Partition
+
+SHOWN = ("partition", "state", "rows", "files", "MB")
+
+
+@click.command()
+@NAME_OR_NONE
+@click.option("--sink", help="The output, if several have partitions.")
+@click.option("--last", default=24, show_default=True, type=click.IntRange(min=1), help="The newest, at most so many.")
+@MODULES
+@AS_JSON
+@guarded
+def partitions(name: str | None, sink: str | None, last: int, modules: tuple[str, ...], *, as_json: bool) -> None:
+    """Show the partitions by event time of an output: closed or open, with their rows."""
+    from rs_assets.cli.upkeep import show
+    from rs_assets.operators.window.event_time import watermark_in_words
+
+    found = chosen(modules, name).partitions(sink=sink)
+    newest = found.partitions[-last:]
+    if as_json:
+        listed = {"sink": found.sink, "version": found.version, "reached": found.reached}
+        rows = [each.as_dict() for each in newest]
+        click.echo(json.dumps({**listed, "without_time": found.without_time, "partitions": rows}, default=str))
+        return
+    show([_row(each) for each in newest], SHOWN, empty=f"{found.sink}: no partitions yet")
+    if found.reached is not None:
+        click.echo(f"closed up to the event time {watermark_in_words(found.reached)}")
+    if found.without_time:
+        click.echo(f"rows without a time, which are in no partition: {found.without_time:,}")
+
+
+def _row(partition: Partition) -> dict[str, str]:
+    return {
+        "partition": partition.key,
+        "state": "closed" if partition.closed else "open",
+        "rows": f"{partition.rows:,}",
+        "files": f"{partition.files:,}",
+        "MB": f"{partition.bytes / 1e6:,.1f}",
+    }

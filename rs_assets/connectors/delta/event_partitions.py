@@ -1,0 +1,190 @@
+"""Partitions of a Delta table by event time: the hours, days or months of a time zone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from types import MappingProxyType
+from typing import Literal, get_args
+from zoneinfo import ZoneInfo
+
+from rs_assets.errors import ConfigurationError, TopologyError
+
+PartitionUnit = Literal["hour", "day", "month"]
+# The value of the partition column: an hour by the instant at which it starts, others by their first date.
+PartitionValue = datetime | date
+HOUR = timedelta(hours=1)
+FORMATS: Mapping[PartitionUnit, str] = MappingProxyType(
+    {"hour": "%Y-%m-%d-%H:%M", "day": "%Y-%m-%d", "month": "%Y-%m-%d"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EventTimePartitions:
+    """Partitions of an output by the time in `field`: each hour, day or month of the time zone `zone` is one.
+
+    The table gets a column called like the unit, by which its files are separated: `hour` is a TIMESTAMP, the instant
+    at which the hour starts; `day` is a DATE, and `month` the DATE of its first day. A partition *closes* when no row
+    of it can come any more, as far as the watermark says, and `settle` has passed after that in event time. Dagster
+    then has one more partition of the asset `<table>/closed`. See docs/partitions.md.
+
+    - `field` (str): a TIMESTAMP field of the rows. Of a window `start_time` or `end_time`.
+    - `since` (date, or "2026-01-01"): the first day. Earlier rows are in the table, and are not reported to Dagster.
+    - `zone` (str, default "UTC"): a name of the IANA data base. With daylight saving days have 23 to 25 hours.
+    - `settle` (timedelta, default 0): how much longer a partition stays open. Rows that have passed no step with
+      event time need one: their watermark is the greatest time in the table less `settle`.
+
+    >>> hours = EventTimePartitions.hourly("start_time", since="2026-01-01", zone="Europe/Berlin")
+    >>> hours.key(datetime(2026, 1, 5, 11, tzinfo=UTC))
+    '2026-01-05-12:00'
+    >>> EventTimePartitions.daily("at", since="2026-01-01").value_of(datetime(2026, 1, 5, 11, tzinfo=UTC))
+    datetime.date(2026, 1, 5)
+    """
+
+    unit: PartitionUnit
+    field: str
+    since: date
+    zone: str = "UTC"
+    settle: timedelta | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse unknown units and zones, and dates and durations that are none."""
+        if self.unit not in get_args(PartitionUnit):
+            raise TopologyError(
+                f"a partition by event time cannot have the unit {self.unit!r}",
+                remedy="use hourly(), daily() or monthly()",
+            )
+        if not isinstance(self.field, str) or not self.field:
+            raise TopologyError(
+                f"partitions by event time need the name of a field, not {self.field!r}", remedy="name it: 'start_time'"
+            )
+        object.__setattr__(self, "since", _date(self.since))
+        try:
+            ZoneInfo(self.zone)
+        except (TypeError, ValueError, KeyError, OSError) as error:
+            raise TopologyError(
+                f"there is no time zone {self.zone!r}", remedy="name one as 'Europe/Berlin' or 'UTC'"
+            ) from error
+        if self.unit == "hour" and self._uneven:
+            raise TopologyError(
+                f"clocks in {self.zone} are changed by a part of an hour, so its hours overlap",
+                remedy="use zone='UTC', or daily()",
+            )
+        if self.settle is not None and not (isinstance(self.settle, timedelta) and self.settle >= timedelta(0)):
+            raise TopologyError(
+                f"settle= must be a timedelta from 0, not {self.settle!r}", remedy="settle=Time.minutes(10)"
+            )
+
+    @classmethod
+    def hourly(
+        cls, field: str, *, since: date | str, zone: str = "UTC", settle: timedelta | None = None
+    ) -> EventTimePartitions:
+        """Hours, which start at full hours of the zone."""
+        return cls("hour", field, since, zone, settle)  # type: ignore[arg-type]  # made a date by __post_init__
+
+    @classmethod
+    def daily(
+        cls, field: str, *, since: date | str, zone: str = "UTC", settle: timedelta | None = None
+    ) -> EventTimePartitions:
+        """Days, from midnight to midnight."""
+        return cls("day", field, since, zone, settle)  # type: ignore[arg-type]
+
+    @classmethod
+    def monthly(
+        cls, field: str, *, since: date | str, zone: str = "UTC", settle: timedelta | None = None
+    ) -> EventTimePartitions:
+        """Months, from their first day to that of the next one."""
+        return cls("month", field, since, zone, settle)  # type: ignore[arg-type]
+
+    @property
+    def column(self) -> str:
+        """The name of the table's column."""
+        return self.unit
+
+    @property
+    def first(self) -> PartitionValue:
+        """The value of the first partition."""
+        return self.value_of(self._midnight(self.since))
+
+    def value_of(self, at: datetime) -> PartitionValue:
+        """The value of the partition that holds the instant `at`."""
+        local = at.astimezone(ZoneInfo(self.zone))
+        if self.unit == "hour":
+            inside = timedelta(minutes=local.minute, seconds=local.second, microseconds=local.microsecond)
+            return at.astimezone(UTC) - inside
+        return local.date() if self.unit == "day" else local.date().replace(day=1)
+
+    def start(self, value: PartitionValue) -> datetime:
+        """The first instant of a partition, in UTC."""
+        return value.astimezone(UTC) if isinstance(value, datetime) else self._midnight(value)
+
+    def end(self, value: PartitionValue) -> datetime:
+        """The first instant after a partition, in UTC."""
+        return self.start(self.following(value))
+
+    def following(self, value: PartitionValue) -> PartitionValue:
+        """The value of the next partition."""
+        if self.unit == "hour":
+            return value + HOUR
+        return value + timedelta(days=1) if self.unit == "day" else (value + timedelta(days=31)).replace(day=1)
+
+    def key(self, value: PartitionValue) -> str:
+        """The name of a partition, which is Dagster's key of it; of an hour that clocks repeat, with the offset."""
+        if not isinstance(value, datetime):
+            return value.strftime(FORMATS[self.unit])
+        local = value.astimezone(ZoneInfo(self.zone))
+        repeated = local.fold == 1
+        return local.strftime(FORMATS[self.unit]) + (local.strftime("%z") if repeated else "")
+
+    def parse(self, key: str) -> PartitionValue:
+        """The value of the partition with this name; ConfigurationError for a name that no partition has."""
+        form = FORMATS[self.unit]
+        try:
+            read = datetime.strptime(key, form if len(key) <= len("2026-01-05-12:00") else f"{form}%z")  # noqa: DTZ007
+        except (TypeError, ValueError):
+            read = None
+        if read is not None:
+            at = read if read.tzinfo is not None else read.replace(tzinfo=ZoneInfo(self.zone))
+            value = self.value_of(at)
+            if self.key(value) == key:
+                return value
+        raise ConfigurationError(
+            f"there is no {self.unit} {key!r} in {self.zone}", remedy=f"name one as {self.key(self.first)!r}"
+        )
+
+    def stored(self, text: object) -> PartitionValue | None:
+        """The value in Delta's log, where times are text or in UTC; None for rows without a time."""
+        if text is None:
+            return None
+        if self.unit == "hour":
+            at = text if isinstance(text, datetime) else datetime.fromisoformat(str(text))
+            return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+        return text if isinstance(text, date) else date.fromisoformat(str(text))
+
+    def __str__(self) -> str:
+        """In a few words."""
+        return f"{self.unit} of {self.field} in {self.zone}"
+
+    @property
+    def _uneven(self) -> bool:
+        """Whether summer time is not a whole number of hours."""
+        zone = ZoneInfo(self.zone)
+        winter, summer = (datetime(self.since.year, month, 1, tzinfo=zone).utcoffset() for month in (1, 7))
+        return winter is not None and summer is not None and bool((summer - winter) % HOUR)
+
+    def _midnight(self, day: date) -> datetime:
+        """The first instant of a date; where clocks skip midnight, the instant at which they do."""
+        return datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(self.zone)).astimezone(UTC)
+
+
+def _date(given: object) -> date:
+    """A day that was given as a date, or as text."""
+    if isinstance(given, str):
+        try:
+            return date.fromisoformat(given)
+        except ValueError:
+            pass
+    if isinstance(given, date):
+        return given.date() if isinstance(given, datetime) else given
+    raise TopologyError(f"since= must be a date, not {given!r}", remedy="since='2026-01-01'")

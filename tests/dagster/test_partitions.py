@@ -1,0 +1,187 @@
+"""The sensor of closed partitions: what Dagster has of them, once, and what starts by them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster._core.definitions.partitions.context import partition_loading_context
+
+from rs_assets import EventTimePartitions, Home, MemoryChannel, RunOptions, StreamBuilder, Time, build_definitions
+from rs_assets.dagster.assets.closed_partitions import definition_of
+from rs_assets.dagster.assets.stream_assets import StreamAssets
+from rs_assets.dagster.sensors.partitions import MOST, WATCHED, Reported, partition_sensor
+from rs_assets.runtime.run.partitions import OutputPartitions, Partition
+from rs_assets.spark.driver import SparkDriver
+from rs_assets.stream.pipeline import Pipeline
+from tests.dagster.projects import call, make_project
+
+KEY = dg.AssetKey(["shop", "hours", "hits", "closed"])
+HOUR = timedelta(hours=1)
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Pacific/Apia"])
+def test_partitions_should_have_the_keys_of_dagster(zone: str) -> None:
+    """Both through a year with each change of clocks."""
+    end = datetime(2026, 12, 31, tzinfo=UTC)
+    for make in (EventTimePartitions.hourly, EventTimePartitions.daily, EventTimePartitions.monthly):
+        partitions = make("ts", since="2026-01-01", zone=zone)
+        value, made = partitions.first, dict[str, datetime]()
+        while partitions.end(value) <= end:
+            made[partitions.key(value)] = partitions.start(value)
+            value = partitions.following(value)
+        definition = definition_of(partitions)
+        with partition_loading_context(effective_dt=end):
+            assert list(made) == list(definition.get_partition_keys())
+        for key in list(made)[:: max(len(made) // 50, 1)]:
+            assert definition.time_window_for_partition_key(key).start.timestamp() == made[key].timestamp()
+
+
+def partition(n: int, *, rows: int = 1, closed: bool = True) -> Partition:
+    start = datetime(2026, 1, 5, tzinfo=UTC) + n * HOUR
+    return Partition(
+        key=f"{start:%Y-%m-%d-%H:%M}", start=start, end=start + HOUR, rows=rows, bytes=9, files=1, closed=closed
+    )
+
+
+def found(*partitions: Partition) -> OutputPartitions:
+    return OutputPartitions(sink="hits", version=3, reached=NOW, without_time=0, partitions=partitions)
+
+
+def told(seen: Reported, *partitions: Partition, now: datetime = NOW) -> list[tuple[str, str]]:
+    """The events of a tick: kind and partition. The cursor goes through JSON between ticks, as in Dagster."""
+    reported = Reported.of(json.loads(json.dumps(seen.cursor())))
+    events = reported.events(KEY, found(*partitions), now)
+    seen.until, seen.rows = reported.until, reported.rows
+    return [(type(event).__name__.removeprefix("Asset"), str(event.partition)) for event in events]
+
+
+def test_a_partition_should_be_reported_once_when_it_has_closed() -> None:
+    seen = Reported.of({})
+    assert told(seen, partition(0), partition(1, closed=False)) == [("Materialization", "2026-01-05-00:00")]
+    assert told(seen, partition(0), partition(1, closed=False)) == []
+    assert told(seen, partition(0), partition(1)) == [("Materialization", "2026-01-05-01:00")]
+
+
+def test_rows_after_the_close_should_be_observed_once() -> None:
+    seen = Reported.of({})
+    told(seen, partition(0, rows=5), partition(1))
+    assert told(seen, partition(0, rows=7), partition(1)) == [("Observation", "2026-01-05-00:00")]
+    assert told(seen, partition(0, rows=7), partition(1)) == []
+
+
+def test_a_partition_should_be_reported_again_when_it_closes_after_a_rewind() -> None:
+    seen = Reported.of({})
+    told(seen, partition(0), partition(1))
+    assert told(seen, partition(0), partition(1, closed=False)) == []
+    assert told(seen, partition(0), partition(1, rows=2)) == [("Materialization", "2026-01-05-01:00")]
+    assert told(seen) == []
+    assert len(told(seen, partition(0), partition(1))) == 2
+
+
+def test_a_partition_that_is_not_over_on_the_clock_or_unknown_should_wait() -> None:
+    seen = Reported.of({})
+    early = replace(partition(-1), known=False)
+    assert told(seen, early, partition(0), partition(1), now=partition(0).end) == [
+        ("Materialization", "2026-01-05-00:00")
+    ]
+    assert told(seen, early, partition(0), partition(1)) == [("Materialization", "2026-01-05-01:00")]
+
+
+def test_many_partitions_should_be_reported_over_several_ticks_with_a_small_cursor() -> None:
+    seen, many = Reported.of({}), [partition(n) for n in range(MOST + 10)]
+    first, second = told(seen, *many), told(seen, *many)
+    assert (len(first), len(second), told(seen, *many)) == (MOST, 10, [])
+    assert len(seen.rows) == WATCHED
+
+
+HOURS = EventTimePartitions.hourly("ts", since="2026-01-01", settle=Time.minutes(10))
+
+
+def hourly(source: MemoryChannel) -> Pipeline:
+    return StreamBuilder.data_stream("shop", "hours").from_memory(source).to_delta("hits", partitions=HOURS).build()
+
+
+def test_a_downstream_asset_should_start_for_each_partition_that_closes(home: Home, driver: SparkDriver) -> None:
+    """From the rows in the table over the sensor to Dagster's automation conditions."""
+    source = MemoryChannel(schema="id int, ts timestamp")
+    pipeline = hourly(source)
+    defs = build_definitions([pipeline])
+    assets = StreamAssets.of(pipeline)
+    each = dg.AutomationCondition.eager().without(dg.AutomationCondition.in_latest_time_window())
+
+    @dg.asset(partitions_def=defs.resolve_assets_def(KEY).partitions_def, deps=[KEY], automation_condition=each)
+    def report() -> None: ...
+
+    merged = dg.Definitions.merge(defs, dg.Definitions(assets=[report]))
+    with dg.DagsterInstance.ephemeral() as instance, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RS_HOME", str(home.root))
+        started = dg.evaluate_automation_conditions(merged, instance, evaluation_time=NOW)
+        sensor, cursor = partition_sensor(assets), None
+        assert sensor is not None
+        assert isinstance(sensor(dg.build_sensor_context(instance=instance)), dg.SensorResult)
+        requested = []
+        for times in (["10:10", "11:05"], ["11:10", "13:30"], ["13:40"]):
+            source.put(*({"id": 1, "ts": f"2026-01-05 {at}:00"} for at in times))
+            pipeline.run(RunOptions(home=home, driver=driver))
+            ticked = sensor(dg.build_sensor_context(instance=instance, cursor=cursor))
+            if isinstance(ticked, dg.SensorResult):
+                cursor = ticked.cursor
+                for event in ticked.asset_events:
+                    instance.report_runless_asset_event(event)
+            started = dg.evaluate_automation_conditions(merged, instance, evaluation_time=NOW, cursor=started.cursor)
+            requested.append(sorted(started.get_requested_partitions(report.key)))
+        assert requested == [[], ["2026-01-05-10:00", "2026-01-05-11:00", "2026-01-05-12:00"], []]
+        event = instance.fetch_materializations(KEY, limit=3).records[-1].event_log_entry.asset_materialization
+        assert event is not None
+        assert (event.partition, event.metadata["dagster/row_count"].value) == ("2026-01-05-10:00", 1)
+
+
+def test_a_stream_should_be_launched_without_a_partition_and_depend_on_none(tmp_path: Path) -> None:
+    defs = build_definitions([hourly(MemoryChannel(schema="id int, ts timestamp"))])
+    assert defs.resolve_job_def("shop_hours_start").partitions_def is None
+    (spec,) = [spec for spec in defs.resolve_all_asset_specs() if spec.key == KEY]
+    assert [dep.asset_key for dep in spec.deps] == [dg.AssetKey(["shop", "hours", "hits"])]
+    assert "shop_hours_partitions" in {sensor.name for sensor in defs.sensors or []}
+    plain = StreamBuilder.data_stream("shop", "plain").from_array([{"n": 1}]).to_delta("numbers").build()
+    assert partition_sensor(StreamAssets.of(plain)) is None
+
+
+MODULE = """
+from rs_assets import EventTimePartitions, StreamBuilder, Time
+rows = [{'id': n, 'ts': f'2026-01-05 1{n}:30:00'} for n in range(3)] + [{'id': 9, 'ts': None}]
+hours = EventTimePartitions.hourly('ts', since='2026-01-05', settle=Time.minutes(0))
+hits = StreamBuilder.data_stream('shop', 'hours').from_array(rows, schema='id int, ts timestamp')
+pipeline = hits.to_delta('hits', partitions=hours).build()
+"""
+
+
+def test_the_command_should_show_the_newest_partitions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: SparkDriver
+) -> None:
+    make_project(tmp_path, monkeypatch, module="parted_hits", code=MODULE)
+    monkeypatch.delenv("RS_HOME", raising=False)
+    import parted_hits  # type: ignore[import-not-found]
+
+    code, text = call("partitions")
+    assert (code, text) == (0, "hits_table: no partitions yet\n")
+    parted_hits.pipeline.run(RunOptions(home=Home.default(), driver=driver))
+    code, text = call("partitions", "hours", "--last", "2")
+    assert code == 0
+    assert "2026-01-05-10:00" not in text
+    assert "2026-01-05-12:00" in text
+    assert "rows without a time, which are in no partition: 1" in text
+    code, text = call("partitions", "--json")
+    shown = json.loads(text)
+    assert [(each["key"], each["rows"], each["closed"]) for each in shown["partitions"]] == [
+        ("2026-01-05-10:00", 1, True),
+        ("2026-01-05-11:00", 1, True),
+        ("2026-01-05-12:00", 1, True),
+    ]
+    code, text = call("partitions", "--sink", "nothing")
+    assert (code, "name one of: hits_table" in text) == (1, True)
