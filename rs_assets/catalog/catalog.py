@@ -129,6 +129,20 @@ TABLES: Mapping[str, pa.Schema] = MappingProxyType(
                 (DAY, pa.date32()),
             ]
         ),
+        # The plan of a batch, for when Spark's log has dropped it: its clock and that of the batch before it, its
+        # watermark, and the end of each source as JSON, by the name in the log.
+        "batch_offsets": pa.schema(
+            [
+                *_WHO,
+                ("query", pa.string()),
+                ("batch_id", pa.int64()),
+                ("planned", _TIME),
+                ("planned_before", _TIME),
+                ("watermark", _TIME),
+                ("sources", pa.string()),
+                (DAY, pa.date32()),
+            ]
+        ),
         # Savepoints and state exports.
         "snapshots": pa.schema(
             [
@@ -163,7 +177,7 @@ TABLES: Mapping[str, pa.Schema] = MappingProxyType(
 OTHERS = ("checkpoints", "dead_letters", "deployments", "leases")
 # Tables that grow with every batch.
 PARTITIONS: Mapping[str, Sequence[str]] = MappingProxyType(
-    dict.fromkeys(("system_messages", "expectations", "batch_times"), ("pipeline", DAY))
+    dict.fromkeys(("system_messages", "expectations", "batch_times", "batch_offsets"), ("pipeline", DAY))
 )
 # Tables with more files than this are compacted at the end of a run, or once an hour.
 CROWD = 300

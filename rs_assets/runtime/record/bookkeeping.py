@@ -151,6 +151,7 @@ class Bookkeeper:
         reconciled: bool = False,
     ) -> JournalEntry:
         offsets = self.log.offsets(batch_id)
+        stored = CheckpointLog(self.log.folder)
         return JournalEntry(
             namespace=self.topology.namespace,
             job=self.topology.job,
@@ -166,7 +167,8 @@ class Bookkeeper:
             first_number=first_number,
             reconciled=reconciled,
             versions=() if first_number else self.versions(batch_id),
-            planned=offsets.started if offsets else None,
+            plan=stored.offsets(batch_id),
+            before=stored.offsets(batch_id - 1),
             code=self._code,
             log=self.log,
         )

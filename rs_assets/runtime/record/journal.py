@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from rs_assets.catalog.batch_offsets import offsets_row
 from rs_assets.catalog.batch_times import EventTimes
 from rs_assets.catalog.catalog import Catalog, Row, operation, row_of
 from rs_assets.catalog.offsets import CheckPointMessage, CheckpointStorage
 from rs_assets.catalog.offsets.merge import source_key
 from rs_assets.catalog.offsets.messages import CheckPoint, CheckPointState, NewSplit, RemoveSplit, SystemMessage
-from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.checkpoint.log import BatchOffsets, CheckpointLog
 from rs_assets.common.background import BackgroundFailures, PeriodicTask
 
 # How often the thread checks for batches to write.
@@ -32,6 +33,7 @@ IDENTITIES: Mapping[str, tuple[str, ...]] = {
     "dimensions": ("query", "generation", "batch_id", "step"),
     "expectations": ("query", "generation", "batch_id", "step"),
     "batch_times": ("query", "generation", "batch_id", "gate"),
+    "batch_offsets": ("query", "generation", "batch_id", "planned"),
 }
 Follower = Callable[[Sequence["JournalEntry"]], object]
 
@@ -42,7 +44,8 @@ class JournalEntry:
 
     `versions` are the dimension versions first used by it, as columns of the catalog; `expectations` the rows that each
     judged, and those that failed; `conditions` what they expect; `times` the event times at each gate, None without
-    rows. It was `planned` at a time, by the steps with the digest `code`.
+    rows. `plan` is its entry in Spark's log, by stored names, `before` that of the batch before it. The steps have the
+    digest `code`.
     """
 
     namespace: str
@@ -62,7 +65,8 @@ class JournalEntry:
     expectations: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     conditions: Mapping[str, str] = field(default_factory=dict)
     times: Mapping[str, EventTimes | None] = field(default_factory=dict)
-    planned: datetime | None = None
+    plan: BatchOffsets | None = None
+    before: BatchOffsets | None = None
     code: str = ""
     log: CheckpointLog | None = None
 
@@ -221,6 +225,7 @@ def write_entries(
         "dimensions": versions,
         "expectations": [row for entry in entries for row in _judged_rows(entry)],
         "batch_times": [row for entry in entries for row in _time_rows(entry)],
+        "batch_offsets": [row for entry in entries for row in _offset_rows(entry)],
         "system_messages": messages,
     }
     for table, rows in new.items():
@@ -319,11 +324,18 @@ def _time_rows(entry: JournalEntry) -> list[Row]:
             rows=times.rows if times else 0,
             least=times.least if times else None,
             greatest=times.greatest if times else None,
-            planned=entry.planned,
+            planned=entry.plan.started if entry.plan else None,
             code=entry.code,
         )
         for gate, times in entry.times.items()
     ]
+
+
+def _offset_rows(entry: JournalEntry) -> list[Row]:
+    """The plan of the batch, once."""
+    if entry.plan is None or entry.log is None or entry.first_number:
+        return []
+    return [{**_row(entry, **offsets_row(entry.plan, entry.before)), "query": entry.log.stored_name}]
 
 
 def _split_row(entry: JournalEntry, message: NewSplit | RemoveSplit) -> Row:

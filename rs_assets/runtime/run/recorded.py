@@ -12,15 +12,16 @@ from typing import TypeVar
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from rs_assets.catalog.batch_offsets import older_batches
 from rs_assets.catalog.batch_times import BatchTimes
 from rs_assets.checkpoint import manifest as manifests
-from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.checkpoint.recalled import RecalledLog
 from rs_assets.common.node import Node
 from rs_assets.compile.planner.context import CompileContext
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.connectors.nodes import Source
 from rs_assets.errors import CheckpointError, ConfigurationError, TopologyError
-from rs_assets.runtime.batch.split_watermarks import split_watermarks_of
+from rs_assets.runtime.batch.split_watermarks import by_split_of, split_watermarks_of
 from rs_assets.runtime.identity import resumed
 from rs_assets.runtime.job.dimensions import dimensions_of
 from rs_assets.runtime.job.queries import context_of, poisons_in
@@ -29,6 +30,7 @@ from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.replay.replay import Replay
 from rs_assets.runtime.translate import translate
 from rs_assets.topology.nodes.shuffle import ShuffleRead
+from rs_assets.topology.nodes.versioned import VersionedTable
 from rs_assets.topology.topology import Topology
 
 Chosen = TypeVar("Chosen", bound=Node)
@@ -80,7 +82,11 @@ class Recorded:
         context = context_of(session, spark, plan, folder)
         notes = session.dimensions.of_query(folder, plan.nodes).notes
         reading = replace(context, noted=notes.of, pinned=partial(_known, pinned), streaming=False)
-        return RecordedQuery(self, plan, reading, session.log(plan))
+        log = session.log(plan)
+        recall = partial(older_batches, session.catalog, pipeline=session.topology.name, query=log.stored_name)
+        return RecordedQuery(
+            self, plan, reading, RecalledLog(log.folder, log.aliases, recall=lambda first: recall(first=first))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +96,27 @@ class RecordedQuery:
     recorded: Recorded
     plan: QueryPlan
     context: CompileContext
-    log: CheckpointLog
+    log: RecalledLog
 
-    def batches(self) -> list[int]:
-        """The batches that can be read again, the newest first."""
-        planned = self.log.planned_batches()
-        # The first offsets that Spark has kept are only the start of the next batch.
-        return [batch for batch in reversed(planned) if batch == 0 or batch - 1 in planned]
+    def batches(self, *, older: bool = False) -> list[int]:
+        """The batches that can be read again, the newest first.
+
+        These are the batches in Spark's log; with `older` also those that only the catalog has.
+        """
+        planned = {*self.log.planned_batches(), *(self.log.older if older else ())}
+        # The first offsets that were kept are only the start of the next batch.
+        return [batch for batch in sorted(planned, reverse=True) if batch == 0 or batch - 1 in planned]
+
+    @property
+    def recalls(self) -> bool:
+        """Whether batches that only the catalog has can be read as then.
+
+        Greatest times by split, and versions of dimensions, are kept only for the batches in Spark's log.
+        """
+        topology = self.recorded.session.topology
+        by_split = by_split_of(topology, self.plan)
+        looked_up = any(isinstance(topology[name], VersionedTable) for name in self.plan.nodes)
+        return not looked_up and (by_split is None or not by_split.by_record)
 
     def times(self, gate: str) -> BatchTimes:
         """The event times at a gate, as far as the catalog has them."""

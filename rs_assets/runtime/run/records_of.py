@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import reduce
@@ -11,6 +11,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from rs_assets.catalog.batch_times import BatchTimes
+from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.compile.late_rows import WATERMARK
 from rs_assets.connectors.nodes import Source
 from rs_assets.errors import ConfigurationError, DataError, TopologyError
@@ -89,6 +91,26 @@ def records_of(
 
 
 @dataclass(frozen=True, slots=True)
+class _Index:
+    """The event times of batches, and those that are searched: `[start, end)`, None for any."""
+
+    known: BatchTimes
+    log: CheckpointLog
+    start: datetime | None
+    end: datetime | None
+
+    def knows(self, batch: int) -> bool:
+        """Whether the catalog has the event times of a batch."""
+        offsets = self.log.offsets(batch)
+        return offsets is not None and (batch, offsets.started) in self.known.known
+
+    def may_hold(self, batch: int) -> bool:
+        """Whether a batch may have such rows."""
+        offsets = self.log.offsets(batch)
+        return offsets is None or self.known.may_hold(batch, offsets.started, self.start, self.end)
+
+
+@dataclass(frozen=True, slots=True)
 class _Back:
     """The search for the records of rows of one sink, on the driver's thread."""
 
@@ -103,9 +125,12 @@ class _Back:
         window = self._window() if self._late_for is None else None
         last = self.query.log.last_committed()
         rows, records, since = 0, list[RecordOf](), last + 1
-        may_hold = self._may_hold(window)
-        for batch in (each for each in self.query.batches() if each <= last):
-            if not may_hold(batch):
+        index = self._index(window)
+        older = index is not None and self.query.recalls
+        for batch in (each for each in self.query.batches(older=older) if each <= last):
+            if batch in self.query.log.older and not (index and index.knows(batch)):
+                break
+            if index is not None and not index.may_hold(batch):
                 since = batch
                 continue
             try:
@@ -123,18 +148,12 @@ class _Back:
         """The step whose late rows the sink gets; None if it gets other rows."""
         return self.topology[self.sink].inputs[0] if self.sink in self.query.plan.late else None
 
-    def _may_hold(self, window: WindowAggregate | None) -> Callable[[int], bool]:
-        """Whether a batch may have rows of the windows, by the event times that the catalog has of it."""
+    def _index(self, window: WindowAggregate | None) -> _Index | None:
+        """The batches that may have rows of the windows, by the event times that the catalog has; None without it."""
         times = _times_of(window, self.row) if window is not None else (None, None)
         if window is None or times == (None, None):
-            return lambda _: True
-        known, log = self.query.times(window.name), self.query.log
-
-        def may_hold(batch: int) -> bool:
-            offsets = log.offsets(batch)
-            return offsets is None or known.may_hold(batch, offsets.started, *times)
-
-        return may_hold
+            return None
+        return _Index(self.query.times(window.name), self.query.log, *times)
 
     def _in_batch(self, window: WindowAggregate | None, batch: int, limit: int) -> tuple[int, list[RecordOf]]:
         """The number of rows of a batch, and the records of the first `limit` of them."""
