@@ -14,7 +14,7 @@ from rs_assets.cli.base import AS_JSON, MODULES, NAME_OR_NONE, chosen, guarded, 
 from rs_assets.cli.collect import collect
 from rs_assets.cli.dead_letters import dead_letters
 from rs_assets.cli.deploy import deploy, deployments
-from rs_assets.cli.partitions import partitions
+from rs_assets.cli.partitions import COMMANDS as PARTITIONS
 from rs_assets.cli.project import PROJECT_COMMANDS
 from rs_assets.cli.queries import COMMANDS as QUERIES
 from rs_assets.cli.rules import rules
@@ -194,8 +194,8 @@ def _targets(modules: tuple[str, ...]) -> tuple[list[str], list[str]]:
     return [part for module in (*own, *ours) for part in ("-m", module)], alone
 
 
-OTHERS = (collect, dead_letters, deploy, deployments, partitions, rules, show, sql)
-for command in (*COMMANDS, *PROJECT_COMMANDS, *QUERIES, *WHY, *OTHERS):
+OTHERS = (collect, dead_letters, deploy, deployments, rules, show, sql)
+for command in (*COMMANDS, *PROJECT_COMMANDS, *QUERIES, *WHY, *PARTITIONS, *OTHERS):
     main.add_command(command)
 
 

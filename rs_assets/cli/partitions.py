@@ -1,4 +1,4 @@
-"""The command `partitions`: which partitions by event time of an output have closed."""
+"""The commands `partitions` and `backfill`: partitions by event time that have closed, and their rows again."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import click
 from rs_assets.cli.base import AS_JSON, MODULES, NAME_OR_NONE, chosen, guarded
 
 if TYPE_CHECKING:
+    from rs_assets.runtime.run.backfill import Judge
     from rs_assets.runtime.run.partitions import Partition
 
+JUDGES = ("all", "as_then")
 SHOWN = ("partition", "state", "rows", "files", "MB")
 
 
@@ -49,3 +51,38 @@ def _row(partition: Partition) -> dict[str, str]:
         "files": f"{partition.files:,}",
         "MB": f"{partition.bytes / 1e6:,.1f}",
     }
+
+
+@click.command()
+@NAME_OR_NONE
+@click.option("--partition", "first", required=True, metavar="KEY", help="The partition, as `partitions` shows it.")
+@click.option("--to", "last", metavar="KEY", help="The last one: all between them are computed again.")
+@click.option("--sink", help="The output, if several have partitions.")
+@click.option(
+    "--judge", default="all", show_default=True, type=click.Choice(JUDGES), help="Whether late records are taken."
+)
+@click.option("--plan", is_flag=True, help="Only say what would be read again.")
+@MODULES
+@AS_JSON
+@guarded
+def backfill(
+    name: str | None,
+    modules: tuple[str, ...],
+    *,
+    first: str,
+    last: str | None,
+    sink: str | None,
+    judge: Judge,
+    plan: bool,
+    as_json: bool,
+) -> None:
+    """Compute closed partitions again from the recorded input, and replace their rows; the stream may run."""
+    done = chosen(modules, name).backfill(first, to=last, sink=sink, judge=judge, plan=plan)
+    if as_json:
+        click.echo(json.dumps([each.as_dict() for each in done]))
+        return
+    for each in done:
+        click.echo(str(each))
+
+
+COMMANDS = (partitions, backfill)

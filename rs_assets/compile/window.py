@@ -51,6 +51,15 @@ def compile_window(context: CompileContext, node: WindowAggregate, inputs: tuple
     return Flow(_parted(node, _windows(node, rows, fire_time, link.lag, _fired(node)), kept))
 
 
+def windows_of(context: CompileContext, node: WindowAggregate, rows: DataFrame) -> DataFrame:
+    """The closed windows over `rows` of a replay, which may be those of several batches: as a stream emits them once.
+
+    If the rows have PASSED, those of windows that had closed by then are left out.
+    """
+    link, kept = link_of(context.links, node), _rows(node, rows) or ()
+    return _parted(node, _windows(node, rows, at_close(link.lag + link.water_mark), link.lag), kept)
+
+
 def _with_accumulators(
     context: CompileContext, node: WindowAggregate, df: DataFrame, fields: Sequence[str]
 ) -> DataFrame:

@@ -90,7 +90,7 @@ def _definitions(assets: StreamAssets, resources: Mapping[str, Any], watching: W
     from dagster import Definitions
 
     from rs_assets.dagster.assets.checks import checks_of
-    from rs_assets.dagster.assets.closed_partitions import closed_specs
+    from rs_assets.dagster.assets.closed_partitions import closed_assets
     from rs_assets.dagster.assets.freshness import freshness_checks
     from rs_assets.dagster.assets.graph import pipeline_assets
     from rs_assets.dagster.runs.jobs import pipeline_job
@@ -99,7 +99,7 @@ def _definitions(assets: StreamAssets, resources: Mapping[str, Any], watching: W
 
     graph, upkeep = pipeline_assets(assets), upkeep_job(assets)
     return Definitions(
-        assets=[graph, *assets.dimensions.values(), *closed_specs(assets)],
+        assets=[graph, *assets.dimensions.values(), *closed_assets(assets)],
         jobs=[*(pipeline_job(assets, graph, mode) for mode in ("run", "start")), upkeep],
         schedules=[nightly_compaction(assets, upkeep)],
         sensors=sensors_of(assets, watching),

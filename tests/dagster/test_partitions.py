@@ -10,10 +10,12 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from dagster._core.definitions.partitions.context import partition_loading_context
+from deltalake import DeltaTable
 
 from rs_assets import EventTimePartitions, Home, MemoryChannel, RunOptions, StreamBuilder, Time, build_definitions
-from rs_assets.dagster.assets.closed_partitions import definition_of
+from rs_assets.dagster.assets.closed_partitions import closed_assets, definition_of
 from rs_assets.dagster.assets.stream_assets import StreamAssets
+from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.dagster.sensors.partitions import MOST, WATCHED, Reported, partition_sensor
 from rs_assets.runtime.run.partitions import OutputPartitions, Partition
 from rs_assets.spark.driver import SparkDriver
@@ -142,6 +144,36 @@ def test_a_downstream_asset_should_start_for_each_partition_that_closes(home: Ho
         assert (event.partition, event.metadata["dagster/row_count"].value) == ("2026-01-05-10:00", 1)
 
 
+@pytest.mark.long
+def test_a_run_of_closed_partitions_should_compute_them_again(
+    home: Home, driver: SparkDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Dagster's page of backfills launches it: one run for a range of partitions."""
+    source = MemoryChannel(schema="id int, ts timestamp")
+    pipeline = hourly(source)
+    source.put(*({"id": n, "ts": f"2026-01-05 1{n}:05:00"} for n in range(4)))
+    pipeline.run(RunOptions(home=home, driver=driver))
+    DeltaTable(home.table("shop", "hits")).delete("id < 2")
+    monkeypatch.setenv("RS_HOME", str(home.root))
+    monkeypatch.setattr(SparkResource, "driver", driver)
+    [asset] = closed_assets(StreamAssets.of(pipeline))
+    span = {"start": "2026-01-05-10:00", "end": "2026-01-05-11:00"}
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = dg.materialize(
+            [asset],
+            instance=instance,
+            resources={"rs_spark": SparkResource(share=True)},
+            tags={f"dagster/asset_partition_range_{edge}": key for edge, key in span.items()},
+        )
+        found = {
+            event.partition: {name: event.metadata[name].value for name in ("dagster/row_count", "rows_before")}
+            for event in result.asset_materializations_for_node(asset.op.name)
+        }
+        assert found == {key: {"dagster/row_count": 1, "rows_before": 0} for key in span.values()}
+        assert instance.get_materialized_partitions(KEY) == set(span.values())
+    assert sorted(DeltaTable(home.table("shop", "hits")).to_pyarrow_table()["id"].to_pylist()) == [0, 1, 2, 3]
+
+
 def test_a_stream_should_be_launched_without_a_partition_and_depend_on_none(tmp_path: Path) -> None:
     defs = build_definitions([hourly(MemoryChannel(schema="id int, ts timestamp"))])
     assert defs.resolve_job_def("shop_hours_start").partitions_def is None
@@ -166,6 +198,7 @@ def test_the_command_should_show_the_newest_partitions(
 ) -> None:
     make_project(tmp_path, monkeypatch, module="parted_hits", code=MODULE)
     monkeypatch.delenv("RS_HOME", raising=False)
+    monkeypatch.setattr(SparkDriver, "shared", lambda *_: driver)
     import parted_hits  # type: ignore[import-not-found]
 
     code, text = call("partitions")
@@ -183,5 +216,9 @@ def test_the_command_should_show_the_newest_partitions(
         ("2026-01-05-11:00", 1, True),
         ("2026-01-05-12:00", 1, True),
     ]
+    code, text = call("backfill", "--partition", "2026-01-05-11:00", "--plan")
+    assert (code, text) == (0, "2026-01-05-11:00: 1 rows, to be computed from 1 batches\n")
+    code, text = call("backfill", "hours", "--partition", "2026-01-05-10:00", "--to", "2026-01-05-11:00", "--json")
+    assert [(each["rows_before"], each["rows"]) for each in json.loads(text)] == [(1, 1), (1, 1)]
     code, text = call("partitions", "--sink", "nothing")
     assert (code, "name one of: hits_table" in text) == (1, True)

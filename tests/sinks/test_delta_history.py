@@ -96,6 +96,16 @@ class Model:
         else:
             self.commit(self.ours[version], self.theirs[version], "RESTORE", {"version": str(version)}, **noted)
 
+    def backfill(self):
+        """One of the rows is computed again, of the batches up to now; refused in a table with rows of others."""
+        ours, theirs = self.now
+        if self.point.generation in self.fresh or theirs or not ours or ours != self.stands[self.point]:
+            return
+        gone, writer = min(ours), f"p1/g{self.point.generation}/rows"
+        self.stands[self.point] = ours - {gone} | {self.row()}
+        noted = {"rs.backfilled_by": writer, "rs.backfilled_batch": str(self.point.batch)}
+        self.commit(self.stands[self.point], theirs, "WRITE", {"mode": "Append"}, **noted)
+
     def others(self, what):
         if not self.entries:
             return
@@ -121,6 +131,8 @@ def step_of(world, step, keep):
             world.batch(empty)
         case ("afresh",):
             world.afresh()
+        case ("backfill",):
+            world.backfill()
         case ("others", what):
             world.others(what)
         case ("by hand", back):
@@ -133,7 +145,7 @@ def step_of(world, step, keep):
 
 BATCH = st.tuples(st.just("batch"), st.booleans())
 GO = st.tuples(st.just("go"), st.integers(0, 1000))
-OURS = st.one_of(BATCH, BATCH, GO, st.just(("others", "compact")), st.just(("afresh",)))
+OURS = st.one_of(BATCH, BATCH, GO, *map(st.just, (("others", "compact"), ("afresh",), ("backfill",))))
 THEIRS = st.one_of(
     st.tuples(st.just("others"), st.sampled_from(["append", "truncate", "overwrite"])),
     st.tuples(st.just("by hand"), st.integers(1, 4)),
@@ -143,6 +155,7 @@ THEIRS = st.one_of(
 @given(st.lists(OURS, max_size=25))
 @settings(max_examples=200, deadline=None)
 @example([("batch", False)] * 4 + [("go", 2), ("go", 0), ("go", 3), ("batch", False), ("go", 1)])
+@example([("batch", False), ("batch", True), ("backfill",), ("go", 1), ("go", 0)])
 def test_going_back_and_forward_always_finds_the_rows_of_the_batch(steps):
     world = Model()
     for step in steps:

@@ -83,14 +83,18 @@ class Dead:
 
 @dataclass(frozen=True, slots=True)
 class BadRecordCollector:
-    """Collects the bad rows of a replay, with their addresses, instead of dropping them."""
+    """Collects the bad rows of a replay, with their addresses, instead of dropping them.
+
+    `label` distinguishes the replays of several batches in one frame.
+    """
 
     dead: list[Dead] = field(default_factory=list)
+    label: str = "replay"
 
     def filter_bad_records(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:  # noqa: ARG002
         """Separate good from bad rows; bad rows are collected in `dead`."""
         # Observing stops the optimizer from pulling up the filter, which would duplicate the expression of the reason.
-        frame = frame.observe(f"replay {step}", F.count(F.lit(1)).alias(ROWS))
+        frame = frame.observe(f"{self.label} {step}", F.count(F.lit(1)).alias(ROWS))
         bad = frame.filter(F.col(REASON).isNotNull())
         if step not in {known.step for known in self.dead}:
             self.dead.append(Dead(step, bad.select(*ADDRESS, REASON)))

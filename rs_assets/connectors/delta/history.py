@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from rs_assets.connectors.delta.commit_info import FENCED, REWOUND, WRITER, noted
+from rs_assets.connectors.delta.commit_info import BACKFILLED, BACKFILLED_BATCH, FENCED, REWOUND, WRITER, noted
 from rs_assets.connectors.generations import Point
 from rs_assets.connectors.sink import BatchMark
 
@@ -43,15 +43,16 @@ REMOVALS = frozenset({"DELETE", "TRUNCATE"})
 REPLACEMENTS = ("REPLACE TABLE", "CREATE OR REPLACE", "CLONE", "FSCK", "DROP COLUMNS", "REPLACE COLUMNS")
 NO_PREDICATE = frozenset({"", "[]", "true", "[true]", '["true"]'})
 
-Kind = Literal["batch", "return", "restore", "added", "edited", "removed", "wiped", "harmless"]
+Kind = Literal["batch", "return", "backfill", "restore", "added", "edited", "removed", "wiped", "harmless"]
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """One version of the table, from the point of view of the sink of one pipeline.
 
-    `batch` and `return` are this sink's own, at `point`; a return also has the point that was `kept`. `source` is the
-    version whose rows a return or a restore took, NO_ROWS for none, None if the entry does not say. Changes of other
+    `batch`, `return` and `backfill` are this sink's own, the first two at `point`; a return also has the point that was
+    `kept`, a backfill that of the last batch of which it has rows. `source` is the version whose rows a return or a
+    restore took, NO_ROWS for none, None if the entry does not say. Changes of other
     writers are `restore`, `added` (rows), `edited` (rows of any writer), `removed` (some rows) and `wiped` (all earlier
     rows); `rows` says whether they brought their own rows. `replaces`: a batch replaced all earlier rows. `accepts`:
     the batch has no rows and a user accepted the table as it was for that batch.
@@ -82,6 +83,9 @@ def change_of(entry: Mapping[str, Any], mark: BatchMark) -> Change:
     if point is not None:
         accepts = "rs.accepted" in metadata
         return Change(version, "batch", operation, point=point, replaces=_overwrites(parameters), accepts=accepts)
+    filled = _point(metadata.get(BACKFILLED), metadata.get(BACKFILLED_BATCH), mark)
+    if filled is not None:
+        return Change(version, "backfill", operation, kept=filled)
     return _of_others(version, operation, parameters, no_rows=REWOUND in metadata or FENCED in metadata)
 
 
@@ -222,8 +226,19 @@ class History:
             return self._version_of(Point(begun.kept.generation, kept.batch))
         own = [c.version for c in self.changes if c.kind == "batch" and c.point is not None and _reached(c.point, kept)]
         if own:
-            return own[-1]
-        return begun.version if begun is not None else self._start_of(kept)
+            return self._backfilled(own[-1], kept)
+        return self._backfilled(begun.version, kept) if begun is not None else self._start_of(kept)
+
+    def _backfilled(self, version: int, kept: Point) -> int:
+        """The last backfill of the rows of a batch before the next one, if it has none of later batches than `kept`."""
+        last = version
+        for change in self.changes[version - self.oldest + 1 :]:
+            if change.point is not None:
+                break
+            unchanged = self.contents[change.version - 1].made_by == self.contents[last].made_by
+            if change.kind == "backfill" and change.kept is not None and _reached(change.kept, kept) and unchanged:
+                last = change.version
+        return last
 
     def _start_of(self, kept: Point) -> int:
         """The version before the first batch of a generation that began empty."""

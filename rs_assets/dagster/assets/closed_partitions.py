@@ -1,29 +1,48 @@
-"""The asset of an output's closed partitions: Dagster has one partition of it for each hour, day or month."""
+"""The asset of an output's closed partitions: Dagster has one partition of it for each hour, day or month.
 
-from __future__ import annotations
+The partition sensor reports them. A run of the asset, as from Dagster's page of backfills, computes them again.
+"""
 
+# No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from dagster import (
+    AssetExecutionContext,
     AssetKey,
+    AssetsDefinition,
     AssetSpec,
+    BackfillPolicy,
+    Config,
     DailyPartitionsDefinition,
     HourlyPartitionsDefinition,
     MonthlyPartitionsDefinition,
     TimeWindowPartitionsDefinition,
+    multi_asset,
 )
+from pydantic import Field
 
 from rs_assets.connectors.delta.event_partitions import EventTimePartitions, PartitionUnit
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.dagster.assets.stream_assets import StreamAssets
+from rs_assets.dagster.place import place_of
+from rs_assets.dagster.resources.spark import SparkResource
+from rs_assets.runtime.run.backfill import Judge, backfill
 
 # The last part of the key, after the key of the output.
 CLOSED = "closed"
 DEFINITIONS: Mapping[PartitionUnit, Callable[..., TimeWindowPartitionsDefinition]] = MappingProxyType(
     {"hour": HourlyPartitionsDefinition, "day": DailyPartitionsDefinition, "month": MonthlyPartitionsDefinition}
 )
+
+
+class BackfillConfig(Config):
+    """How a run of the asset computes partitions again."""
+
+    judge: Judge = Field(
+        default="all", description="all: records that were late then are taken; as_then: they are left out"
+    )
 
 
 def parted_sinks(assets: StreamAssets) -> list[DeltaSink]:
@@ -36,18 +55,41 @@ def closed_key(assets: StreamAssets, sink: str) -> AssetKey:
     return AssetKey([*assets.key(sink).path, CLOSED])
 
 
-def closed_specs(assets: StreamAssets) -> list[AssetSpec]:
+def closed_assets(assets: StreamAssets) -> list[AssetsDefinition]:
     """One asset for the closed partitions of each output that has some; the output itself is not partitioned.
 
     So a stream, which writes many partitions in a run, is launched without the choice of one.
     """
-    return [_spec(assets, sink, sink.partitions) for sink in parted_sinks(assets) if sink.partitions is not None]
+    return [_asset(assets, sink, sink.partitions) for sink in parted_sinks(assets) if sink.partitions is not None]
 
 
 def definition_of(partitions: EventTimePartitions) -> TimeWindowPartitionsDefinition:
     """Dagster's definition of the partitions, with the same keys."""
     settings: dict[str, Any] = {"timezone": partitions.zone}
     return DEFINITIONS[partitions.unit](start_date=partitions.key(partitions.first), **settings)
+
+
+def _asset(assets: StreamAssets, sink: DeltaSink, partitions: EventTimePartitions) -> AssetsDefinition:
+    """The asset of one output; a run of it is a backfill of its partitions."""
+
+    @multi_asset(
+        name=f"{assets.label}__backfill_{sink.name}",
+        specs=[_spec(assets, sink, partitions)],
+        partitions_def=definition_of(partitions),
+        backfill_policy=BackfillPolicy.single_run(),
+        op_tags={"rs/pipeline": assets.name},
+    )
+    def backfilled(context: AssetExecutionContext, config: BackfillConfig, rs_spark: SparkResource) -> None:
+        options = place_of(context, assets.topology).options(driver=rs_spark.driver, run_id=context.run.run_id)
+        for key in context.partition_keys:
+            (done,) = backfill(assets.topology, key, options, sink=sink.name, judge=config.judge)
+            context.log.info("%s", done)
+            shown = {"dagster/row_count": done.rows, "rows_before": done.rows_before, "batches": done.batches}
+            context.add_asset_metadata(
+                {**shown, "delta_version": done.version}, asset_key=closed_key(assets, sink.name), partition_key=key
+            )
+
+    return backfilled
 
 
 def _spec(assets: StreamAssets, sink: DeltaSink, partitions: EventTimePartitions) -> AssetSpec:

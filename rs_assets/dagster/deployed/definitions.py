@@ -60,7 +60,7 @@ def _definitions(assets: StreamAssets) -> Definitions:
     from dagster import Definitions
 
     from rs_assets.dagster.assets.checks import checks_of
-    from rs_assets.dagster.assets.closed_partitions import closed_specs
+    from rs_assets.dagster.assets.closed_partitions import closed_assets
     from rs_assets.dagster.assets.freshness import freshness_checks
     from rs_assets.dagster.assets.graph import pipeline_assets
     from rs_assets.dagster.runs.upkeep import nightly_compaction, upkeep_job
@@ -68,7 +68,7 @@ def _definitions(assets: StreamAssets) -> Definitions:
 
     upkeep = upkeep_job(assets)
     return Definitions(
-        assets=[pipeline_assets(assets), *assets.dimensions.values(), *closed_specs(assets)],
+        assets=[pipeline_assets(assets), *assets.dimensions.values(), *closed_assets(assets)],
         jobs=[upkeep],
         schedules=[nightly_compaction(assets, upkeep)],
         sensors=events_of(assets),

@@ -122,7 +122,7 @@ def _changed(key: AssetKey, partition: Partition, before: int, found: OutputPart
     return AssetObservation(
         key,
         partition=partition.key,
-        description=f"rows came after it had closed: {before:,} then, {partition.rows:,} now",
+        description=f"its rows have changed since it closed: {before:,} then, {partition.rows:,} now",
         metadata={**_metadata(partition, found), "rows_before": before},
     )
 

@@ -132,7 +132,7 @@ class Replay:
     def wired(self) -> Wired:
         """The steps up to the first state, compiled."""
         offsets = self._offsets()
-        collector = BadRecordCollector()
+        collector = BadRecordCollector(label=f"replay of {self.batch_id}")
         read = batch_reader(self.log, self.batch_id)
         context = replace(
             self.context,

@@ -70,12 +70,18 @@ class OutputPartitions:
 
 
 def partitions_of(
-    topology: Topology, options: RunOptions | None = None, *, sink: str | None = None, now: datetime | None = None
+    topology: Topology,
+    options: RunOptions | None = None,
+    *,
+    sink: str | None = None,
+    now: datetime | None = None,
+    span: tuple[PartitionValue, PartitionValue] | None = None,
 ) -> OutputPartitions:
     """The partitions of the output `sink`, or of the only one that has some; none before its table is there.
 
     Partitions without rows are among them from the first one with rows to the last that has closed, but none that has
-    not ended on the clock (`now`, default the present). ConfigurationError for an output without such partitions.
+    not ended on the clock (`now`, default the present). With `span` they are those from its first to its last value,
+    with rows or not. ConfigurationError for an output without such partitions.
     """
     options, node = options or RunOptions(), parted(topology, sink)
     assert node.partitions is not None  # noqa: S101  `parted` gives no others
@@ -90,7 +96,7 @@ def partitions_of(
     reached = watermark if closing.by_watermark or watermark == END_OF_TIME else _greatest(files)
     held = _held(files, node.partitions)
     listing = _Listing(
-        partitions=node.partitions, closing=closing, held=held, reached=reached, now=now or datetime.now(UTC)
+        partitions=node.partitions, closing=closing, held=held, reached=reached, now=now or datetime.now(UTC), span=span
     )
     return OutputPartitions(
         sink=node.name,
@@ -175,21 +181,28 @@ class _Listing:
     held: Mapping[PartitionValue | None, tuple[int, int, int]]
     reached: datetime | None
     now: datetime
+    span: tuple[PartitionValue, PartitionValue] | None
 
     def listed(self) -> tuple[Partition, ...]:
         """All of them, the oldest first."""
-        return tuple(map(self._partition, self._values()))
+        return tuple(map(self._partition, self._between(*self.span) if self.span else self._values()))
+
+    def _between(self, value: PartitionValue, last: PartitionValue) -> Iterator[PartitionValue]:
+        while self.partitions.start(value) <= self.partitions.start(last):
+            yield value
+            value = self.partitions.following(value)
 
     def _values(self) -> Iterator[PartitionValue]:
         start, first = self.partitions.start, self.partitions.start(self.partitions.first)
         known = sorted((value for value in self.held if value is not None), key=start)
         yield from (value for value in known if start(value) < first)
-        value = next((value for value in known if start(value) >= first), None)
-        while value is not None and start(value) <= start(known[-1]):
-            yield value
-            value = self.partitions.following(value)
+        later = [value for value in known if start(value) >= first]
+        if not later:
+            return
+        yield from self._between(later[0], later[-1])
+        value = self.partitions.following(later[-1])
         # The end of the input closes all of them, but no time has passed then.
-        while value is not None and self.reached != END_OF_TIME and self._quiet(value):
+        while self.reached != END_OF_TIME and self._quiet(value):
             yield value
             value = self.partitions.following(value)
 

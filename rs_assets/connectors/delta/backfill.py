@@ -1,0 +1,156 @@
+"""Replaces the rows of one partition of a table in one commit, while a stream writes to the table."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable
+from deltalake import Schema as DeltaSchema
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction, RemoveAction
+from pyspark.sql import DataFrame
+
+from rs_assets.common.storage import is_remote
+from rs_assets.connectors.delta.commit_info import BACKFILLED, BACKFILLED_BATCH, BACKFILLED_PARTITION
+from rs_assets.connectors.delta.data_files import BatchFiles, stage_files
+from rs_assets.connectors.delta.event_partitions import EventTimePartitions, PartitionValue
+from rs_assets.connectors.delta.sole_writer import SoleWriterCheck
+from rs_assets.connectors.delta.store import delta_table
+from rs_assets.connectors.delta.stored_files import store_files
+from rs_assets.connectors.delta.table import WAITS_S, arrow_schema
+from rs_assets.connectors.delta.table_rules import Demand, check_files, check_rules
+from rs_assets.connectors.sink import BatchMark
+from rs_assets.errors import SinkError
+
+File = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacement:
+    """The partition of a table that is replaced: as it was in the version `read`, whose files go.
+
+    Rows that are added to it after that version stay. `mark` is that of the last batch of which it has rows.
+    """
+
+    read: DeltaTable
+    partitions: EventTimePartitions
+    value: PartitionValue
+    mark: BatchMark
+
+    def check(self) -> None:
+        """SinkError if the table has, or may have, rows of other writers: they would be replaced, too."""
+        others = SoleWriterCheck().others(self.read, self.mark, deep=True)
+        if others:
+            raise SinkError(
+                f"a backfill would replace all rows of the partition, but {others}",
+                remedy="write to a table of its own, or correct the rows of this partition by hand",
+                step=self.mark.sink,
+                table=self.read.table_uri,
+            )
+
+    @property
+    def rows(self) -> int:
+        """The rows of the partition in the version that was read."""
+        return sum(int(str(file["num_records"] or 0)) for file in _files(self.read, self.partitions, self.value))
+
+    def write(self, rows: DataFrame, *, path: str) -> tuple[int, int]:
+        """Replace the partition by `rows`; returns how many they are, and the version that has them.
+
+        SinkError if the table has changed in a way that needs the rows to be computed again, or forbids them.
+        """
+        demand = Demand(
+            step=self.mark.sink,
+            schema=DeltaSchema.from_arrow(arrow_schema(rows)),
+            partition_by=tuple(self.read.metadata().partition_columns),
+            only_adds=False,
+        )
+        check_rules(self.read, demand)
+        files = self._staged(rows, path, demand.partition_by)
+        try:
+            check_files(self.read, demand, files)
+        except SinkError:
+            files.discard()
+            raise
+        return files.rows, self._commit(files, path)
+
+    def _staged(self, rows: DataFrame, path: str, partition_by: tuple[str, ...]) -> BatchFiles:
+        # A folder of its own: a start of the stream removes what its sink has staged.
+        mark = replace(self.mark, sink=f"{self.mark.sink}.backfill")
+        if is_remote(path):
+            return store_files(rows, path, mark, partition_by=partition_by)
+        return stage_files(rows, Path(path), mark, partition_by=partition_by, step=self.mark.sink)
+
+    def _commit(self, files: BatchFiles, path: str) -> int:
+        gone = {str(file["path"]) for file in _files(self.read, self.partitions, self.value)}
+        added: list[AddAction] | None = None
+        for wait_s in (*WAITS_S, None):
+            table = delta_table(path)
+            there = {str(file["path"]): file for file in _files(table, self.partitions, self.value)}
+            if not gone <= there.keys():
+                raise self._changed()
+            removed = [_removed(there[name]) for name in sorted(gone)]
+            added = files.placed(step=self.mark.sink) if added is None else added
+            try:
+                table.create_write_transaction(
+                    [*removed, *added],
+                    mode="append",
+                    schema=table.schema(),
+                    partition_by=table.metadata().partition_columns,
+                    commit_properties=CommitProperties(custom_metadata=self._noted),
+                )
+            except CommitFailedError:
+                if wait_s is None:
+                    raise
+                time.sleep(wait_s)
+            else:
+                return self._checked(path, gone)
+        raise AssertionError("the last try raises")
+
+    @property
+    def _noted(self) -> dict[str, str]:
+        return {
+            BACKFILLED: self.mark.writer,
+            BACKFILLED_BATCH: str(self.mark.batch_id),
+            BACKFILLED_PARTITION: self.partitions.key(self.value),
+        }
+
+    def _checked(self, path: str, gone: set[str]) -> int:
+        """The newest version, which no longer has the files that were replaced."""
+        table = delta_table(path)
+        left = gone & {str(file["path"]) for file in _files(table, self.partitions, self.value)}
+        if left:
+            raise SinkError(
+                f"{len(left)} files that a backfill has replaced are still in the table, so their rows are there twice",
+                remedy=f"restore the table to version {self.read.version()} (DeltaTable.restore), and report this",
+                step=self.mark.sink,
+                table=path,
+            )
+        return int(table.version())
+
+    def _changed(self) -> SinkError:
+        return SinkError(
+            f"the partition {self.partitions.key(self.value)} was rewritten by another process in the meantime",
+            remedy="start the backfill again: a compaction or another backfill has rewritten its files",
+            step=self.mark.sink,
+            table=self.read.table_uri,
+        )
+
+
+def _files(table: DeltaTable, partitions: EventTimePartitions, value: PartitionValue) -> list[File]:
+    added = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    column = f"partition.{partitions.column}"
+    return [file for file in added if partitions.stored(file.get(column)) == value]
+
+
+def _removed(file: File) -> RemoveAction:
+    # The names of added files are as in the log, escaped; that of a removed one is escaped by the commit.
+    return RemoveAction(
+        path=unquote(str(file["path"])),
+        data_change=True,
+        deletion_timestamp=int(time.time() * 1000),
+        size=int(str(file["size_bytes"])),
+    )

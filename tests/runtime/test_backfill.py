@@ -1,0 +1,292 @@
+"""Backfill: a partition computed again from the recorded input, next to a stream that writes on."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from rs_assets import (
+    EventTimePartitions,
+    HoppingWindow,
+    RsError,
+    SessionWindow,
+    StreamBuilder,
+    Time,
+    TumblingWindow,
+)
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.connectors.delta.backfill import Replacement
+from rs_assets.errors import ConfigurationError, DataLossError, SinkError, TopologyError
+from rs_assets.runtime.options import RunOptions
+from rs_assets.stream.data_stream import DataStream
+from rs_assets.stream.pipeline import Pipeline
+from tests.runtime.test_batch_offsets import drop
+
+NINE = datetime(2026, 1, 5, 9, tzinfo=UTC)
+TEN, ELEVEN = "2026-01-05-10:00", "2026-01-05-11:00"
+SCHEMA = "id bigint, ts timestamp"
+Record = tuple[int, datetime]
+
+
+class Log:
+    """Files of records, each of which a batch reads."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.records: list[Record] = []
+        folder.mkdir()
+
+    def put(self, *records: tuple[int, str | datetime]) -> None:
+        read = [(key, at if isinstance(at, datetime) else _at(at)) for key, at in records]
+        rows = [{"id": key, "ts": f"{at:%Y-%m-%d %H:%M:%S}"} for key, at in read]
+        self.records += read
+        name = f"f{len(list(self.folder.iterdir())):04d}.jsonl"
+        (self.folder / name).write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
+
+    def stream(self, job: str = "hits") -> DataStream:
+        begin = StreamBuilder.data_stream("fill", job)
+        return begin.from_file(self.folder, schema=SCHEMA, max_files_per_batch=1, name="file")
+
+
+def _at(clock: str) -> datetime:
+    return datetime.fromisoformat(f"2026-01-05T{clock}:00+00:00")
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    return Log(tmp_path / "in")
+
+
+def hourly(field: str = "start_time", **settings: Any) -> EventTimePartitions:
+    return EventTimePartitions.hourly(field, since="2026-01-01", **settings)
+
+
+def counted(log: Log, window: Any = None, field: str = "start_time") -> Pipeline:
+    counts = log.stream().window(window or TumblingWindow.of(Time.minutes(10), "ts"), name="windows").group_by("id")
+    return counts.count("n").to_data_stream().to_delta("hits", partitions=hourly(field)).build()
+
+
+def kept(log: Log, condition: str = "id >= 0") -> Pipeline:
+    rows = log.stream().filter(condition, name="kept")
+    return rows.to_delta("hits", partitions=hourly("ts", settle=Time.minutes(0))).build()
+
+
+def table(options: RunOptions) -> DeltaTable:
+    return DeltaTable(options.home.table("fill", "hits"))
+
+
+def rows(options: RunOptions, *fields: str) -> Counter[tuple[Any, ...]]:
+    found = table(options).to_pyarrow_table().to_pylist()
+    return Counter(tuple(row[field] for field in fields) for row in found)
+
+
+def windows(records: Iterable[Record], size: int = 10, slide: int = 10) -> Counter[tuple[Any, ...]]:
+    """Each window of `size` minutes every `slide`: id, start and count, as a plain model counts them."""
+    counts: Counter[tuple[int, datetime]] = Counter()
+    for key, at in records:
+        start = at - timedelta(minutes=at.minute % slide, seconds=at.second)
+        while start + timedelta(minutes=size) > at:
+            counts[key, start] += 1
+            start -= timedelta(minutes=slide)
+    return Counter({(key, start, n): 1 for (key, start), n in counts.items()})
+
+
+def hour(found: Counter[tuple[Any, ...]], number: int, *, at: int = 1) -> Counter[tuple[Any, ...]]:
+    return Counter({row: n for row, n in found.items() if row[at].hour == number})
+
+
+def test_late_records_come_into_their_windows_and_the_stream_goes_on(log: Log, options: RunOptions) -> None:
+    pipeline = counted(log)
+    for records in ([(1, "10:05"), (2, "10:07")], [(1, "11:15")], [(1, "10:06"), (1, "10:55")], [(1, "12:30")]):
+        log.put(*records)
+        report = pipeline.run(options)
+    assert report.rows_late == 0
+    before = rows(options, "id", "start_time", "n")
+    assert hour(before, 10) != hour(windows(log.records), 10)
+
+    (same,) = pipeline.backfill(TEN, options, judge="as_then")
+    assert (rows(options, "id", "start_time", "n"), same.rows_before, same.rows) == (before, 2, 2)
+    (done,) = pipeline.backfill(TEN, options)
+    assert (done.partition, done.rows_before, done.rows, done.version) == (TEN, 2, 3, table(options).version())
+    after = rows(options, "id", "start_time", "n")
+    assert hour(after, 10) == hour(windows(log.records), 10)
+    assert hour(after, 11) == hour(before, 11)
+
+    log.put((1, "13:30"))
+    pipeline.run(options)
+    log.put((5, "14:30"))
+    pipeline.run(options, finish=True)
+    assert rows(options, "id", "start_time", "n") == windows(log.records)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("field", ["start_time", "end_time"])
+@pytest.mark.parametrize(("size", "slide"), [(10, 10), (40, 10), (90, 30)])
+def test_each_partition_equals_a_plain_count_of_all_records(
+    size: int, slide: int, field: str, seed: int, log: Log, options: RunOptions
+) -> None:
+    chance = random.Random(seed)
+    window = HoppingWindow.of(Time.minutes(size), Time.minutes(slide), "ts") if size > slide else None
+    pipeline, at = counted(log, window, field), NINE
+    for _ in range(8):
+        at += timedelta(minutes=chance.randrange(10, 50))
+        log.put(*((chance.randrange(3), at - timedelta(minutes=chance.choice([0, 3, 20, 80]))) for _ in range(6)))
+        pipeline.run(options)
+    before = rows(options, "id", "start_time", "n")
+    closed = [each.key for each in pipeline.partitions(options).partitions if each.closed]
+    pipeline.backfill(closed[0], options, to=closed[-1], judge="as_then")
+    assert rows(options, "id", "start_time", "n") == before
+    pipeline.backfill(closed[0], options, to=closed[-1])
+    found, wanted = rows(options, "id", "start_time", "n", field), windows(log.records, size, slide)
+    ends = {key: hourly(field).parse(key) for key in closed}
+    for value in ends.values():
+        step = timedelta(minutes=size) if field == "end_time" else timedelta(0)
+        mine = {row[:3] for row in found if hourly(field).value_of(row[3]) == value}
+        assert mine == {row for row in wanted if hourly(field).value_of(row[1] + step) == value}
+
+
+def test_corrected_code_and_rows_changed_by_hand_are_computed_again(log: Log, options: RunOptions) -> None:
+    log.put((1, "10:05"), (2, "10:07"), (3, "11:01"))
+    log.put((4, "10:59"), (5, "12:01"))
+    kept(log, "id <> 2").run(options)
+    assert hour(rows(options, "id", "ts"), 10) == Counter({(1, _at("10:05")): 1, (4, _at("10:59")): 1})
+    table(options).delete("id = 1")
+    corrected = kept(log, "id <> 4")
+    assert [each.rows for each in corrected.backfill(TEN, options, plan=True)] == [None]
+    assert corrected.backfill(TEN, options)[0].rows == 2
+    assert rows(options, "id") == Counter({(1,): 1, (2,): 1, (3,): 1, (5,): 1})
+
+
+def test_rows_that_come_meanwhile_stay_and_a_rewritten_partition_is_refused(
+    log: Log, options: RunOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = kept(log)
+    log.put((1, "10:05"), (2, "11:01"))
+    pipeline.run(options)
+    staged = Replacement._staged
+
+    def meanwhile(act: Callable[[], object]) -> None:
+        def later(self: Replacement, *arguments: Any) -> Any:
+            made = staged(self, *arguments)
+            act()
+            return made
+
+        monkeypatch.setattr(Replacement, "_staged", later)
+
+    def more() -> None:
+        log.put((3, "10:30"), (4, "11:30"))
+        pipeline.run(options)
+
+    meanwhile(more)
+    pipeline.backfill(TEN, options)
+    assert rows(options, "id") == Counter({(1,): 1, (2,): 1, (3,): 1, (4,): 1})
+
+    # A compaction has joined files of before with rows that came after: they cannot be told apart.
+    meanwhile(table(options).optimize.compact)
+    with pytest.raises(SinkError, match="rewritten by another process"):
+        pipeline.backfill(TEN, options)
+    meanwhile(lambda: None)
+    pipeline.backfill(TEN, options)
+    assert rows(options, "id") == Counter({(1,): 1, (2,): 1, (3,): 1, (4,): 1})
+
+
+@pytest.mark.long
+def test_a_rewind_keeps_a_backfill_of_batches_that_stay_and_undoes_others(log: Log, options: RunOptions) -> None:
+    pipeline = counted(log)
+    for records in ([(1, "10:05")], [(1, "11:15")], [(1, "10:06")], [(1, "12:30")]):
+        log.put(*records)
+        pipeline.run(options)
+    last = CheckpointLog(options.home.job("fill", "hits") / "g0001" / "windows" / "checkpoint").last_committed()
+    pipeline.backfill(TEN, options)
+    healed = rows(options, "id", "start_time", "n")
+    assert healed[1, _at("10:00"), 2] == 1
+    pipeline.rewind(to_batch=last, options=options)
+    assert rows(options, "id", "start_time", "n") == healed
+    pipeline.rewind(to_batch=1, options=options)
+    assert (1, _at("10:00"), 2) not in rows(options, "id", "start_time", "n")
+    pipeline.run(options, finish=True)
+    found = rows(options, "id", "start_time", "n")
+    assert sum(found.values()) == 3
+    pipeline.backfill(TEN, options)
+    assert rows(options, "id", "start_time", "n") == windows(log.records)
+
+
+@pytest.mark.long
+def test_batches_that_spark_has_dropped_are_read_and_lost_ones_are_refused(log: Log, options: RunOptions) -> None:
+    pipeline = counted(log)
+    for records in ([(1, "10:05")], [(1, "11:15")], [(1, "10:06")], [(1, "12:30")], [(1, "13:30")]):
+        log.put(*records)
+        pipeline.run(options)
+    spark = CheckpointLog(options.home.job("fill", "hits") / "g0001" / "windows" / "checkpoint")
+    drop(spark, before=spark.last_committed() - 1)
+    pipeline.backfill(TEN, options)
+    assert rows(options, "id", "start_time", "n")[1, _at("10:00"), 2] == 1
+    # Without the catalog nothing says what the dropped batches have read.
+    DeltaTable(str(options.home.catalog / "batch_offsets")).delete()
+    with pytest.raises(DataLossError, match="are no longer recorded"):
+        pipeline.backfill(TEN, options)
+    # All that came before was older than this hour.
+    assert pipeline.backfill("2026-01-05-12:00", options, plan=True)[0].batches >= 1
+    (log.folder / "f0000.jsonl").unlink()
+    version = table(options).version()
+    with pytest.raises(RsError):
+        pipeline.backfill(TEN, options)
+    assert table(options).version() == version
+
+
+@pytest.mark.long
+def test_what_cannot_be_computed_again_is_refused(log: Log, options: RunOptions) -> None:
+    pipeline = kept(log)
+    log.put((1, "10:05"), (2, "11:01"))
+    pipeline.run(options)
+    for partition, words in ((ELEVEN, "has not closed"), ("2026-01-05-12:00", "has not closed"), ("today", "no hour")):
+        with pytest.raises(ConfigurationError, match=words):
+            pipeline.backfill(partition, options)
+    with pytest.raises(ConfigurationError, match="is before"):
+        pipeline.backfill(TEN, options, to="2026-01-05-09:00")
+    with pytest.raises(ConfigurationError, match="judge must be one of all, as_then"):
+        pipeline.backfill(TEN, options, judge="now")  # type: ignore[arg-type]
+    # Each remedy, followed: name the other one first, wait until it has closed.
+    log.put((3, "12:00"))
+    pipeline.run(options)
+    done = pipeline.backfill("2026-01-05-09:00", options, to=ELEVEN, judge="all")
+    assert [(each.rows_before, each.rows) for each in done] == [(0, 0), (1, 1), (1, 1)]
+    more = pa.table({"id": [9], "ts": [_at("10:30")], "hour": [_at("10:00")]})
+    write_deltalake(table(options), more, mode="append")
+    with pytest.raises(SinkError, match="another writer has written"):
+        pipeline.backfill(TEN, options)
+    own = log.stream("own").to_delta("own", partitions=hourly("ts", settle=Time.minutes(0))).build()
+    own.run(options)
+    assert own.backfill(TEN, options)[0].rows == 1
+
+
+@pytest.mark.long
+def test_an_output_of_which_no_part_can_be_computed_is_refused(log: Log, options: RunOptions) -> None:
+    log.put((1, "10:05"), (2, "11:01"), (3, "12:01"))
+    settled = hourly("ts", settle=Time.minutes(1))
+    replaced = log.stream("u").to_delta("u", mode="upsert", keys=["id", "ts"], partitions=settled).build()
+    with pytest.raises(TopologyError, match="append them"):
+        replaced.backfill(TEN, options)
+    appended = log.stream("a").to_delta("a", mode="append", partitions=settled).build()
+    appended.run(options)
+    assert appended.backfill(TEN, options)[0].rows == 1
+    counts = log.stream("s").window(SessionWindow.of(Time.minutes(5), "ts")).group_by("id").count("n")
+    sessions = counts.to_data_stream().to_delta("s", partitions=hourly("end_time")).build()
+    with pytest.raises(TopologyError, match="--new-generation"):
+        sessions.backfill(TEN, options)
+    sessions.run(options)
+    log.put((1, "10:07"))
+    sessions.run(replace(options, new_generation=True), finish=True)
+    found = DeltaTable(options.home.table("fill", "s")).to_pyarrow_table()
+    assert sorted(found["n"].to_pylist()) == [1, 1, 2]
