@@ -143,6 +143,18 @@ TABLES: Mapping[str, pa.Schema] = MappingProxyType(
                 (DAY, pa.date32()),
             ]
         ),
+        # The rows of a batch that came too late for a window in the partition of an output that begins at `start`.
+        "late_partitions": pa.schema(
+            [
+                *_WHO,
+                ("query", pa.string()),
+                ("batch_id", pa.int64()),
+                ("sink", pa.string()),
+                ("start", _TIME),
+                ("rows", pa.int64()),
+                (DAY, pa.date32()),
+            ]
+        ),
         # Savepoints and state exports.
         "snapshots": pa.schema(
             [
@@ -176,9 +188,8 @@ TABLES: Mapping[str, pa.Schema] = MappingProxyType(
 # The tables of other modules.
 OTHERS = ("checkpoints", "dead_letters", "deployments", "leases")
 # Tables that grow with every batch.
-PARTITIONS: Mapping[str, Sequence[str]] = MappingProxyType(
-    dict.fromkeys(("system_messages", "expectations", "batch_times", "batch_offsets"), ("pipeline", DAY))
-)
+GROWING = ("system_messages", "expectations", "batch_times", "batch_offsets", "late_partitions")
+PARTITIONS: Mapping[str, Sequence[str]] = MappingProxyType(dict.fromkeys(GROWING, ("pipeline", DAY)))
 # Tables with more files than this are compacted at the end of a run, or once an hour.
 CROWD = 300
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rs_assets.runtime.run.partitions import Partition
 
 JUDGES = ("all", "as_then")
-SHOWN = ("partition", "state", "rows", "files", "MB")
+SHOWN = ("partition", "state", "rows", "late", "files", "MB")
 
 
 @click.command()
@@ -48,6 +48,7 @@ def _row(partition: Partition) -> dict[str, str]:
         "partition": partition.key,
         "state": "closed" if partition.closed else "open",
         "rows": f"{partition.rows:,}",
+        "late": f"{partition.late:,}" if partition.late else "",
         "files": f"{partition.files:,}",
         "MB": f"{partition.bytes / 1e6:,.1f}",
     }

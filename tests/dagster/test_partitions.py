@@ -44,10 +44,17 @@ def test_partitions_should_have_the_keys_of_dagster(zone: str) -> None:
             assert definition.time_window_for_partition_key(key).start.timestamp() == made[key].timestamp()
 
 
-def partition(n: int, *, rows: int = 1, closed: bool = True) -> Partition:
+def partition(n: int, *, rows: int = 1, late: int = 0, closed: bool = True) -> Partition:
     start = datetime(2026, 1, 5, tzinfo=UTC) + n * HOUR
     return Partition(
-        key=f"{start:%Y-%m-%d-%H:%M}", start=start, end=start + HOUR, rows=rows, bytes=9, files=1, closed=closed
+        key=f"{start:%Y-%m-%d-%H:%M}",
+        start=start,
+        end=start + HOUR,
+        rows=rows,
+        late=late,
+        bytes=9,
+        files=1,
+        closed=closed,
     )
 
 
@@ -59,7 +66,7 @@ def told(seen: Reported, *partitions: Partition, now: datetime = NOW) -> list[tu
     """The events of a tick: kind and partition. The cursor goes through JSON between ticks, as in Dagster."""
     reported = Reported.of(json.loads(json.dumps(seen.cursor())))
     events = reported.events(KEY, found(*partitions), now)
-    seen.until, seen.rows = reported.until, reported.rows
+    seen.until, seen.seen = reported.until, reported.seen
     return [(type(event).__name__.removeprefix("Asset"), str(event.partition)) for event in events]
 
 
@@ -75,6 +82,7 @@ def test_rows_after_the_close_should_be_observed_once() -> None:
     told(seen, partition(0, rows=5), partition(1))
     assert told(seen, partition(0, rows=7), partition(1)) == [("Observation", "2026-01-05-00:00")]
     assert told(seen, partition(0, rows=7), partition(1)) == []
+    assert told(seen, partition(0, rows=7, late=2), partition(1)) == [("Observation", "2026-01-05-00:00")]
 
 
 def test_a_partition_should_be_reported_again_when_it_closes_after_a_rewind() -> None:
@@ -99,7 +107,7 @@ def test_many_partitions_should_be_reported_over_several_ticks_with_a_small_curs
     seen, many = Reported.of({}), [partition(n) for n in range(MOST + 10)]
     first, second = told(seen, *many), told(seen, *many)
     assert (len(first), len(second), told(seen, *many)) == (MOST, 10, [])
-    assert len(seen.rows) == WATCHED
+    assert len(seen.seen) == WATCHED
 
 
 HOURS = EventTimePartitions.hourly("ts", since="2026-01-01", settle=Time.minutes(10))

@@ -26,6 +26,7 @@ from rs_assets import (
 )
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.connectors.delta.backfill import Replacement
+from rs_assets.connectors.delta.data_files import StagedFiles
 from rs_assets.errors import ConfigurationError, DataLossError, SinkError, TopologyError
 from rs_assets.runtime.options import RunOptions
 from rs_assets.stream.data_stream import DataStream
@@ -33,6 +34,7 @@ from rs_assets.stream.pipeline import Pipeline
 from tests.runtime.test_batch_offsets import drop
 
 NINE = datetime(2026, 1, 5, 9, tzinfo=UTC)
+NOTHING = timedelta(0)
 TEN, ELEVEN = "2026-01-05-10:00", "2026-01-05-11:00"
 SCHEMA = "id bigint, ts timestamp"
 Record = tuple[int, datetime]
@@ -90,6 +92,11 @@ def rows(options: RunOptions, *fields: str) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(row[field] for field in fields) for row in found)
 
 
+def late(pipeline: Pipeline, options: RunOptions) -> dict[str, int]:
+    """The late rows of the partitions that have some."""
+    return {each.key: each.late for each in pipeline.partitions(options).partitions if each.late}
+
+
 def windows(records: Iterable[Record], size: int = 10, slide: int = 10) -> Counter[tuple[Any, ...]]:
     """Each window of `size` minutes every `slide`: id, start and count, as a plain model counts them."""
     counts: Counter[tuple[int, datetime]] = Counter()
@@ -114,13 +121,16 @@ def test_late_records_come_into_their_windows_and_the_stream_goes_on(log: Log, o
     before = rows(options, "id", "start_time", "n")
     assert hour(before, 10) != hour(windows(log.records), 10)
 
+    assert late(pipeline, options) == {TEN: 2}
     (same,) = pipeline.backfill(TEN, options, judge="as_then")
     assert (rows(options, "id", "start_time", "n"), same.rows_before, same.rows) == (before, 2, 2)
+    assert late(pipeline, options) == {TEN: 2}
     (done,) = pipeline.backfill(TEN, options)
     assert (done.partition, done.rows_before, done.rows, done.version) == (TEN, 2, 3, table(options).version())
     after = rows(options, "id", "start_time", "n")
     assert hour(after, 10) == hour(windows(log.records), 10)
     assert hour(after, 11) == hour(before, 11)
+    assert late(pipeline, options) == {}
 
     log.put((1, "13:30"))
     pipeline.run(options)
@@ -147,6 +157,11 @@ def test_each_partition_equals_a_plain_count_of_all_records(
     closed = [each.key for each in pipeline.partitions(options).partitions if each.closed]
     pipeline.backfill(closed[0], options, to=closed[-1], judge="as_then")
     assert rows(options, "id", "start_time", "n") == before
+    lacking = {
+        hourly(field).key(hourly(field).value_of(start + (timedelta(minutes=size) if field == "end_time" else NOTHING)))
+        for _, start, _ in windows(log.records, size, slide) - before
+    }
+    assert late(pipeline, options).keys() & {*closed} == lacking & {*closed}
     pipeline.backfill(closed[0], options, to=closed[-1])
     found, wanted = rows(options, "id", "start_time", "n", field), windows(log.records, size, slide)
     ends = {key: hourly(field).parse(key) for key in closed}
@@ -199,6 +214,38 @@ def test_rows_that_come_meanwhile_stay_and_a_rewritten_partition_is_refused(
     meanwhile(lambda: None)
     pipeline.backfill(TEN, options)
     assert rows(options, "id") == Counter({(1,): 1, (2,): 1, (3,): 1, (4,): 1})
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("place", ["before the files are in place", "before the commit", "after the commit"])
+def test_a_crash_leaves_the_partition_as_it_was_or_replaced(
+    place: str, log: Log, options: RunOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = kept(log)
+    log.put((1, "10:05"), (2, "10:07"), (3, "11:01"))
+    pipeline.run(options)
+    table(options).delete("id = 1")
+    version = table(options).version()
+
+    def crash(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt(place)
+
+    where = {
+        "before the files are in place": (StagedFiles, "placed"),
+        "before the commit": (DeltaTable, "create_write_transaction"),
+        "after the commit": (Replacement, "_checked"),
+    }
+    with monkeypatch.context() as patch:
+        patch.setattr(*where[place], crash)
+        with pytest.raises(KeyboardInterrupt):
+            pipeline.backfill(TEN, options)
+    healed = place == "after the commit"
+    assert table(options).version() == version + healed
+    assert rows(options, "id") == Counter({(2,): 1, (3,): 1} | ({(1,): 1} if healed else {}))
+    pipeline.backfill(TEN, options)
+    log.put((4, "11:30"))
+    pipeline.run(options)
+    assert rows(options, "id") == Counter({(key,): 1 for key in (1, 2, 3, 4)})
 
 
 @pytest.mark.long
@@ -286,7 +333,6 @@ def test_an_output_of_which_no_part_can_be_computed_is_refused(log: Log, options
     with pytest.raises(TopologyError, match="--new-generation"):
         sessions.backfill(TEN, options)
     sessions.run(options)
-    log.put((1, "10:07"))
+    DeltaTable(path := options.home.table("fill", "s")).delete("id = 1")
     sessions.run(replace(options, new_generation=True), finish=True)
-    found = DeltaTable(options.home.table("fill", "s")).to_pyarrow_table()
-    assert sorted(found["n"].to_pylist()) == [1, 1, 2]
+    assert sorted(DeltaTable(path).to_pyarrow_table()["id"].to_pylist()) == [1, 2, 3]

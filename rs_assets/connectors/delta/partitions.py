@@ -42,10 +42,11 @@ TIME_FORMATS: dict[type[DataType], str] = {
 def with_event_partition(rows: DataFrame, partitions: EventTimePartitions) -> DataFrame:
     """`rows` with the column of their partitions by event time; null for rows without a time."""
     at = F.col(quoted(partitions.field)).cast("timestamp")
-    return rows.withColumn(partitions.column, _event_partition(at, partitions))
+    return rows.withColumn(partitions.column, event_partition(at, partitions))
 
 
-def _event_partition(at: Column, partitions: EventTimePartitions) -> Column:
+def event_partition(at: Column, partitions: EventTimePartitions) -> Column:
+    """The value of the partition that holds the instant `at`; null for null."""
     # The time that clocks show there, as an instant; the session's own time zone has no effect.
     shown = F.unix_micros(F.from_utc_timestamp(at, partitions.zone))
     if partitions.unit == "hour":

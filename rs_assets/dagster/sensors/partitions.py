@@ -72,20 +72,23 @@ def partition_sensor(assets: StreamAssets, *, running: bool = True) -> SensorDef
 
 @dataclass(slots=True)
 class Reported:
-    """What was reported of one output: partitions that end at `until` or before, and the `rows` of the newest ones."""
+    """What was reported of one output: partitions that end at `until` or before.
+
+    Of the newest ones `seen` has the rows, and the late rows, as they were reported.
+    """
 
     until: datetime | None
-    rows: dict[str, int]
+    seen: dict[str, list[int]]
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Self:
         """As a cursor has it; {} for nothing."""
         until = stored.get("until")
-        return cls(None if until is None else datetime.fromisoformat(until), dict(stored.get("rows", {})))
+        return cls(None if until is None else datetime.fromisoformat(until), dict(stored.get("seen", {})))
 
     def cursor(self) -> dict[str, Any]:
         """For a cursor."""
-        return {"until": None if self.until is None else self.until.isoformat(), "rows": self.rows}
+        return {"until": None if self.until is None else self.until.isoformat(), "seen": self.seen}
 
     def events(self, key: AssetKey, found: OutputPartitions, now: datetime) -> list[Event]:
         """The events of partitions that have closed since, and of closed ones whose rows have changed.
@@ -98,15 +101,21 @@ class Reported:
         self.until = min(self.until, *ends) if self.until is not None and ends else None
         until = self.until
         fresh = [each for each in closed if until is None or each.end > until][:MOST]
-        changed = [each for each in closed if each not in fresh and self.rows.get(each.key, each.rows) != each.rows]
-        events: list[Event] = [_changed(key, each, self.rows[each.key], found) for each in changed]
+        told = self.seen
+        changed = [each for each in closed if each not in fresh and told.get(each.key, _now(each)) != _now(each)]
+        events: list[Event] = [_changed(key, each, told[each.key], found) for each in changed]
         events += [_closed(key, each, found) for each in fresh]
         if fresh:
             self.until = fresh[-1].end
-        rows = self.rows | {each.key: each.rows for each in (*changed, *fresh)}
-        reported = [each.key for each in closed if each.key in rows][-WATCHED:]
-        self.rows = {name: rows[name] for name in reported}
+        seen = told | {each.key: _now(each) for each in (*changed, *fresh)}
+        reported = [each.key for each in closed if each.key in seen][-WATCHED:]
+        self.seen = {name: seen[name] for name in reported}
         return events
+
+
+def _now(partition: Partition) -> list[int]:
+    """What is noticed when it changes."""
+    return [partition.rows, partition.late]
 
 
 def _closed(key: AssetKey, partition: Partition, found: OutputPartitions) -> AssetMaterialization:
@@ -118,18 +127,21 @@ def _closed(key: AssetKey, partition: Partition, found: OutputPartitions) -> Ass
     )
 
 
-def _changed(key: AssetKey, partition: Partition, before: int, found: OutputPartitions) -> AssetObservation:
+def _changed(key: AssetKey, partition: Partition, before: list[int], found: OutputPartitions) -> AssetObservation:
+    rows, late = before
+    now = f"{partition.rows:,} now; {partition.late:,} late rows"
     return AssetObservation(
         key,
         partition=partition.key,
-        description=f"its rows have changed since it closed: {before:,} then, {partition.rows:,} now",
-        metadata={**_metadata(partition, found), "rows_before": before},
+        description=f"changed since it closed: {rows:,} rows then, {now}",
+        metadata={**_metadata(partition, found), "rows_before": rows, "rows_late_before": late},
     )
 
 
 def _metadata(partition: Partition, found: OutputPartitions) -> dict[str, Any]:
     return {
         "dagster/row_count": partition.rows,
+        "rows_late": partition.late,
         "bytes": partition.bytes,
         "files": partition.files,
         "start": MetadataValue.timestamp(partition.start),

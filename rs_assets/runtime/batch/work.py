@@ -37,6 +37,7 @@ from rs_assets.runtime.batch.sink_progress import SinkProgress
 from rs_assets.runtime.batch.split_watermarks import SplitWatermarks
 from rs_assets.runtime.record.bookkeeping import Bookkeeper
 from rs_assets.runtime.replay.dead_letters import send_dead_letters, stage_late
+from rs_assets.runtime.replay.late_partitions import LatePartitions, late_partitions
 from rs_assets.runtime.replay.replay import Replay
 from rs_assets.runtime.report import BatchProgress
 from rs_assets.runtime.translate import translate
@@ -110,7 +111,8 @@ class BatchWork:
         state, times = self._measured(execution)
         self._reach(times)
         replay = self._replay(batch_id)
-        late_at = replay.late_rows() if state.dropped or self._came_late(execution) else {}
+        dropped = bool(state.dropped) or self._came_late(execution)
+        late_at = replay.late_rows() if dropped else {}
         late = sum(late_at.values())
         if late:
             staged.sinks.update(stage_late(self.topology, self._waiting(self.plan.late, batch_id), replay))
@@ -122,7 +124,8 @@ class BatchWork:
             out[name] = part.commit()
         if self.uploads is not None:
             self.uploads.committed()
-        self._record(execution, batch_id, out, counts, times)
+        missed = late_partitions(self.topology, self.plan, replay) if dropped else {}
+        self._record(execution, batch_id, out, counts, times, missed)
         # State can shrink without an output row: a window in update mode closes silently, a later filter may drop its
         # row.
         moved = state.rows != rows_open
@@ -195,6 +198,7 @@ class BatchWork:
         out: Mapping[str, int],
         counts: Counts,
         times: Mapping[str, EventTimes],
+        late: LatePartitions,
     ) -> None:
         """Record a committed batch: progress of sinks and splits, and input state of sources.
 
@@ -205,7 +209,8 @@ class BatchWork:
         if self.marks is not None:
             self.marks.advance(execution, batch_id, first=self.log.planned_batches()[0])
         came = {gate: _of_rows(times.get(gate)) for gate in self.plan.watermark_inputs}
-        self.book.after(batch_id, counts.expectations, came)
+        missed = {self.aliases.get(sink, sink): rows for sink, rows in late.items()}
+        self.book.after(batch_id, counts.expectations, came, missed)
         for name, watch in self.watches.items():
             if known := watch.read():
                 self.read.setdefault(name, {}).update(known)

@@ -36,6 +36,7 @@ from rs_assets.topology.topology import Topology
 ASKED = 5
 NOTHING: Mapping[str, tuple[int, int]] = MappingProxyType({})
 NO_TIMES: Mapping[str, EventTimes | None] = MappingProxyType({})
+NONE_LATE: Mapping[str, Mapping[datetime, int]] = MappingProxyType({})
 PAUSE = wait_exponential(multiplier=0.125, max=1)
 
 
@@ -86,15 +87,16 @@ class Bookkeeper:
         batch_id: int,
         expectations: Mapping[str, tuple[int, int]] = NOTHING,
         times: Mapping[str, EventTimes | None] = NO_TIMES,
+        late: Mapping[str, Mapping[datetime, int]] = NONE_LATE,
     ) -> None:
-        """Queue the batch, with the answers, the counts of expectations and the event times, for the catalog."""
+        """Queue the batch, with the answers, the counts of expectations, event times and late rows, for the catalog."""
         made = self._messages
         messages = [*(m for each in made for m in each.before), *(m for each in made for m in each.after)]
         self._told = len(messages)
         entry = self._entry(batch_id, messages, replies=self._replies)
         nodes = map(self.topology.__getitem__, expectations)
         conditions = {node.name: node.condition.identity() for node in nodes if isinstance(node, Expect)}
-        self.journal.put(replace(entry, expectations=expectations, conditions=conditions, times=times))
+        self.journal.put(replace(entry, expectations=expectations, conditions=conditions, times=times, late=late))
 
     def finished(self) -> None:
         """The bounded sources have ended."""

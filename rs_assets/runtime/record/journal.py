@@ -34,6 +34,7 @@ IDENTITIES: Mapping[str, tuple[str, ...]] = {
     "expectations": ("query", "generation", "batch_id", "step"),
     "batch_times": ("query", "generation", "batch_id", "gate"),
     "batch_offsets": ("query", "generation", "batch_id", "planned"),
+    "late_partitions": ("query", "generation", "batch_id", "sink", "start"),
 }
 Follower = Callable[[Sequence["JournalEntry"]], object]
 
@@ -44,8 +45,8 @@ class JournalEntry:
 
     `versions` are the dimension versions first used by it, as columns of the catalog; `expectations` the rows that each
     judged, and those that failed; `conditions` what they expect; `times` the event times at each gate, None without
-    rows. `plan` is its entry in Spark's log, by stored names, `before` that of the batch before it. The steps have the
-    digest `code`.
+    rows; `late` its late rows by output and start of the partition. `plan` is its entry in Spark's log, by stored
+    names, `before` that of the batch before it. The steps have the digest `code`.
     """
 
     namespace: str
@@ -65,6 +66,7 @@ class JournalEntry:
     expectations: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     conditions: Mapping[str, str] = field(default_factory=dict)
     times: Mapping[str, EventTimes | None] = field(default_factory=dict)
+    late: Mapping[str, Mapping[datetime, int]] = field(default_factory=dict)
     plan: BatchOffsets | None = None
     before: BatchOffsets | None = None
     code: str = ""
@@ -226,6 +228,7 @@ def write_entries(
         "expectations": [row for entry in entries for row in _judged_rows(entry)],
         "batch_times": [row for entry in entries for row in _time_rows(entry)],
         "batch_offsets": [row for entry in entries for row in _offset_rows(entry)],
+        "late_partitions": [row for entry in entries for row in _late_rows(entry)],
         "system_messages": messages,
     }
     for table, rows in new.items():
@@ -336,6 +339,15 @@ def _offset_rows(entry: JournalEntry) -> list[Row]:
     if entry.plan is None or entry.log is None or entry.first_number:
         return []
     return [{**_row(entry, **offsets_row(entry.plan, entry.before)), "query": entry.log.stored_name}]
+
+
+def _late_rows(entry: JournalEntry) -> list[Row]:
+    """The late rows by partition."""
+    return [
+        _row(entry, sink=sink, start=start, rows=rows)
+        for sink, late in entry.late.items()
+        for start, rows in late.items()
+    ]
 
 
 def _split_row(entry: JournalEntry, message: NewSplit | RemoveSplit) -> Row:

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, get_args
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from rs_assets.catalog.catalog import Row, operation
 from rs_assets.common.scratch import scratch_folder
 from rs_assets.compile.planner.context import BadRecordCollector, Flow
 from rs_assets.compile.planner.table import compile_node
@@ -28,7 +29,7 @@ from rs_assets.records.columns import ADDRESS, EVENT_TIME, LATE, PASSED
 from rs_assets.records.schema import quoted
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.replay.replay import Replay
-from rs_assets.runtime.run.partitions import Partition, parted, partitions_of
+from rs_assets.runtime.run.partitions import BACKFILL, Partition, parted, partitions_of
 from rs_assets.runtime.run.recorded import Recorded, RecordedQuery, translated
 from rs_assets.topology.nodes.step import ForEach
 from rs_assets.topology.nodes.timed import NONE
@@ -202,7 +203,24 @@ class _Backfill:
             return made
         with translated(self.query.plan.name), scratch_folder("rs-backfill-") as folder:
             rows, version = replacement.write(self._rows(batches, folder), path=path)
-        return replace(made, rows=rows, version=version)
+        done = replace(made, rows=rows, version=version)
+        with session.failures.guarding("the backfill is not in the catalog"):
+            session.catalog.append("operations", [self._operation(done, mark)])
+        return done
+
+    def _operation(self, done: Backfilled, mark: BatchMark) -> Row:
+        return operation(
+            self.way.topology.name,
+            generation=mark.generation,
+            run_id=self.query.recorded.session.options.run_id,
+            kind=BACKFILL,
+            summary=f"partition {done}",
+            sink=mark.sink,
+            start=self.partition.start.isoformat(),
+            batch=mark.batch_id,
+            judge=self.judge,
+            **done.as_dict(),
+        )
 
     @property
     def _value(self) -> PartitionValue:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from rs_assets.catalog.catalog import Catalog
 from rs_assets.catalog.offsets import storage_named
 from rs_assets.catalog.offsets.merge import source_key
 from rs_assets.checkpoint import manifest as manifests
+from rs_assets.checkpoint.manifest import Manifest
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.connectors.delta.event_partitions import EventTimePartitions, PartitionValue
@@ -21,18 +25,25 @@ from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.errors import ConfigurationError
 from rs_assets.operators.window.event_time import END_OF_TIME
-from rs_assets.runtime.identity import log_of
+from rs_assets.runtime.identity import folder_of, log_of
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.run.recorded import named
+from rs_assets.runtime.upkeep.returns import path_of
 from rs_assets.topology.closing import Closing
 from rs_assets.topology.topology import Topology
+
+# The kind of an operation in the catalog.
+BACKFILL: Final = "backfill"
+# No batch is greater.
+ANY: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
     """One partition: its name, `[start, end)` in UTC, its rows, bytes and files, and whether it has closed.
 
-    `known`: whether Dagster has it; not if it is before the `since` of the partitions.
+    `late` are the rows that came too late for a window in it, since its last backfill. `known`: whether Dagster has it;
+    not if it is before the `since` of the partitions.
     """
 
     key: str
@@ -42,6 +53,7 @@ class Partition:
     bytes: int
     files: int
     closed: bool
+    late: int = 0
     known: bool = True
 
     def as_dict(self) -> dict[str, Any]:
@@ -87,8 +99,9 @@ def partitions_of(
     assert node.partitions is not None  # noqa: S101  `parted` gives no others
     plan = next(plan for plan in plan_queries(topology) if node.name in plan.sinks)
     closing = topology.closings[node.name]
+    manifest = manifests.load(options.home.job(topology.namespace, topology.job))
     # Before the table: what the watermark has passed is in the table then.
-    watermark = _watermark(topology, plan, options)
+    watermark = _watermark(topology, plan, manifest, options)
     table = open_table(options.home.table(topology.namespace, node.table))
     if table is None:
         return OutputPartitions(sink=node.name, version=-1, reached=watermark, without_time=0, partitions=())
@@ -96,7 +109,13 @@ def partitions_of(
     reached = watermark if closing.by_watermark or watermark == END_OF_TIME else _greatest(files)
     held = _held(files, node.partitions)
     listing = _Listing(
-        partitions=node.partitions, closing=closing, held=held, reached=reached, now=now or datetime.now(UTC), span=span
+        partitions=node.partitions,
+        closing=closing,
+        held=held,
+        late=_late(topology, plan, node.name, manifest, Catalog(options.home.catalog)),
+        reached=reached,
+        now=now or datetime.now(UTC),
+        span=span,
     )
     return OutputPartitions(
         sink=node.name,
@@ -118,10 +137,9 @@ def parted(topology: Topology, sink: str | None) -> DeltaSink:
     return named(nodes, sink, what="output with partitions", pipeline=topology.name)
 
 
-def _watermark(topology: Topology, plan: QueryPlan, options: RunOptions) -> datetime | None:
+def _watermark(topology: Topology, plan: QueryPlan, manifest: Manifest | None, options: RunOptions) -> datetime | None:
     """The watermark of the last committed batch of a query, END_OF_TIME once its input has ended."""
     folder = options.home.job(topology.namespace, topology.job)
-    manifest = manifests.load(folder)
     log = None if manifest is None else log_of(manifest, plan, folder)
     if manifest is None or log is None:
         return _catalogued(topology, plan, options)
@@ -140,6 +158,27 @@ def _catalogued(topology: Topology, plan: QueryPlan, options: RunOptions) -> dat
     finally:
         storage.finish()
     return max(times, default=None)
+
+
+def _late(
+    topology: Topology, plan: QueryPlan, sink: str, manifest: Manifest | None, catalog: Catalog
+) -> Counter[datetime]:
+    """The late rows of each partition, by its start: of batches that were not undone, after its last backfill."""
+    folder = None if manifest is None else folder_of(manifest, plan)
+    if manifest is None or folder is None:
+        return Counter()
+    valid, stored = path_of(manifest.queries[folder], ANY), manifest.aliases.get(sink, sink)
+    filled = defaultdict[datetime, int](lambda: -1)
+    for row in catalog.rows("operations", pipeline=topology.name, kind=BACKFILL):
+        done = json.loads(row["details"])
+        if done["sink"] == stored and done["judge"] == "all" and done["batch"] <= valid.get(row["generation"], -1):
+            start = datetime.fromisoformat(done["start"])
+            filled[start] = max(filled[start], done["batch"])
+    late = Counter[datetime]()
+    for row in catalog.rows("late_partitions", pipeline=topology.name, sink=stored):
+        if filled[row["start"]] < row["batch_id"] <= valid.get(row["generation"], -1):
+            late[row["start"]] += row["rows"]
+    return late
 
 
 def _files(table: DeltaTable, partitions: EventTimePartitions) -> pa.Table:
@@ -179,6 +218,7 @@ class _Listing:
     partitions: EventTimePartitions
     closing: Closing
     held: Mapping[PartitionValue | None, tuple[int, int, int]]
+    late: Mapping[datetime, int]
     reached: datetime | None
     now: datetime
     span: tuple[PartitionValue, PartitionValue] | None
@@ -225,5 +265,6 @@ class _Listing:
             bytes=size,
             files=files,
             closed=self._closed(value),
+            late=self.late.get(self.partitions.start(value), 0),
             known=self.partitions.start(value) >= self.partitions.start(self.partitions.first),
         )
