@@ -1,13 +1,14 @@
-"""The commands `partitions` and `backfill`: partitions by event time that have closed, and their rows again."""
+"""The commands `partitions`, `backfill`, `prove` and `audit`: closed partitions, their rows again, and proofs."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from rs_assets.cli.base import AS_JSON, MODULES, NAME_OR_NONE, chosen, guarded
+from rs_assets.cli.base import AS_JSON, FAILED, MODULES, NAME_OR_NONE, chosen, guarded
 
 if TYPE_CHECKING:
     from rs_assets.runtime.run.backfill import Judge
@@ -86,4 +87,50 @@ def backfill(
         click.echo(str(each))
 
 
-COMMANDS = (partitions, backfill)
+@click.command()
+@NAME_OR_NONE
+@click.option("--partition", metavar="KEY", help="The partition; default: those that are not proved.")
+@click.option("--to", metavar="KEY", help="The last one.")
+@click.option("--sink", help="The output, if several have partitions.")
+@click.option(
+    "--last",
+    "newest",
+    default=24,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Without a name, so many.",
+)
+@MODULES
+@AS_JSON
+@guarded
+def prove(name: str | None, modules: tuple[str, ...], *, as_json: bool, **chosen_by: Any) -> None:
+    """Compare closed partitions with one batch over the recorded input, and note the result in the ledger."""
+    done = chosen(modules, name).prove(**chosen_by)
+    if as_json:
+        click.echo(json.dumps([each.as_dict() for each in done]))
+    for each in () if as_json else done:
+        click.echo(str(each))
+    if not done and not as_json:
+        click.echo("all closed partitions are proved")
+    if not all(each.equal for each in done):
+        sys.exit(FAILED)
+
+
+@click.command()
+@NAME_OR_NONE
+@MODULES
+@guarded
+def audit(name: str | None, modules: tuple[str, ...]) -> None:
+    """Check the ledger of proofs: whether an entry was changed or removed since it was written."""
+    from rs_assets.catalog.ledger import Ledger
+    from rs_assets.common.home import Home
+
+    ledger = Ledger(Home.default().catalog, chosen(modules, name).name)
+    broken, entries = ledger.first_break(), ledger.entries()
+    unequal = [entry["partition"] for entry in entries if not entry["equal"]]
+    click.echo(broken or f"{len(entries):,} proofs, none changed since; unequal: {', '.join(unequal) or 'none'}")
+    if broken:
+        sys.exit(FAILED)
+
+
+COMMANDS = (partitions, backfill, prove, audit)

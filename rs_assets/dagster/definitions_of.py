@@ -93,17 +93,19 @@ def _definitions(assets: StreamAssets, resources: Mapping[str, Any], watching: W
     from rs_assets.dagster.assets.closed_partitions import closed_assets
     from rs_assets.dagster.assets.freshness import freshness_checks
     from rs_assets.dagster.assets.graph import pipeline_assets
+    from rs_assets.dagster.assets.proofs import nightly_proof, proof_checks
     from rs_assets.dagster.runs.jobs import pipeline_job
     from rs_assets.dagster.runs.upkeep import nightly_compaction, upkeep_job
     from rs_assets.dagster.sensors import sensors_of
 
     graph, upkeep = pipeline_assets(assets), upkeep_job(assets)
+    proof_jobs, proof_schedules = nightly_proof(assets)
     return Definitions(
         assets=[graph, *assets.dimensions.values(), *closed_assets(assets)],
-        jobs=[*(pipeline_job(assets, graph, mode) for mode in ("run", "start")), upkeep],
-        schedules=[nightly_compaction(assets, upkeep)],
+        jobs=[*(pipeline_job(assets, graph, mode) for mode in ("run", "start")), upkeep, *proof_jobs],
+        schedules=[nightly_compaction(assets, upkeep), *proof_schedules],
         sensors=sensors_of(assets, watching),
-        asset_checks=[*checks_of(assets), *freshness_checks(assets)],
+        asset_checks=[*checks_of(assets), *freshness_checks(assets), *proof_checks(assets)],
         resources=dict(resources),
     )
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rs_assets.runtime.report import RunReport
     from rs_assets.runtime.run.backfill import Backfilled, Judge
     from rs_assets.runtime.run.partitions import OutputPartitions
+    from rs_assets.runtime.run.prove import Proof
     from rs_assets.runtime.run.realtime import RealTimePipeline
     from rs_assets.runtime.run.records_of import Records
     from rs_assets.runtime.run.rescale import RescaleReport
@@ -534,6 +535,43 @@ class Pipeline:
         from rs_assets.runtime.run.backfill import backfill
 
         return backfill(self.topology, partition, options, last=to, sink=sink, judge=judge, plan=plan)
+
+    def prove(
+        self,
+        options: RunOptions | None = None,
+        *,
+        partition: str | None = None,
+        to: str | None = None,
+        sink: str | None = None,
+        newest: int = 24,
+    ) -> tuple[Proof, ...]:
+        """Prove that closed partitions of an output equal one batch over the recorded input.
+
+        Typical uses: a nightly check, an audit, doubt. Nothing is changed but the ledger in the catalog, which gets a
+        row for each partition. The pipeline may run. Outputs and errors as of `backfill`.
+
+        - `partition`, `to` (str, default None): the first and the last one, by name.
+        - `sink` (str, default: the only one).
+        - `newest` (int, default 24): without names, at most so many of those that are not proved as they are now.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from rs_assets import EventTimePartitions, Home, RunOptions, StreamBuilder, Time
+        >>> hits = StreamBuilder.data_stream("docs", "proved").from_array(
+        ...     [{"id": 1, "at": "2026-01-05 10:05:00"}, {"id": 2, "at": "2026-01-05 11:30:00"}],
+        ...     schema="id int, at timestamp",
+        ... )
+        >>> hours = EventTimePartitions.hourly("at", since="2026-01-01", settle=Time.minutes(0))
+        >>> pipeline = hits.to_delta("hits", partitions=hours).build()
+        >>> with TemporaryDirectory() as folder:
+        ...     options = RunOptions(home=Home.at(folder))
+        ...     _ = pipeline.run(options)
+        ...     proofs = pipeline.prove(options)
+        >>> [(proof.partition, proof.equal, proof.rows_stream) for proof in proofs]
+        [('2026-01-05-10:00', True, 1), ('2026-01-05-11:00', True, 1)]
+        """
+        from rs_assets.runtime.run.prove import prove
+
+        return prove(self.topology, options, partition=partition, to=to, sink=sink, newest=newest)
 
     def records_of(
         self, row: Mapping[str, Any], options: RunOptions | None = None, *, sink: str | None = None, limit: int = 20

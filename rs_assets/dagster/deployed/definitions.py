@@ -63,14 +63,16 @@ def _definitions(assets: StreamAssets) -> Definitions:
     from rs_assets.dagster.assets.closed_partitions import closed_assets
     from rs_assets.dagster.assets.freshness import freshness_checks
     from rs_assets.dagster.assets.graph import pipeline_assets
+    from rs_assets.dagster.assets.proofs import nightly_proof, proof_checks
     from rs_assets.dagster.runs.upkeep import nightly_compaction, upkeep_job
     from rs_assets.dagster.sensors import events_of
 
     upkeep = upkeep_job(assets)
+    proof_jobs, proof_schedules = nightly_proof(assets)
     return Definitions(
         assets=[pipeline_assets(assets), *assets.dimensions.values(), *closed_assets(assets)],
-        jobs=[upkeep],
-        schedules=[nightly_compaction(assets, upkeep)],
+        jobs=[upkeep, *proof_jobs],
+        schedules=[nightly_compaction(assets, upkeep), *proof_schedules],
         sensors=events_of(assets),
-        asset_checks=[*checks_of(assets), *freshness_checks(assets)],
+        asset_checks=[*checks_of(assets), *freshness_checks(assets), *proof_checks(assets)],
     )

@@ -2,43 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime, timedelta
-from functools import reduce
-from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Literal, get_args
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from rs_assets.catalog.catalog import Row, operation
 from rs_assets.common.scratch import scratch_folder
-from rs_assets.compile.planner.context import BadRecordCollector, Flow
-from rs_assets.compile.planner.table import compile_node
-from rs_assets.compile.sink import rows_for
-from rs_assets.compile.window import late_for_window, windows_of
 from rs_assets.connectors.delta.backfill import Replacement
-from rs_assets.connectors.delta.event_partitions import EventTimePartitions, PartitionValue
 from rs_assets.connectors.delta.nodes import DeltaSink
-from rs_assets.connectors.delta.table import open_table
 from rs_assets.connectors.sink import BatchMark
-from rs_assets.errors import ConfigurationError, DataLossError, SinkError, TopologyError
-from rs_assets.operators.window.durations import EPOCH
-from rs_assets.records.columns import ADDRESS, EVENT_TIME, LATE, PASSED
-from rs_assets.records.schema import quoted
+from rs_assets.errors import ConfigurationError
 from rs_assets.runtime.options import RunOptions
-from rs_assets.runtime.replay.replay import Replay
 from rs_assets.runtime.run.partitions import BACKFILL, Partition, parted, partitions_of
-from rs_assets.runtime.run.recorded import Recorded, RecordedQuery, translated
-from rs_assets.topology.nodes.step import ForEach
-from rs_assets.topology.nodes.timed import NONE
-from rs_assets.topology.nodes.window import WindowAggregate
+from rs_assets.runtime.run.recompute import Recompute, Way, Written
+from rs_assets.runtime.run.recorded import Recorded, translated
 from rs_assets.topology.topology import Topology
 
 Judge = Literal["all", "as_then"]
-# Batches that are read in one pass; more of them go through files, so that a plan stays small.
-AT_ONCE: Final = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,19 +69,23 @@ def backfill(
         )
     options, node = options or RunOptions(), parted(topology, sink)
     assert node.partitions is not None  # noqa: S101  `parted` gives no others
-    way = _Way.to(topology, node, node.partitions)
-    chosen = _chosen(topology, options, node, first, last or first)
+    way = Way.to(topology, node, node.partitions)
+    chosen = closed_between(topology, options, node, first, last or first)
     recorded = Recorded.of(topology, options)
     query_plan = next(each for each in recorded.session.plans if node.name in each.sinks)
-    return recorded.on_driver(
-        lambda spark: tuple(
-            _Backfill(spark, recorded.query(spark, query_plan), way, each, judge).replaced(plan=plan) for each in chosen
-        )
-    )
+
+    def replaced(spark: SparkSession) -> tuple[Backfilled, ...]:
+        query = recorded.query(spark, query_plan)
+        made = (Recompute(spark, query, way, each, lambda _: judge == "all") for each in chosen)
+        return tuple(_replaced(each, judge, plan=plan) for each in made)
+
+    return recorded.on_driver(replaced)
 
 
-def _chosen(topology: Topology, options: RunOptions, sink: DeltaSink, first: str, last: str) -> Sequence[Partition]:
-    """The closed partitions from `first` to `last`, also those without rows."""
+def closed_between(
+    topology: Topology, options: RunOptions, sink: DeltaSink, first: str, last: str
+) -> Sequence[Partition]:
+    """The closed partitions from `first` to `last`, also those without rows; ConfigurationError if one is open."""
     assert sink.partitions is not None  # noqa: S101  as before
     begin, end = (sink.partitions.parse(key) for key in (first, last))
     if sink.partitions.start(begin) > sink.partitions.start(end):
@@ -115,210 +101,35 @@ def _chosen(topology: Topology, options: RunOptions, sink: DeltaSink, first: str
     return chosen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Way:
-    """The way of rows to the output: over one window, or without state; `before` and `after` are the reach of it.
-
-    Rows of a partition `[start, end)` are made of records from `start - before` to `end + after`.
-    """
-
-    topology: Topology
-    sink: DeltaSink
-    partitions: EventTimePartitions
-    window: WindowAggregate | None
-    before: timedelta = NONE
-    after: timedelta = NONE
-
-    @classmethod
-    def to(cls, topology: Topology, sink: DeltaSink, partitions: EventTimePartitions) -> _Way:
-        """The way to `sink`; TopologyError if its rows cannot be computed from a part of the records."""
-        if sink.mode != "append":
-            raise TopologyError(
-                f"rows of {sink.name!r} replace each other, so a part of them cannot be computed alone",
-                remedy="append them: mode='append'",
-                step=sink.name,
-            )
-        states = [node for node in topology if node.stateful and node.name in topology.ancestors(sink.name)]
-        if not states:
-            return cls(topology=topology, sink=sink, partitions=partitions, window=None)
-        window = states[0]
-        if len(states) > 1 or not isinstance(window, WindowAggregate) or not _once(window):
-            raise TopologyError(
-                f"rows of {sink.name!r} cannot be computed from a part of the records: step {window.name!r} keeps more"
-                " than windows of a fixed length that emit once, or another step with state is upstream",
-                remedy="begin a new generation, which reads all input again: --new-generation",
-                step=window.name,
-            )
-        longest, by_start = window.window.longest, partitions.field == "start_time"
-        # A window's `fire_time` is after its end by the delay.
-        before = NONE if by_start else longest + (window.delay if partitions.field == "fire_time" else NONE)
-        after = longest if by_start else NONE
-        return cls(topology=topology, sink=sink, partitions=partitions, window=window, before=before, after=after)
-
-    def reach(self, partition: Partition) -> tuple[datetime, datetime]:
-        """The event times of the records of a partition: `[start, end)`."""
-        return partition.start - self.before, partition.end + self.after
+def _replaced(made: Recompute, judge: Judge, *, plan: bool) -> Backfilled:
+    """Read the batches of a partition again and replace its rows; with `plan` only say which."""
+    written = Written.by(made.query, made.way.sink)
+    replacement = Replacement(read=written.table, partitions=made.way.partitions, value=made.value, mark=written.mark)
+    replacement.check()
+    batches = made.batches(written.mark.batch_id)
+    planned = Backfilled(
+        partition=made.partition.key, rows_before=replacement.rows, rows=None, batches=len(batches), version=None
+    )
+    if plan:
+        return planned
+    with translated(made.query.plan.name), scratch_folder("rs-backfill-") as folder:
+        rows, version = replacement.write(made.rows(batches, folder), path=written.path)
+    done, session = replace(planned, rows=rows, version=version), made.query.recorded.session
+    with session.failures.guarding("the backfill is not in the catalog"):
+        session.catalog.append("operations", [_operation(made, done, judge, written.mark)])
+    return done
 
 
-def _once(window: WindowAggregate) -> bool:
-    """Whether its windows are emitted once, by Spark's own operator, and have a fixed length."""
-    fixed = window.window.by_time and window.event_time is not None
-    return fixed and not window.fired and not window.updates
-
-
-@dataclass(frozen=True, slots=True)
-class _Backfill:
-    """The backfill of one partition, on the driver's thread."""
-
-    spark: SparkSession
-    query: RecordedQuery
-    way: _Way
-    partition: Partition
-    judge: Judge
-
-    def replaced(self, *, plan: bool) -> Backfilled:
-        """Read its batches again and replace its rows; with `plan` only say which."""
-        session, sink = self.query.recorded.session, self.way.sink
-        # Before the table is opened: the rows of these batches are in it.
-        committed = self.query.log.last_committed()
-        path = session.options.home.table(session.topology.namespace, sink.table)
-        table = open_table(path)
-        if table is None:
-            raise SinkError("the table is gone", remedy="restore it", step=sink.name, table=path)
-        mark = self._mark(committed)
-        written = table.transaction_version(mark.writer)
-        # A batch may be in the table that Spark has not committed yet.
-        mark = replace(mark, batch_id=max(committed, -1 if written is None else written))
-        replacement = Replacement(read=table, partitions=self.way.partitions, value=self._value, mark=mark)
-        replacement.check()
-        batches = self._batches(mark.batch_id)
-        made = Backfilled(
-            partition=self.partition.key,
-            rows_before=replacement.rows,
-            rows=None,
-            batches=len(batches),
-            version=None,
-        )
-        if plan:
-            return made
-        with translated(self.query.plan.name), scratch_folder("rs-backfill-") as folder:
-            rows, version = replacement.write(self._rows(batches, folder), path=path)
-        done = replace(made, rows=rows, version=version)
-        with session.failures.guarding("the backfill is not in the catalog"):
-            session.catalog.append("operations", [self._operation(done, mark)])
-        return done
-
-    def _operation(self, done: Backfilled, mark: BatchMark) -> Row:
-        return operation(
-            self.way.topology.name,
-            generation=mark.generation,
-            run_id=self.query.recorded.session.options.run_id,
-            kind=BACKFILL,
-            summary=f"partition {done}",
-            sink=mark.sink,
-            start=self.partition.start.isoformat(),
-            batch=mark.batch_id,
-            judge=self.judge,
-            **done.as_dict(),
-        )
-
-    @property
-    def _value(self) -> PartitionValue:
-        return self.way.partitions.parse(self.partition.key)
-
-    def _mark(self, batch_id: int) -> BatchMark:
-        session = self.query.recorded.session
-        manifest = session.manifest
-        sink = manifest.aliases.get(self.way.sink.name, self.way.sink.name)
-        return BatchMark(manifest.pipeline_id, session.facts(self.query.plan).generation, sink, batch_id)
-
-    def _batches(self, last: int) -> list[int]:
-        """The batches up to `last` that may have records of the partition; DataLossError if one is not recorded."""
-        known = [batch for batch in self.query.batches(older=self.query.recalls) if batch <= last]
-        oldest = min(known, default=last + 1)
-        if oldest > 0 and not self._passed_by(oldest):
-            raise DataLossError(
-                f"the batches before {oldest} are no longer recorded, and may have read records of the partition"
-                f" {self.partition.key}",
-                remedy="backfill younger partitions; the catalog keeps batches for RS_CATALOG_DAYS",
-                pipeline=self.way.topology.name,
-                query=self.query.plan.name,
-            )
-        # Without any, one of them gives the columns; none of its records is in reach.
-        return sorted(filter(self._may_hold, known)) or known[:1]
-
-    def _passed_by(self, oldest: int) -> bool:
-        """Whether all records before a batch were older than those of the partition, by its watermark."""
-        window, offsets = self.way.window, self.query.log.offsets(oldest)
-        if window is None or window.by_split is not None or offsets is None:
-            return False
-        # Spark's watermark is the greatest event time less the delay.
-        begun = offsets.watermark > EPOCH
-        return begun and offsets.watermark + window.delay < self.way.reach(self.partition)[0]
-
-    def _may_hold(self, batch: int) -> bool:
-        window, offsets = self.way.window, self.query.log.offsets(batch)
-        if window is None or offsets is None:
-            return True
-        return self.query.times(window.name).may_hold(batch, offsets.started, *self.way.reach(self.partition))
-
-    def _rows(self, batches: Sequence[int], folder: Path) -> DataFrame:
-        """The rows of the partition, made of the records of `batches`."""
-        window = self.way.window
-        if window is None:
-            return self._together((self._within(self._written(batch)) for batch in batches), folder)
-        records = self._together((self._taken(window, batch) for batch in batches), folder)
-        context = replace(self.query.context, record_filter=BadRecordCollector())
-        flows = {window.name: Flow(windows_of(context, window, records))}
-        topology, sink = self.way.topology, self.way.sink
-        for name in self.query.plan.nodes:
-            node = topology[name]
-            if window.name not in topology.ancestors(name) or name not in topology.ancestors(sink.name):
-                continue
-            inputs = tuple(flows[each] for each in node.inputs)
-            flows[name] = inputs[0] if isinstance(node, ForEach) else compile_node(context, node, inputs)
-        return self._within(rows_for(sink, flows[sink.inputs[0]].df))
-
-    def _within(self, rows: DataFrame) -> DataFrame:
-        """Those of the partition; others are of windows of which only a part of the records was read."""
-        column = quoted(self.way.partitions.column)
-        return rows.filter(F.col(column) == F.lit(self._value))
-
-    def _written(self, batch: int) -> DataFrame:
-        """The rows of a batch for the output."""
-        sink = self.way.sink
-        return rows_for(sink, self._replay(batch).wired.flows[sink.inputs[0]].df)
-
-    def _taken(self, window: WindowAggregate, batch: int) -> DataFrame:
-        """The records of a batch that the window takes, in the reach of the partition; PASSED if it closes windows."""
-        replay = self._replay(batch)
-        rows = replay.wired.flows[window.name].df.drop(*ADDRESS)
-        begin, end = self.way.reach(self.partition)
-        rows = rows.filter((F.col(EVENT_TIME) >= F.lit(begin)) & (F.col(EVENT_TIME) < F.lit(end)))
-        if self.judge == "all":
-            return rows.drop(LATE, PASSED)
-        passed = F.lit(replay.passed(window.name))
-        if LATE in rows.columns:
-            rows, passed = rows.filter(~F.coalesce(F.col(LATE), F.lit(False))).drop(LATE), F.greatest(passed, PASSED)  # noqa: FBT003
-        return rows.withColumn(PASSED, passed).filter(~late_for_window(window, F.col(PASSED)))
-
-    def _replay(self, batch: int) -> Replay:
-        return self.query.replay(batch, lambda _, rows: rows)
-
-    def _together(self, frames: Iterator[DataFrame], folder: Path) -> DataFrame:
-        """The rows of many batches as one frame: some at once, more of them through files in `folder`."""
-        waiting, parts = list[DataFrame](), list[DataFrame]()
-        for frame in frames:
-            waiting.append(frame)
-            if len(waiting) == AT_ONCE:
-                parts.append(self._stored(_union(waiting), folder / str(len(parts))))
-                waiting = []
-        return _union([*parts, *waiting])
-
-    def _stored(self, rows: DataFrame, folder: Path) -> DataFrame:
-        rows.write.parquet(str(folder))
-        return self.spark.read.schema(rows.schema).parquet(str(folder))
-
-
-def _union(frames: Sequence[DataFrame]) -> DataFrame:
-    return reduce(lambda one, other: one.unionByName(other), frames)
+def _operation(made: Recompute, done: Backfilled, judge: Judge, mark: BatchMark) -> Row:
+    return operation(
+        made.way.topology.name,
+        generation=mark.generation,
+        run_id=made.query.recorded.session.options.run_id,
+        kind=BACKFILL,
+        summary=f"partition {done}",
+        sink=mark.sink,
+        start=made.partition.start.isoformat(),
+        batch=mark.batch_id,
+        judge=judge,
+        **done.as_dict(),
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -168,17 +168,27 @@ def _late(
     if manifest is None or folder is None:
         return Counter()
     valid, stored = path_of(manifest.queries[folder], ANY), manifest.aliases.get(sink, sink)
-    filled = defaultdict[datetime, int](lambda: -1)
-    for row in catalog.rows("operations", pipeline=topology.name, kind=BACKFILL):
-        done = json.loads(row["details"])
-        if done["sink"] == stored and done["judge"] == "all" and done["batch"] <= valid.get(row["generation"], -1):
-            start = datetime.fromisoformat(done["start"])
-            filled[start] = max(filled[start], done["batch"])
+    filled = filled_up_to(topology, plan, sink, manifest, catalog)
     late = Counter[datetime]()
     for row in catalog.rows("late_partitions", pipeline=topology.name, sink=stored):
-        if filled[row["start"]] < row["batch_id"] <= valid.get(row["generation"], -1):
+        if filled.get(row["start"], -1) < row["batch_id"] <= valid.get(row["generation"], -1):
             late[row["start"]] += row["rows"]
     return late
+
+
+def filled_up_to(
+    topology: Topology, plan: QueryPlan, sink: str, manifest: Manifest, catalog: Catalog
+) -> Mapping[datetime, int]:
+    """The last batch whose late records a backfill has taken into a partition, by its start; without undone ones."""
+    folder = folder_of(manifest, plan)
+    valid = {} if folder is None else path_of(manifest.queries[folder], ANY)
+    filled = dict[datetime, int]()
+    for row in catalog.rows("operations", pipeline=topology.name, kind=BACKFILL):
+        done = json.loads(row["details"])
+        if done["sink"] == manifest.aliases.get(sink, sink) and done["batch"] <= valid.get(row["generation"], -1):
+            # The rows of then are those without late records.
+            filled[datetime.fromisoformat(done["start"])] = done["batch"] if done["judge"] == "all" else -1
+    return filled
 
 
 def _files(table: DeltaTable, partitions: EventTimePartitions) -> pa.Table:

@@ -1,0 +1,129 @@
+"""The ledger of proofs: rows that are only added, each of which holds the hash of the row before it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from rs_assets.common.folder import Folder, make_folder
+from rs_assets.common.storage import storage_options
+from rs_assets.connectors.delta.store import delta_table
+from rs_assets.errors import CheckpointError
+
+TABLE: Final = "ledger"
+_TIME = pa.timestamp("us", tz="UTC")
+# What a proof says; `number` counts the rows of a pipeline, and `hash` is that of all other columns.
+SCHEMA: Final = pa.schema(
+    [
+        ("pipeline", pa.string()),
+        ("number", pa.int64()),
+        ("proved_at", _TIME),
+        ("sink", pa.string()),
+        ("partition", pa.string()),
+        ("start", _TIME),
+        ("generation", pa.int64()),
+        ("batch_id", pa.int64()),
+        ("batches", pa.int64()),
+        ("version", pa.int64()),
+        ("rows_stream", pa.int64()),
+        ("rows_batch", pa.int64()),
+        ("digest_stream", pa.string()),
+        ("digest_batch", pa.string()),
+        ("equal", pa.bool_()),
+        ("code", pa.string()),
+        ("previous", pa.string()),
+        ("hash", pa.string()),
+    ]
+)
+NOTHING_BEFORE: Final = ""
+
+Entry = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The proofs of a pipeline, in the catalog at `root`; nothing removes them."""
+
+    root: Folder
+    pipeline: str
+
+    def entries(self) -> Sequence[Entry]:
+        """All of them, in their order."""
+        table = self._table()
+        if table is None:
+            return ()
+        found = table.to_pyarrow_table(filters=[("pipeline", "=", self.pipeline)])
+        entries: list[Entry] = found.sort_by("number").to_pylist()
+        return entries
+
+    @retry(
+        retry=retry_if_exception_type(CommitFailedError),
+        stop=stop_after_attempt(10),
+        wait=wait_random_exponential(multiplier=0.01, max=0.5),
+        reraise=True,
+    )
+    def add(self, proof: Entry) -> Entry:
+        """Add a proof after the newest one; two processes never follow the same one."""
+        table, entries = self._table(), self.entries()
+        last = entries[-1] if entries else None
+        row = dict.fromkeys(SCHEMA.names) | dict(proof)
+        row |= {"pipeline": self.pipeline, "number": last["number"] + 1 if last else 0, "proved_at": _now()}
+        row["previous"] = last["hash"] if last else NOTHING_BEFORE
+        row["hash"] = hash_of(row)
+        data, path = pa.Table.from_pylist([row], schema=SCHEMA), str(self.root / TABLE)
+        # Delta refuses the same transaction twice: that of another process for this number.
+        marker = CommitProperties(app_transactions=[Transaction(f"ledger/{self.pipeline}", row["number"])])
+        try:
+            if table is None:
+                make_folder(self.root)
+                options = storage_options(path)
+                write_deltalake(path, data, mode="error", commit_properties=marker, storage_options=options)
+            else:
+                write_deltalake(table, data, mode="append", commit_properties=marker)
+        except CommitFailedError:
+            raise
+        except (DeltaError, OSError) as error:
+            raise CheckpointError("the ledger cannot be written", file=path, cause=str(error)[:200]) from error
+        return row
+
+    def first_break(self) -> str:
+        """The first entry that was changed, removed or inserted since it was written; empty if none was."""
+        before, number = NOTHING_BEFORE, 0
+        for entry in self.entries():
+            if entry["number"] != number:
+                return f"entry {number} is missing"
+            if entry["previous"] != before:
+                return f"entry {number} does not follow the one before it"
+            if entry["hash"] != hash_of(entry):
+                return f"entry {number}, of the partition {entry['partition']}, was changed after it was written"
+            before, number = entry["hash"], number + 1
+        return ""
+
+    def _table(self) -> DeltaTable | None:
+        try:
+            return delta_table(str(self.root / TABLE))
+        except TableNotFoundError:
+            return None
+
+
+def hash_of(entry: Entry) -> str:
+    """The SHA-256 of all columns but the hash itself, as JSON with sorted keys."""
+    columns = {name: entry[name] for name in SCHEMA.names if name != "hash"}
+    return hashlib.sha256(json.dumps(columns, default=_text, sort_keys=True).encode()).hexdigest()
+
+
+def _text(value: object) -> str:
+    return value.astimezone(UTC).isoformat(timespec="microseconds") if isinstance(value, datetime) else str(value)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

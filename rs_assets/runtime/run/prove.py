@@ -1,0 +1,182 @@
+"""Proof: the closed partitions of an output equal what one batch over the recorded input computes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, Final
+
+from deltalake import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, DoubleType, FloatType, MapType, VariantType
+
+from rs_assets.catalog.ledger import Ledger
+from rs_assets.common.scratch import scratch_folder
+from rs_assets.connectors.delta.nodes import DeltaSink
+from rs_assets.errors import ConfigurationError
+from rs_assets.records.schema import quoted
+from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.run.backfill import closed_between
+from rs_assets.runtime.run.partitions import Partition, filled_up_to, parted, partitions_of
+from rs_assets.runtime.run.recompute import Recompute, Way, Written
+from rs_assets.runtime.run.recorded import Recorded, translated
+from rs_assets.topology.topology import Topology
+
+# How many differing rows are shown.
+SHOWN: Final = 20
+# Sums of floating-point numbers depend on the order of rows: they are compared to so many digits after the first.
+DIGITS: Final = "%.11e"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """A partition, and whether its rows are those of one batch over its `batches`.
+
+    The digests are sums of the rows' hashes. `only_stream` and `only_batch` are the first rows, as JSON, that only the
+    table, or only the batch has.
+    """
+
+    partition: str
+    equal: bool
+    batches: int
+    version: int
+    rows_stream: int
+    rows_batch: int
+    digest_stream: str
+    digest_batch: str
+    only_stream: tuple[str, ...] = ()
+    only_batch: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, as plain values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        """A line, and one for each row that differs."""
+        if self.equal:
+            return f"{self.partition}: {self.rows_stream:,} rows equal one batch over {self.batches:,} batches"
+        head = f"{self.partition}: {self.rows_stream:,} rows in the table, {self.rows_batch:,} by one batch"
+        rows = [f"  only in the table: {row}" for row in self.only_stream]
+        return "\n".join([head, *rows, *(f"  only by the batch: {row}" for row in self.only_batch)])
+
+
+def prove(
+    topology: Topology,
+    options: RunOptions | None = None,
+    *,
+    partition: str | None = None,
+    to: str | None = None,
+    sink: str | None = None,
+    newest: int = 24,
+) -> tuple[Proof, ...]:
+    """Compare closed partitions of an output with one batch over the recorded input, and note each in the ledger.
+
+    Those from `partition` `to` another one; without a name the `newest` that the ledger does not know as equal with as
+    many rows as they have now.
+    Errors as of a backfill.
+    """
+    options, node = options or RunOptions(), parted(topology, sink)
+    assert node.partitions is not None  # noqa: S101  `parted` gives no others
+    way, ledger = Way.to(topology, node, node.partitions), Ledger(options.home.catalog, topology.name)
+    if partition is not None:
+        chosen = closed_between(topology, options, node, partition, to or partition)
+    elif to is not None:
+        raise ConfigurationError("to= needs the first partition", remedy=f"partition={to!r}")
+    else:
+        chosen = _unproved(topology, options, node, ledger)[-newest:]
+    recorded = Recorded.of(topology, options)
+    plan = next(each for each in recorded.session.plans if node.name in each.sinks)
+    filled = filled_up_to(topology, plan, node.name, recorded.session.manifest, recorded.session.catalog)
+
+    def proved(spark: SparkSession) -> Iterator[Proof]:
+        query = recorded.query(spark, plan)
+        for each in chosen:
+            takes_late = partial(operator.ge, filled.get(each.start, -1))
+            yield _proved(Recompute(spark, query, way, each, takes_late), ledger)
+
+    return recorded.on_driver(lambda spark: tuple(proved(spark))) if chosen else ()
+
+
+def _unproved(topology: Topology, options: RunOptions, sink: DeltaSink, ledger: Ledger) -> Sequence[Partition]:
+    """The closed partitions without a proof of the rows that they have now."""
+    newest = {entry["start"]: entry for entry in ledger.entries() if entry["sink"] == sink.name}
+    proved = {start: entry["rows_stream"] for start, entry in newest.items() if entry["equal"]}
+    closed = list(partitions_of(topology, options, sink=sink.name).closed)
+    # Partitions of which all rows are gone, before the first one with rows.
+    lost = min(newest, default=None)
+    assert sink.partitions is not None  # noqa: S101  it was chosen by them
+    if lost is not None and closed and lost < closed[0].start:
+        span = sink.partitions.value_of(lost), sink.partitions.value_of(closed[-1].start)
+        closed = list(partitions_of(topology, options, sink=sink.name, span=span).closed)
+    return [each for each in closed if proved.get(each.start) != each.rows]
+
+
+def _proved(made: Recompute, ledger: Ledger) -> Proof:
+    written = Written.by(made.query, made.way.sink)
+    batches = made.batches(written.mark.batch_id)
+    with translated(made.query.plan.name), scratch_folder("rs-proof-") as folder:
+        batch = _comparable(made.rows(batches, folder))
+        stream = _comparable(_stored(made, written.path, written.table).select(*map(quoted, batch.columns)))
+        (rows_stream, digest_stream), (rows_batch, digest_batch) = map(_digest, (stream, batch))
+        equal = (rows_stream, digest_stream) == (rows_batch, digest_batch)
+        ways = () if equal else ((stream, batch), (batch, stream))
+        only = tuple(tuple(row[0] for row in _beyond(one, other)) for one, other in ways) or ((), ())
+    proof = Proof(
+        partition=made.partition.key,
+        equal=equal,
+        batches=len(batches),
+        version=written.table.version(),
+        rows_stream=rows_stream,
+        rows_batch=rows_batch,
+        digest_stream=digest_stream,
+        digest_batch=digest_batch,
+        only_stream=only[0],
+        only_batch=only[1],
+    )
+    ledger.add(_entry(made, proof, written))
+    return proof
+
+
+def _entry(made: Recompute, proof: Proof, written: Written) -> Mapping[str, Any]:
+    noted = {name: value for name, value in proof.as_dict().items() if not name.startswith("only_")}
+    return {
+        **noted,
+        "sink": made.way.sink.name,
+        "start": made.partition.start,
+        "generation": written.mark.generation,
+        "batch_id": written.mark.batch_id,
+        "code": made.way.topology.code,
+    }
+
+
+def _stored(made: Recompute, path: str, table: DeltaTable) -> DataFrame:
+    """The rows of the partition in the version that was read."""
+    rows = made.spark.read.format("delta").option("versionAsOf", table.version()).load(path)
+    return rows.filter(F.col(quoted(made.way.partitions.column)) == F.lit(made.value))
+
+
+def _comparable(rows: DataFrame) -> DataFrame:
+    """The rows with values that are equal, and have equal hashes, where two computations give the same."""
+    return rows.select(*(_same(rows[quoted(each.name)], each.dataType).alias(each.name) for each in rows.schema))
+
+
+def _same(column: Column, kind: DataType) -> Column:
+    if isinstance(kind, DoubleType | FloatType):
+        return F.format_string(DIGITS, column.cast("double"))
+    return F.to_json(column) if isinstance(kind, MapType | VariantType) else column
+
+
+def _digest(rows: DataFrame) -> tuple[int, str]:
+    """The number of rows, and the sum of their hashes."""
+    hashes = F.xxhash64(*(F.col(quoted(name)) for name in rows.columns)).cast("decimal(38,0)")
+    found = rows.agg(F.count(F.lit(1)), F.sum(hashes)).head()
+    assert found is not None  # noqa: S101  without groups there is one row
+    return found[0], str(found[1] or 0)
+
+
+def _beyond(one: DataFrame, other: DataFrame) -> Sequence[Any]:
+    """The first rows of one frame that the other does not have, as JSON."""
+    return one.exceptAll(other).select(F.to_json(F.struct("*"))).limit(SHOWN).collect()
