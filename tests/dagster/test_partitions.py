@@ -13,7 +13,7 @@ from dagster._core.definitions.partitions.context import partition_loading_conte
 from deltalake import DeltaTable
 
 from rs_assets import EventTimePartitions, Home, MemoryChannel, RunOptions, StreamBuilder, Time, build_definitions
-from rs_assets.dagster.assets.closed_partitions import closed_assets, definition_of
+from rs_assets.dagster.assets.closed_partitions import closed_assets
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.dagster.sensors.partitions import MOST, WATCHED, Reported, partition_sensor
@@ -37,7 +37,7 @@ def test_partitions_should_have_the_keys_of_dagster(zone: str) -> None:
         while partitions.end(value) <= end:
             made[partitions.key(value)] = partitions.start(value)
             value = partitions.following(value)
-        definition = definition_of(partitions)
+        definition = partitions.definition()
         with partition_loading_context(effective_dt=end):
             assert list(made) == list(definition.get_partition_keys())
         for key in list(made)[:: max(len(made) // 50, 1)]:
@@ -125,7 +125,7 @@ def test_a_downstream_asset_should_start_for_each_partition_that_closes(home: Ho
     assets = StreamAssets.of(pipeline)
     each = dg.AutomationCondition.eager().without(dg.AutomationCondition.in_latest_time_window())
 
-    @dg.asset(partitions_def=defs.resolve_assets_def(KEY).partitions_def, deps=[KEY], automation_condition=each)
+    @dg.asset(partitions_def=HOURS.definition(), deps=[KEY], automation_condition=each)
     def report() -> None: ...
 
     merged = dg.Definitions.merge(defs, dg.Definitions(assets=[report]))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 from zoneinfo import ZoneInfo
 
 from rs_assets.errors import ConfigurationError, TopologyError
+
+if TYPE_CHECKING:
+    from dagster import TimeWindowPartitionsDefinition
 
 PartitionUnit = Literal["hour", "day", "month"]
 # The value of the partition column: an hour by the instant at which it starts, others by their first date.
@@ -152,6 +155,21 @@ class EventTimePartitions:
         raise ConfigurationError(
             f"there is no {self.unit} {key!r} in {self.zone}", remedy=f"name one as {self.key(self.first)!r}"
         )
+
+    def definition(self) -> TimeWindowPartitionsDefinition:
+        """Dagster's definition of the same partitions, with the same keys, for assets downstream.
+
+        >>> EventTimePartitions.daily("at", since="2026-01-01", zone="Europe/Berlin").definition().timezone
+        'Europe/Berlin'
+        """
+        import dagster
+
+        kinds: dict[str, Callable[..., TimeWindowPartitionsDefinition]] = {
+            "hour": dagster.HourlyPartitionsDefinition,
+            "day": dagster.DailyPartitionsDefinition,
+            "month": dagster.MonthlyPartitionsDefinition,
+        }
+        return kinds[self.unit](start_date=self.key(self.first), timezone=self.zone)
 
     def stored(self, text: object) -> PartitionValue | None:
         """The value in Delta's log, where times are text or in UTC; None for rows without a time."""

@@ -4,10 +4,6 @@ The partition sensor reports them. A run of the asset, as from Dagster's page of
 """
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Any
-
 from dagster import (
     AssetExecutionContext,
     AssetKey,
@@ -15,15 +11,11 @@ from dagster import (
     AssetSpec,
     BackfillPolicy,
     Config,
-    DailyPartitionsDefinition,
-    HourlyPartitionsDefinition,
-    MonthlyPartitionsDefinition,
-    TimeWindowPartitionsDefinition,
     multi_asset,
 )
 from pydantic import Field
 
-from rs_assets.connectors.delta.event_partitions import EventTimePartitions, PartitionUnit
+from rs_assets.connectors.delta.event_partitions import EventTimePartitions
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import place_of
@@ -32,9 +24,6 @@ from rs_assets.runtime.run.backfill import Judge, backfill
 
 # The last part of the key, after the key of the output.
 CLOSED = "closed"
-DEFINITIONS: Mapping[PartitionUnit, Callable[..., TimeWindowPartitionsDefinition]] = MappingProxyType(
-    {"hour": HourlyPartitionsDefinition, "day": DailyPartitionsDefinition, "month": MonthlyPartitionsDefinition}
-)
 
 
 class BackfillConfig(Config):
@@ -63,19 +52,13 @@ def closed_assets(assets: StreamAssets) -> list[AssetsDefinition]:
     return [_asset(assets, sink, sink.partitions) for sink in parted_sinks(assets) if sink.partitions is not None]
 
 
-def definition_of(partitions: EventTimePartitions) -> TimeWindowPartitionsDefinition:
-    """Dagster's definition of the partitions, with the same keys."""
-    settings: dict[str, Any] = {"timezone": partitions.zone}
-    return DEFINITIONS[partitions.unit](start_date=partitions.key(partitions.first), **settings)
-
-
 def _asset(assets: StreamAssets, sink: DeltaSink, partitions: EventTimePartitions) -> AssetsDefinition:
     """The asset of one output; a run of it is a backfill of its partitions."""
 
     @multi_asset(
         name=f"{assets.label}__backfill_{sink.name}",
         specs=[_spec(assets, sink, partitions)],
-        partitions_def=definition_of(partitions),
+        partitions_def=partitions.definition(),
         backfill_policy=BackfillPolicy.single_run(),
         op_tags={"rs/pipeline": assets.name},
     )
@@ -97,7 +80,7 @@ def _spec(assets: StreamAssets, sink: DeltaSink, partitions: EventTimePartitions
     return AssetSpec(
         key=closed_key(assets, sink.name),
         deps=[written.key],
-        partitions_def=definition_of(partitions),
+        partitions_def=partitions.definition(),
         group_name=written.group_name,
         owners=list(written.owners),
         kinds=set(written.kinds),
