@@ -4,7 +4,7 @@ import json
 from datetime import timedelta
 
 import pytest
-from dagster import AssetKey, DagsterInstance, build_op_context, build_sensor_context
+from dagster import AssetKey, AssetMaterialization, DagsterInstance, build_op_context, build_sensor_context
 from deltalake import DeltaTable, write_deltalake
 
 from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
@@ -28,7 +28,7 @@ from rs_assets.dagster.resources.table import TableResource
 from rs_assets.dagster.resources.window import WindowResource
 from rs_assets.dagster.runs.ops import source_op, step_op, window_op
 from rs_assets.dagster.runs.runtime import RunResource, RuntimeResource
-from rs_assets.dagster.sensors import new_input_sensor
+from rs_assets.dagster.sensors import checkpoint_sensor, new_input_sensor
 from rs_assets.dagster.sensors.refusals import failed_with
 from rs_assets.errors import PipelineBusyError, TopologyError
 
@@ -97,6 +97,9 @@ def test_should_materialize_only_what_data_went_through(pipeline, log, tmp_path,
         columns = found["shop/pages/pages"]["dagster/column_schema"].value.columns
         assert [column.name for column in columns] == ["page", "n", "start_time", "end_time", "fire_time"]
         assert found["shop/pages/pages_state"]["watermark"].value > 0
+        # The sensor does not report it again: what stands on the table would start twice.
+        news = checkpoint_sensor(StreamAssets.of(pipeline))(build_sensor_context(instance=instance))
+        assert {event.asset_key.to_user_string() for event in told_of(news)} <= {"shop/pages/pages_state"}
 
         again = job.execute_in_process(run_config=config(tmp_path), instance=instance)
         assert again.success
@@ -108,6 +111,11 @@ def test_should_materialize_only_what_data_went_through(pipeline, log, tmp_path,
         assert len(list(third.get_asset_materialization_events())) == 3
     rows = DeltaTable(Home(tmp_path / "rs").table("shop", "pages")).to_pyarrow_table().to_pylist()
     assert sum(row["n"] for row in rows) == 40
+
+
+def told_of(result):
+    """The materializations that a sensor reports."""
+    return [event for event in getattr(result, "asset_events", ()) if isinstance(event, AssetMaterialization)]
 
 
 def verdicts_in(instance, keys):

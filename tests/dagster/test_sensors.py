@@ -1,5 +1,6 @@
 """Sensors and checks, by direct evaluation: cursors, idempotent run keys, and what they tell Dagster."""
 
+import shutil
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -27,15 +28,17 @@ from rs_assets.catalog.lease import Lease
 from rs_assets.checkpoint import manifest as manifests
 from rs_assets.common.home import Home
 from rs_assets.connectors.dead_letters import SCHEMA as LETTERS
+from rs_assets.connectors.delta.rewind import act
 from rs_assets.connectors.delta.table import properties
 from rs_assets.connectors.sink import BatchMark, Claim
 from rs_assets.dagster.assets.checks import SOURCE_CHECKS, STATE_CHECKS, checks_of
 from rs_assets.dagster.assets.output_checks import OUTPUT_CHECKS, checked_outputs
+from rs_assets.dagster.assets.output_tables import OutputTables
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import Place
 from rs_assets.dagster.sensors import checkpoint_sensor, recovery_sensor, rescale_sensor, split_change_sensor
 from rs_assets.dagster.sensors import cursor as cursors
-from rs_assets.dagster.sensors.checkpoints import _table_events
+from rs_assets.dagster.sensors.checkpoints import _table_news
 from rs_assets.dagster.sensors.recovery import RecoveryPolicy
 from rs_assets.dagster.sensors.refusals import refusal
 from rs_assets.dagster.sensors.rescaling import Lag, RescalePolicy, lags
@@ -366,13 +369,14 @@ def test_what_an_op_writes_into_a_table_is_not_a_batch_of_the_pipeline(tmp_path)
             mode="append",
             commit_properties=properties(mark),
         )
-    [event] = _table_events(StreamAssets.of(pipeline), place, {})
+    [event], versions = _table_news(StreamAssets.of(pipeline), place, {})
     assert (event.metadata["batch_id"].value, event.metadata["delta_version"].value) == (7, 1)
+    assert versions == {"shop/shared/numbers": 1}
     assert event.description == "version 0, by batch 7, from the table"
 
 
 def test_a_table_is_reported_as_fully_by_the_sensor_as_by_a_run(tmp_path):
-    """The sensor's event often is the newest of a table: Dagster shows that one alone."""
+    """Behind a run outside of Dagster its event is the newest of a table: Dagster shows that one alone."""
     rows = StreamBuilder.data_stream("shop", "shown").from_array([{"n": 1}])
     pipeline, place = rows.to_delta("numbers").build(), Place(home=Home(tmp_path / "rs"))
     claim = Claim(pipeline=pipeline.name, number=1)
@@ -382,7 +386,7 @@ def test_a_table_is_reported_as_fully_by_the_sensor_as_by_a_run(tmp_path):
         pa.table({"n": [1]}),
         commit_properties=properties(BatchMark("p", 1, "numbers_table", 0, 1, claim)),
     )
-    [event] = _table_events(StreamAssets.of(pipeline), place, {})
+    [event], _ = _table_news(StreamAssets.of(pipeline), place, {})
     shown = event.metadata
     assert shown["newest_rows"].value == "| n |\n|---|\n| 1 |"
     assert [(each.name, each.type) for each in shown["dagster/column_schema"].value.columns] == [("n", "bigint")]
@@ -391,5 +395,81 @@ def test_a_table_is_reported_as_fully_by_the_sensor_as_by_a_run(tmp_path):
 
     for file in Path(path).glob("*.parquet"):
         file.unlink()
-    [event] = _table_events(StreamAssets.of(pipeline), place, {})
+    [event], _ = _table_news(StreamAssets.of(pipeline), place, {})
     assert {name: each.value for name, each in event.metadata.items()} == {"delta_version": 0, "batch_id": 0}
+
+
+class TestNewsOfTables:
+    """Each event of an output starts the assets downstream: one for each change of its rows, whoever tells of it."""
+
+    KEY = AssetKey(["shop", "told", "numbers"])
+
+    @pytest.fixture
+    def place(self, tmp_path):
+        return Place(home=Home(tmp_path / "rs"))
+
+    @pytest.fixture
+    def assets(self):
+        rows = StreamBuilder.data_stream("shop", "told").from_array([{"n": 1}])
+        return StreamAssets.of(rows.to_delta("numbers").build())
+
+    def write(self, place, batch):
+        path, claim = place.home.table("shop", "numbers"), Claim(pipeline="shop.told", number=1)
+        mark = BatchMark("p", 1, "numbers_table", batch, 1, claim)
+        write_deltalake(path, pa.table({"n": [batch]}), mode="append", commit_properties=properties(mark))
+        return DeltaTable(path)
+
+    def tick(self, assets, place, seen, instance):
+        """The batches that the sensor tells of."""
+        events, versions = _table_news(assets, place, {"tables": seen}, instance)
+        seen.update(versions)
+        for event in events:
+            instance.report_runless_asset_event(event)
+        return [event.metadata["batch_id"].value for event in events]
+
+    def test_what_a_run_has_reported_is_no_news(self, assets, place, instance):
+        table, seen = self.write(place, 0), {}
+        metadata = OutputTables(assets).metadata("numbers_table", place.home.table("shop", "numbers"), table)
+        instance.report_runless_asset_event(AssetMaterialization(self.KEY, metadata=metadata))
+        assert (self.tick(assets, place, seen, instance), seen) == ([], {"shop/told/numbers": 0})
+        # The run was killed before it reported the next one.
+        self.write(place, 1)
+        assert self.tick(assets, place, seen, instance) == [1]
+        assert self.tick(assets, place, seen, instance) == []
+
+    def test_a_tick_whose_cursor_was_lost_reports_nothing_twice(self, assets, place, instance):
+        self.write(place, 0)
+        assert self.tick(assets, place, {}, instance) == [0]
+        assert self.tick(assets, place, {}, instance) == []
+
+    def test_a_compaction_is_no_news(self, assets, place, instance):
+        seen = {}
+        self.write(place, 0)
+        table = self.write(place, 1)
+        assert self.tick(assets, place, seen, instance) == [1]
+        table.optimize.compact()
+        assert self.tick(assets, place, seen, instance) == []
+        assert seen == {"shop/told/numbers": 2}
+        self.write(place, 2)
+        assert self.tick(assets, place, seen, instance) == [2]
+
+    def test_a_table_that_was_brought_back_names_the_batch_that_it_has(self, assets, place, instance):
+        seen = {}
+        for batch in range(3):
+            table = self.write(place, batch)
+        assert self.tick(assets, place, seen, instance) == [2]
+        begun = BatchMark("p", 2, "numbers_table", 1, 2, Claim(pipeline="shop.told", number=2))
+        act(table, 1, BatchMark("p", 1, "numbers_table", 1), begun)
+        assert self.tick(assets, place, seen, instance) == [1]
+        told = instance.get_latest_materialization_event(self.KEY).asset_materialization
+        assert told.description == "version 3, back to batch 1, from the table"
+        assert told.metadata["dagster/row_count"].value == 2
+
+    def test_a_table_that_was_made_again_is_news(self, assets, place, instance):
+        seen = {}
+        for batch in range(3):
+            self.write(place, batch)
+        assert self.tick(assets, place, seen, instance) == [2]
+        shutil.rmtree(place.home.table("shop", "numbers"))
+        self.write(place, 0)
+        assert self.tick(assets, place, seen, instance) == [0]

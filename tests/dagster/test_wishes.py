@@ -2,6 +2,7 @@
 
 import json
 import threading
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -430,6 +431,25 @@ def test_what_a_cursor_saw_elsewhere_says_nothing_of_here(pipeline, instance, tm
         storage.save([row(2)])
     moved = checkpoint_sensor(StreamAssets.of(pipeline))(build_sensor_context(instance=instance, cursor=first.cursor))
     assert moved.asset_events[0].metadata["batch_id"].value == 2
+
+
+def test_the_last_batches_are_left_to_a_run_that_has_given_its_lease_back(pipeline, instance, held, monkeypatch):
+    """It reports them after that; between the two the sensor would report what it does, and less."""
+    run = created(instance, pipeline, "start")
+    held(run.run_id)()
+    with Place().storage() as storage:
+        storage.save([replace(row(7), run_id=run.run_id)])
+
+    def tick():
+        return checkpoint_sensor(StreamAssets.of(pipeline))(build_sensor_context(instance=instance))
+
+    assert isinstance(tick(), SkipReason)
+    with monkeypatch.context() as patched:
+        # Its process was killed before it did.
+        patched.setattr("rs_assets.dagster.sensors.checkpoints.lives", lambda *_: False)
+        assert [event.metadata["batch_id"].value for event in tick().asset_events] == [7]
+    instance.report_run_failed(run)
+    assert [event.metadata["batch_id"].value for event in tick().asset_events] == [7]
 
 
 def test_the_lag_counts_each_file_by_itself_also_behind_a_rename(pipeline, folder):

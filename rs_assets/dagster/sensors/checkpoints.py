@@ -1,18 +1,20 @@
 """The checkpoint sensor: reports new batches as events of the checkpoint, state and output assets.
 
 So the lineage is live while a stream runs, and correct for runs outside of Dagster, too: the runtime writes the
-catalog, not a Dagster run.
+catalog, not a Dagster run. What a run of Dagster has reported itself is not reported again: each event of an output
+starts the assets downstream.
 """
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from dagster import (
+    AssetKey,
     AssetMaterialization,
     AssetObservation,
+    DagsterInstance,
     DataVersion,
     DefaultSensorStatus,
     MetadataValue,
@@ -22,11 +24,14 @@ from dagster import (
     SkipReason,
     sensor,
 )
+from deltalake import DeltaTable
 
-from rs_assets.catalog.lease import read_lease
+from rs_assets.catalog.lease import LeaseRow, read_lease
 from rs_assets.catalog.offsets import CheckpointRow
 from rs_assets.common.background import BackgroundFailures
-from rs_assets.connectors.delta.commit_info import CLAIMED, NEWEST, WRITER, Entry, noted
+from rs_assets.common.processes import lives
+from rs_assets.connectors.delta.commit_info import CLAIMED, FENCED, NEWEST, REWOUND, WRITER, Entry, noted
+from rs_assets.connectors.delta.history import HARMLESS
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.dagster.assets.output_tables import Metadata, OutputTables
@@ -35,6 +40,7 @@ from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.checkpoint_rows import checkpoints_of
 from rs_assets.dagster.place import Place, instance_of, place_of
 from rs_assets.dagster.sensors import cursor
+from rs_assets.dagster.sensors.stream_runs import LAUNCHED_WITHIN
 from rs_assets.operators.window.event_time import watermark_in_words
 from rs_assets.topology.topology import Topology
 
@@ -51,7 +57,8 @@ MOST_SNAPSHOTS = 100
 def checkpoint_sensor(assets: StreamAssets, *, running: bool = True) -> SensorDefinition | None:
     """Reports new checkpoints and snapshots of a pipeline as runless events of its assets.
 
-    Checkpoints of a run that Dagster sees going are left to that run. `running` is whether the sensor is on by default.
+    Checkpoints of a run of Dagster are left to that run; when it has ended, those that it did not report are reported.
+    `running` is whether the sensor is on by default.
     """
     topology = assets.topology
 
@@ -66,26 +73,37 @@ def checkpoint_sensor(assets: StreamAssets, *, running: bool = True) -> SensorDe
         if seen.get(HOME) not in (None, str(place.home.root)):
             # The cursor is of another home.
             seen = {}
-        going = _run_that_reports(context, topology, place)
+        instance, going = instance_of(context), _run_that_reports(context, topology, place)
         rows = [row for row in _new_rows(topology, place, seen) if row.run_id != going]
         snapshots = _new_snapshots(topology, place, seen)
-        tables = [*_table_events(assets, place, seen)] if going is None else []
-        if not rows and not snapshots and not tables:
+        tables, versions = _table_news(assets, place, seen, instance) if going is None else ([], {})
+        if not rows and not snapshots and not versions:
             return SkipReason("no new checkpoint")
-        events = [*_checkpoint_events(assets, rows, seen), *_state_events(assets, snapshots), *tables]
-        moved = {**_moved(seen, rows, snapshots), **_versions(seen, tables), HOME: str(place.home.root)}
-        return SensorResult(asset_events=events, cursor=cursor.dump(moved))
+        events = [*_checkpoint_events(assets, rows, seen, instance), *_state_events(assets, snapshots), *tables]
+        moved = {**_moved(seen, rows, snapshots), TABLES: {**seen.get(TABLES, {}), **versions}}
+        return SensorResult(
+            asset_events=events,
+            cursor=cursor.dump({**moved, HOME: str(place.home.root)}),
+            skip_reason=None if events else "what is new was reported by its run",
+        )
 
     return checkpoints
 
 
 def _run_that_reports(context: SensorEvaluationContext, topology: Topology, place: Place) -> str | None:
-    """The run of Dagster that holds the pipeline and reports its own batches; None without one."""
+    """The run of Dagster that had the lease last and reports its own batches; None without one."""
     lease, instance = read_lease(place.home.leases, topology.name), instance_of(context)
-    if lease is None or lease.free or lease.stale or instance is None:
+    if lease is None or instance is None or not _may_report(lease):
         return None
     run = instance.get_run_by_id(lease.run_id)
     return run.run_id if run is not None and not run.is_finished else None
+
+
+def _may_report(lease: LeaseRow) -> bool:
+    """Whether the process of a lease goes on: a run gives its lease back before it reports its last batches."""
+    if not lease.released:
+        return not (lease.free or lease.stale)
+    return lease.age < LAUNCHED_WITHIN and not (lease.here and not lives(lease.pid, lease.process_started))
 
 
 def _new_rows(topology: Topology, place: Place, seen: dict[str, Any]) -> list[CheckpointRow]:
@@ -114,20 +132,17 @@ def _moved(seen: dict[str, Any], rows: Sequence[CheckpointRow], snapshots: Seque
     return moved
 
 
-def _versions(seen: dict[str, Any], tables: Sequence[AssetMaterialization]) -> dict[str, Any]:
-    versions = {event.asset_key.to_user_string(): event.metadata["delta_version"].value for event in tables}
-    return {TABLES: {**seen.get(TABLES, {}), **versions}}
-
-
 def _key(row: CheckpointRow) -> str:
     return f"{row.name}/{row.topic}"
 
 
 def _checkpoint_events(
-    assets: StreamAssets, rows: Sequence[CheckpointRow], seen: dict[str, Any]
+    assets: StreamAssets, rows: Sequence[CheckpointRow], seen: dict[str, Any], instance: DagsterInstance | None
 ) -> Iterator[AssetMaterialization]:
     """One event for each source and query: its newest checkpoint, with the offset of every split."""
     for key, first in {_key(row): row for row in rows}.items():
+        if _is_reported(instance, assets.key(first.topic), first):
+            continue
         now = [row for row in rows if _key(row) == key]
         generation, batch = seen.get(key, [0, -1])
         splits = {row.queue: row.offset for row in now}
@@ -149,34 +164,82 @@ def _checkpoint_events(
         )
 
 
-def _table_events(assets: StreamAssets, place: Place, seen: dict[str, Any]) -> Iterator[AssetMaterialization]:
-    """One event for each Delta output with a new version from a batch."""
-    outputs, failures = OutputTables(assets), BackgroundFailures()
+def _is_reported(instance: DagsterInstance | None, key: AssetKey, row: CheckpointRow) -> bool:
+    """Whether the run that made a checkpoint has reported it, or a later one."""
+    newest = instance.get_latest_materialization_event(key) if instance is not None else None
+    if newest is None or newest.asset_materialization is None or newest.run_id != row.run_id:
+        return False
+    batch = newest.asset_materialization.metadata.get("batch")
+    return batch is not None and int(str(batch.value)) >= row.batch_id
+
+
+def _table_news(
+    assets: StreamAssets, place: Place, seen: dict[str, Any], instance: DagsterInstance | None = None
+) -> tuple[list[AssetMaterialization], dict[str, int]]:
+    """An event for each Delta output whose rows have changed, unless a run reported it; and the new versions."""
+    outputs, events, versions = OutputTables(assets), list[AssetMaterialization](), dict[str, int]()
     for path, key, sink in (
         (place.home.table(assets.topology.namespace, sink.table), assets.key(sink.name), sink.name)
         for sink in assets.topology.sinks
         if isinstance(sink, DeltaSink)
     ):
         table, name = open_table(path), key.to_user_string()
-        if table is None or table.version() <= seen.get(TABLES, {}).get(name, -1):
+        looked = seen.get(TABLES, {}).get(name, -1)
+        if table is None or table.version() == looked:
             continue
-        newest = next(filter(partial(_by_batch, assets.name), map(noted, table.history(NEWEST))), None)
-        if newest is not None:
-            shown: Metadata = {"delta_version": table.version()}
-            with failures.guarding(f"Dagster does not show the table of {sink}"):
-                shown = outputs.metadata(sink, path, table)
-            yield AssetMaterialization(
-                key,
-                description=f"version {newest['version']}, by batch {newest['rs.batch_id']}, from the table",
-                metadata={**shown, "batch_id": int(newest["rs.batch_id"])},
-                tags={DATA_VERSION: DataVersion(str(table.version())).value},
-            )
+        versions[name] = table.version()
+        found = _last_batch(assets.name, table, known=(looked, _reported_version(instance, key, path)))
+        if found is not None:
+            events.append(_table_event(outputs, key, sink, path, table, found))
+    return events, versions
 
 
-def _by_batch(pipeline: str, entry: Entry) -> bool:
-    """Whether a commit is of a batch of the pipeline; ops and other pipelines may write to the table, too."""
-    written = WRITER.fullmatch(str(entry.get("rs.writer", ""))) is not None
-    return written and str(entry.get(CLAIMED, "")).startswith(f"{pipeline}/claim/")
+def _last_batch(pipeline: str, table: DeltaTable, *, known: Sequence[int]) -> tuple[str, int] | None:
+    """What the pipeline did last to the table, in words, and its batch; None if no row has changed since `known`."""
+    entries = [noted(entry) for entry in table.history(NEWEST)]
+    changed = next((entry["version"] for entry in entries if _changes_rows(entry)), -1)
+    # A version that the table has not reached is one of another table, in whose place it is.
+    if any(changed <= version <= table.version() for version in known):
+        return None
+    for entry in entries:
+        if not str(entry.get(CLAIMED, "")).startswith(f"{pipeline}/claim/"):
+            continue
+        # Ops write into the table, too.
+        if WRITER.fullmatch(str(entry.get("rs.writer", ""))) is not None:
+            return f"version {entry['version']}, by batch {entry['rs.batch_id']}", int(entry["rs.batch_id"])
+        if REWOUND in entry:
+            return f"version {entry['version']}, back to batch {entry['rs.rewound_to']}", int(entry["rs.rewound_to"])
+    return None
+
+
+def _changes_rows(entry: Entry) -> bool:
+    return entry.get("operation") not in HARMLESS and FENCED not in entry
+
+
+def _table_event(
+    outputs: OutputTables, key: AssetKey, sink: str, path: str, table: DeltaTable, found: tuple[str, int]
+) -> AssetMaterialization:
+    text, batch = found
+    shown: Metadata = {"delta_version": table.version()}
+    with BackgroundFailures().guarding(f"Dagster does not show the table of {sink}"):
+        shown = outputs.metadata(sink, path, table)
+    return AssetMaterialization(
+        key,
+        description=f"{text}, from the table",
+        metadata={**shown, "batch_id": batch},
+        tags={DATA_VERSION: DataVersion(str(table.version())).value},
+    )
+
+
+def _reported_version(instance: DagsterInstance | None, key: AssetKey, path: str) -> int:
+    """The version of the table at `path` in the newest event of its asset; -1 without one."""
+    newest = instance.get_latest_materialization_event(key) if instance is not None else None
+    if newest is None or newest.asset_materialization is None:
+        return -1
+    metadata = newest.asset_materialization.metadata
+    if not {"dagster/uri", "delta_version"} <= metadata.keys() or metadata["dagster/uri"].value != path:
+        return -1
+    return int(str(metadata["delta_version"].value))
 
 
 def _state_events(assets: StreamAssets, snapshots: Sequence[dict[str, Any]]) -> Iterator[Event]:
