@@ -17,7 +17,7 @@ from rs_assets.dagster.place import Place
 from rs_assets.dagster.runs import upkeep
 from rs_assets.dagster.runs.external_runs import job_origin
 from rs_assets.dagster.runs.orphans import end_orphans, note_process
-from rs_assets.dagster.runs.run_tags import ANSWERS
+from rs_assets.dagster.runs.run_tags import ANSWERS, LOST_SECONDS
 from rs_assets.dagster.sensors import recovery_sensor
 from rs_assets.dagster.sensors.stream_runs import LAUNCHED_WITHIN, refuse_if_stopped
 from rs_assets.dagster.sensors.verdict import End, Ran, judge
@@ -331,6 +331,37 @@ def test_a_stream_goes_on_though_the_upkeep_that_stopped_it_was_killed(instance,
     [request] = tick(instance).run_requests
     assert request.tags["rs/resumes_run"] == upkeep.run_id
     assert request.tags["rs/resumes_after"] == "a rescale"
+
+
+def test_a_stream_whose_start_behind_upkeep_fails_is_started_again(instance, job, folder):
+    """Another run held the pipeline, or its process died while it started: the upkeep job has still stopped it."""
+    request_run(folder, made(instance, job, DagsterRunStatus.SUCCESS).run_id)
+    request_id = requests.ask(folder, "resume", reason="a rescale")
+    first = tick(instance)
+    [request] = first.run_requests
+    refuse(instance, made(instance, job, **request.tags))
+    second = tick(instance, first.cursor)
+    [again] = second.run_requests
+    assert (again.run_key, again.tags) == (f"resume:{request_id}:1", request.tags)
+    made(instance, job, DagsterRunStatus.FAILURE, **again.tags)
+    waits = tick(instance, second.cursor).skip_message
+    assert waits.startswith("its start after a rescale failed; the next restart comes in")
+    [third] = tick(instance).run_requests
+    assert third.run_key == f"resume:{request_id}:2"
+    queued = made(instance, job, **third.tags)
+    assert "begins or ends" in said(instance)
+    instance.report_run_canceled(queued)
+    assert said(instance) == "its last run was asked to stop"
+
+
+def test_a_restart_says_how_long_the_stream_was_away_whoever_held_the_pipeline_meanwhile(instance, job, monkeypatch):
+    made(instance, job, DagsterRunStatus.FAILURE)
+    later = time.time() + 100
+    monkeypatch.setattr("rs_assets.dagster.sensors.recovery.time.time", lambda: later)
+    with Lease.acquire(Home.default().leases, pipeline="shop.hits", run_id="a batch run"):
+        pass
+    [request] = tick(instance).run_requests
+    assert int(request.tags[LOST_SECONDS]) >= 100
 
 
 def test_upkeep_does_not_ask_for_a_stream_that_a_person_stopped_while_it_drained(instance, job, folder, monkeypatch):

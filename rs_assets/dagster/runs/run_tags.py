@@ -13,7 +13,8 @@ ENDED = "rs/ended"
 # The tags of a restart of a stream: why the previous run ended, and how long the stream was away, in seconds.
 RECOVERY_REASON = "rs/recovery_reason"
 LOST_SECONDS = "rs/lost_seconds"
-# The tags of a restart after an upkeep job: what the job did, and its run.
+# The tags of a restart after an upkeep job: its request, what the job did, and its run.
+RESUMES = "rs/resumes"
 RESUMES_AFTER = "rs/resumes_after"
 RESUMES_RUN = "rs/resumes_run"
 # The tags of a run that an event led to: the reason, the event (its asset, and its number in Dagster's log), its time.

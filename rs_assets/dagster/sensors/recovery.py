@@ -3,6 +3,7 @@
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 import copy
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -35,6 +36,7 @@ from rs_assets.dagster.runs.run_tags import (
     LOST_SECONDS,
     RECOVERS,
     RECOVERY_REASON,
+    RESUMES,
     RESUMES_AFTER,
     RESUMES_RUN,
 )
@@ -71,7 +73,7 @@ class RecoveryPolicy:
 
 
 def recovery_sensor(assets: StreamAssets, policy: RecoveryPolicy = RecoveryPolicy()) -> SensorDefinition | None:
-    """Restarts a pipeline when its `start` run failed or its lease went stale, or when a rescale stopped it.
+    """Restarts a pipeline when its `start` run failed or its lease went stale, or when an upkeep job stopped it.
 
     The run that ended last decides: see `verdict.judge`. A requested stop is final; starts that were refused because
     the stream was running are ignored; starts that were refused for good would be refused again.
@@ -95,11 +97,13 @@ def recovery_sensor(assets: StreamAssets, policy: RecoveryPolicy = RecoveryPolic
         if verdict.act == "wait":
             return SkipReason(verdict.why)
         resume = resume_request(folder, context.instance)
-        if resume is not None and resume["id"] != seen.get("resumed") and (lease is None or lease.free):
-            return SkipReason(verdict.why) if verdict.end == "stopped" else _resumed(seen, stream, newest, resume)
+        if resume is not None and (lease is None or lease.free):
+            tries = _tries(stream, resume)
+            if tries or resume["id"] != seen.get("resumed"):
+                return _resumed(seen, policy, stream, verdict, newest, resume, tries)
         if verdict.act == "leave":
             return SkipReason(verdict.why)
-        return _restarted(assets, seen, policy, stream, verdict, time.time())
+        return _restarted(assets, seen, policy, stream, verdict)
 
     return recovery
 
@@ -125,20 +129,53 @@ def _again(run: DagsterRun | None) -> dict[str, Any] | None:
     return config
 
 
+def _tries(stream: StreamRuns, resume: dict[str, Any]) -> int:
+    """How many runs were launched for a request of an upkeep job; the request is there until one is the stream."""
+    return sum(record.dagster_run.tags.get(RESUMES) == resume["id"] for record in stream.records)
+
+
 def _resumed(
-    seen: dict[str, Any], stream: StreamRuns, newest: DagsterRun | None, resume: dict[str, Any]
-) -> SensorResult:
-    """Restart after an upkeep job that has stopped it."""
+    seen: dict[str, Any],
+    policy: RecoveryPolicy,
+    stream: StreamRuns,
+    verdict: Verdict,
+    newest: DagsterRun | None,
+    resume: dict[str, Any],
+    tries: int,
+) -> SensorResult | SkipReason:
+    """Restart after an upkeep job that has stopped it; again if the run for that failed before it was the stream."""
+    if verdict.end == "stopped" or (tries and verdict.end == "refused"):
+        return SkipReason(verdict.why)
+    now, recent = time.time(), _recent(seen)
+    pause = _pause(policy, recent, now) if tries else ""
+    if pause:
+        return SkipReason(f"its start after {resume['reason']} failed{pause}")
     upkeep = stream.instance.get_run_by_id(resume["run"]) if resume.get("run") else None
     cause = {RESUMES_RUN: upkeep.run_id, **cause_in(upkeep.tags)} if upkeep is not None else {}
-    tags = {RESUMES_AFTER: resume["reason"], **cause, **answers(stream.desired)}
+    tags = {RESUMES: resume["id"], RESUMES_AFTER: resume["reason"], **cause, **answers(stream.desired)}
     was = stream.run(stream.desired.run_id) if stream.desired is not None else None
-    request = RunRequest(run_key=f"resume:{resume['id']}", tags=tags, run_config=_again(was or newest))
-    return SensorResult(run_requests=[request], cursor=cursor.dump({**seen, "resumed": resume["id"]}))
+    run_key = f"resume:{resume['id']}:{tries}" if tries else f"resume:{resume['id']}"
+    request = RunRequest(run_key=run_key, tags=tags, run_config=_again(was or newest))
+    moved = {**seen, "resumed": resume["id"], "restarts": [*recent, now] if tries else recent}
+    return SensorResult(run_requests=[request], cursor=cursor.dump(moved))
+
+
+def _recent(seen: dict[str, Any]) -> list[float]:
+    """The restarts within the last hour."""
+    hour, now = timedelta(hours=1).total_seconds(), time.time()
+    return [at for at in seen.get("restarts", []) if now - at < hour]
+
+
+def _pause(policy: RecoveryPolicy, recent: Sequence[float], now: float) -> str:
+    """Why the next restart has to wait, as the end of a sentence; empty if it has not."""
+    if len(recent) >= policy.restarts_per_hour:
+        return f", but it was restarted {len(recent)} times within the hour: see why it fails, then start it"
+    wait = policy.wait_s(len(recent)) - (now - max(recent, default=0.0))
+    return f"; the next restart comes in {wait:.0f} s" if wait > 0 else ""
 
 
 def _restarted(
-    assets: StreamAssets, seen: dict[str, Any], policy: RecoveryPolicy, stream: StreamRuns, verdict: Verdict, now: float
+    assets: StreamAssets, seen: dict[str, Any], policy: RecoveryPolicy, stream: StreamRuns, verdict: Verdict
 ) -> SensorResult | SkipReason:
     """Restart with the settings of the deciding run, if it is time."""
     before = sum(record.dagster_run.tags.get(RECOVERS) == verdict.run_id for record in stream.records)
@@ -146,20 +183,15 @@ def _restarted(
     handled = f"{verdict.run_id}:{before}" if before else verdict.run_id
     if handled == seen.get("handled"):
         return SkipReason("the last failed run was already handled")
-    recent = [at for at in seen.get("restarts", []) if now - at < timedelta(hours=1).total_seconds()]
-    if len(recent) >= policy.restarts_per_hour:
-        return SkipReason(
-            f"{verdict.why}, but it was restarted {len(recent)} times within the hour: see why it fails, then start it"
-        )
-    wait = policy.wait_s(len(recent)) - (now - max(recent, default=0.0))
-    if wait > 0:
-        return SkipReason(f"{verdict.why}; the next restart comes in {wait:.0f} s")
-    lost = max(stream.lease.age.total_seconds(), 0.0) if stream.lease is not None else 0.0
+    now, recent = time.time(), _recent(seen)
+    pause = _pause(policy, recent, now)
+    if pause:
+        return SkipReason(f"{verdict.why}{pause}")
     tags = {
         RECOVERS: verdict.run_id,
         ENDED: f"{verdict.ended:.6f}",
         RECOVERY_REASON: verdict.why,
-        LOST_SECONDS: f"{lost:.0f}",
+        LOST_SECONDS: f"{max(now - verdict.ended, 0.0):.0f}",
         "rs/restart": str(len(recent) + 1),
         **answers(stream.desired),
     }
