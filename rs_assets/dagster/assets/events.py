@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -33,6 +34,8 @@ LIVE_EVERY_S = 10.0
 OPS_EVERY_S = 30.0
 # The run's log of a stream: at most this often for batches, and this often without any.
 SAID_EVERY_S, WAITING_EVERY_S = 2.0, 30.0
+# How long the end of a run waits for the thread that reports its batches.
+CLOSED_WITHIN_S = 30.0
 
 
 class StepEvents:
@@ -86,13 +89,23 @@ class StepEvents:
         self._queue.put(progress)
 
     def close(self) -> None:
-        """Wait until every batch was reported; may be called twice."""
+        """Wait until every batch was noted, and for a while until it was reported; may be called twice."""
         self._queue.put(None)
-        self._thread.join(timeout=30)
+        self._thread.join(timeout=CLOSED_WITHIN_S)
+        if self._thread.is_alive():
+            self._catch_up()
         if not self._closed:
             self._closed = True
             self._show_ops()
             self._judge()
+
+    def _catch_up(self) -> None:
+        """Note the batches that the thread has not come to: a check may read a large savepoint for minutes."""
+        with suppress(Empty):
+            while (progress := self._queue.get_nowait()) is not None:
+                with self.failures.guarding("Dagster does not show a batch"):
+                    self._note(progress)
+        self._queue.put(None)
 
     def seen(self) -> list[tuple[str, Role]]:
         """The steps that data passed through, with their roles."""
