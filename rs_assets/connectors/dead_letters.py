@@ -129,8 +129,10 @@ def refused_letters(rows: Sequence[RefusedRow], facts: Mapping[str, object]) -> 
     return pa.Table.from_pylist(made, schema=SCHEMA)
 
 
-def dead_letters_of(path: str, namespace: str, job: str, *, after: datetime | None = None) -> pa.Table:
-    """The valid dead letters of a job, by time, split and line; none if there is no table yet.
+def dead_letters_of(
+    path: str, namespace: str, job: str, *, query: str | None = None, after: datetime | None = None
+) -> pa.Table:
+    """The valid dead letters of a job, or of one query, by time, split and line; none if there is no table yet.
 
     `after` limits them to later batches.
     """
@@ -141,6 +143,8 @@ def dead_letters_of(path: str, namespace: str, job: str, *, after: datetime | No
     wanted = (pc.field("namespace") == namespace) & (pc.field("job") == job)
     if UNDONE in dataset.schema.names:
         wanted &= pc.field(UNDONE).is_null()
+    if query is not None:
+        wanted &= pc.field("query") == query
     if after is not None:
         wanted &= pc.field("at") > pa.scalar(after, pa.timestamp("us", tz="UTC"))
     return dataset.to_table(filter=wanted).sort_by([(name, "ascending") for name in ("at", "split", "line")])

@@ -5,7 +5,15 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-from dagster import AssetCheckEvaluation, DagsterInstance, SkipReason, build_sensor_context, job, op
+from dagster import (
+    AssetCheckEvaluation,
+    DagsterInstance,
+    DagsterRunStatus,
+    SkipReason,
+    build_sensor_context,
+    job,
+    op,
+)
 
 from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
 from rs_assets.common.home import Home
@@ -30,6 +38,7 @@ def heard(tmp_path, monkeypatch):
 def ticks(heard, instance):
     """Evaluate the sensor once more; what it has told."""
     hits = StreamBuilder.data_stream("shop", "hits").from_file("hits.jsonl", schema="page string, ts timestamp")
+    hits.to_delta("raw")
     counts = (
         hits.window(TumblingWindow.of(Time.minutes(1), "ts")).group_by("page").count("n").water_mark(Time.minutes(1))
     )
@@ -47,17 +56,24 @@ def ticks(heard, instance):
     return tick
 
 
-def fail(instance):
+TAGS = {"rs/pipeline": "shop.hits", "rs/mode": "run"}
+
+
+def failing(mode):
 
     @op
     def act():
         raise ValueError
 
-    @job(name="shop_hits_run", tags={"rs/pipeline": "shop.hits", "rs/mode": "run"})
-    def failing():
+    @job(name=f"shop_hits_{mode}", tags=TAGS)
+    def made():
         act()
 
-    return failing.execute_in_process(instance=instance, raise_on_error=False).run_id
+    return made
+
+
+def fail(instance):
+    return failing("run").execute_in_process(instance=instance, raise_on_error=False).run_id
 
 
 def test_there_is_no_sensor_where_nobody_is_to_be_told():
@@ -75,6 +91,18 @@ def test_a_failed_run_is_told_once_and_old_ones_are_not(ticks, instance, monkeyp
     assert ticks() == []
 
 
+def test_a_run_that_fails_after_many_later_ones_is_told(ticks, instance, monkeypatch):
+    monkeypatch.setattr(alerts, "evaluations", lambda *_: [])
+    monkeypatch.setattr(alerts, "MOST_RUNS", 2)
+    stream = instance.create_run_for_job(failing("start"), status=DagsterRunStatus.STARTED, tags=TAGS)
+    for _ in range(3):
+        fail(instance)
+    assert ticks() == []
+    instance.report_run_failed(stream)
+    assert ticks() == [("failed", f"the run {stream.run_id[:8]} of shop_hits_start failed")]
+    assert ticks() == []
+
+
 def test_an_output_is_told_when_it_becomes_stale_and_again_only_behind_a_recovery(ticks, monkeypatch):
     def judged(lag):
         def evaluations(assets, place):
@@ -89,11 +117,11 @@ def test_an_output_is_told_when_it_becomes_stale_and_again_only_behind_a_recover
     assert [judged(lag) for lag in (3, 900, 950, 3, 900)] == [[], stale, [], [], stale]
 
 
-def write_letter(number):
+def write_letter(number, query="window"):
     at = datetime(2026, 1, 5, tzinfo=UTC) + timedelta(minutes=number)
-    row = {"namespace": "shop", "job": "hits", "generation": 1, "query": "q", "batch_id": number, "step": "file"}
+    row = {"namespace": "shop", "job": "hits", "generation": 1, "query": query, "batch_id": number, "step": "file"}
     place = {"split": "hits.jsonl", "line": number, "offset": 0, "reason": "malformed JSON", "record": "{", "at": at}
-    mark = BatchMark(pipeline_id="hits", generation=1, sink="letters", batch_id=number)
+    mark = BatchMark(pipeline_id="hits", generation=1, sink=f"{query}.letters", batch_id=number)
     DeadLetters(Home.default().dead_letters).write(pa.Table.from_pylist([{**row, **place}], SCHEMA), mark)
 
 
@@ -104,6 +132,17 @@ def test_new_dead_letters_are_told_and_old_ones_are_not(ticks, monkeypatch):
     write_letter(2)
     write_letter(3)
     assert ticks() == [("dead_letters", "2 new dead letters; the newest, of hits.jsonl: malformed JSON")]
+    assert ticks() == []
+
+
+def test_dead_letters_of_a_long_batch_are_told_though_a_later_one_of_another_query_was_first(ticks, monkeypatch):
+    """A dead letter has the time at which its batch began."""
+    monkeypatch.setattr(alerts, "evaluations", lambda *_: [])
+    assert ticks() == []
+    write_letter(2, "file")
+    assert len(ticks()) == 1
+    write_letter(1)
+    assert ticks() == [("dead_letters", "1 new dead letters; the newest, of hits.jsonl: malformed JSON")]
     assert ticks() == []
 
 

@@ -18,14 +18,15 @@ from dagster import (
     sensor,
 )
 
+from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.connectors.dead_letters import dead_letters_of
 from rs_assets.dagster.assets.freshness import evaluations
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import Place, place_of
 from rs_assets.dagster.sensors import cursor
 
-# Failed runs that a tick looks at.
-MOST_RUNS = 20
+# Failed runs that a tick looks at, and that the cursor remembers.
+MOST_RUNS, MOST_KNOWN = 20, 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +78,13 @@ def alert_sensor(assets: StreamAssets, on_alert: OnAlert) -> SensorDefinition:
 
 
 def _failed(instance: DagsterInstance, assets: StreamAssets, seen: Seen, found: list[Alert]) -> Seen:
-    runs = instance.get_runs(
-        RunsFilter(tags={"rs/pipeline": assets.name}, statuses=[DagsterRunStatus.FAILURE]), limit=MOST_RUNS
+    # Not those that began last: a stream may fail after a month, in which many other runs have failed.
+    records = instance.get_run_records(
+        RunsFilter(tags={"rs/pipeline": assets.name}, statuses=[DagsterRunStatus.FAILURE]),
+        limit=MOST_RUNS,
+        order_by="update_timestamp",
     )
-    known = seen.get("failed")
+    runs, known = [record.dagster_run for record in records], seen.get("failed")
     found.extend(
         Alert(
             pipeline=assets.name,
@@ -91,7 +95,7 @@ def _failed(instance: DagsterInstance, assets: StreamAssets, seen: Seen, found: 
         for run in runs
         if known is not None and run.run_id not in known
     )
-    return {"failed": [run.run_id for run in runs]}
+    return {"failed": [*dict.fromkeys([run.run_id for run in runs] + (known or []))][:MOST_KNOWN]}
 
 
 def _stale(assets: StreamAssets, place: Place, seen: Seen, found: list[Alert]) -> Seen:
@@ -107,13 +111,25 @@ def _stale(assets: StreamAssets, place: Place, seen: Seen, found: list[Alert]) -
 
 
 def _dead_letters(assets: StreamAssets, place: Place, seen: Seen, found: list[Alert]) -> Seen:
-    topology, since = assets.topology, seen.get("letters")
-    after = datetime.fromisoformat(since) if since else None
-    letters = dead_letters_of(place.home.dead_letters, topology.namespace, topology.job, after=after)
-    if not letters.num_rows:
-        return {"letters": since or ""}
-    newest = letters.slice(letters.num_rows - 1).to_pylist()[0]
-    if since is not None:
-        text = f"{letters.num_rows:,} new dead letters; the newest, of {newest['split']}: {newest['reason']}"
+    """The new ones of each query: they have the time at which their batch began, so a slow query's come late."""
+    topology, known = assets.topology, seen.get("letters")
+    known, first = (known, False) if isinstance(known, dict) else ({}, True)
+    told, newest = dict[str, str](known), list[dict[str, Any]]()
+    count = 0
+    for plan in plan_queries(topology):
+        since = known.get(plan.name)
+        letters = dead_letters_of(
+            place.home.dead_letters,
+            topology.namespace,
+            topology.job,
+            query=plan.name,
+            after=datetime.fromisoformat(since) if since else None,
+        )
+        count += letters.num_rows
+        newest += letters.slice(max(letters.num_rows - 1, 0)).to_pylist()
+        told.update((plan.name, letter["at"].isoformat()) for letter in newest[-1:] if letters.num_rows)
+    if newest and not first:
+        last = max(newest, key=lambda letter: letter["at"])
+        text = f"{count:,} new dead letters; the newest, of {last['split']}: {last['reason']}"
         found.append(Alert(pipeline=assets.name, kind="dead_letters", text=text))
-    return {"letters": newest["at"].isoformat()}
+    return {"letters": told}
