@@ -25,6 +25,7 @@ from rs_assets.catalog import lease as leases
 from rs_assets.catalog import requests
 from rs_assets.catalog.catalog import Catalog
 from rs_assets.catalog.lease import Lease
+from rs_assets.catalog.offsets import CheckpointRow
 from rs_assets.checkpoint import manifest as manifests
 from rs_assets.common.home import Home
 from rs_assets.connectors.dead_letters import SCHEMA as LETTERS
@@ -307,7 +308,7 @@ def test_checks_hold_for_a_sound_pipeline_and_find_what_is_wrong(pipeline, folde
     for judge in OUTPUT_CHECKS.values():
         assert judge(topology, table, Place()).passed
     row = {"pipeline": "shop.watched", "generation": 1, "run_id": "r", "at": datetime.now(UTC)}
-    lost = {**row, "query": "window", "source": "file", "split": "gone.jsonl", "event": "added", "batch_id": 9}
+    lost = {**row, "query": "window", "source": "file", "split": "gone.jsonl", "event": "added", "batch_id": 0}
     Catalog(Home.default().catalog).append("splits", [lost])
     assert not SOURCE_CHECKS["no_split_without_owner"](topology, "file", Place()).passed
     (next(f for f in (Home.default().root / "savepoints" / "objects").rglob("*") if f.is_file())).write_bytes(b"?")
@@ -336,6 +337,40 @@ def test_checks_hold_for_a_sound_pipeline_and_find_what_is_wrong(pipeline, folde
         f"it lacks {kept.schema.names[0]}"
         in OUTPUT_CHECKS["columns_are_as_written"](topology, table, Place()).description
     )
+
+
+def test_a_check_that_meets_a_commit_finds_nothing_wrong(pipeline):
+    """Splits and state are written before the checkpoint, and the row of the catalog, that tell of them."""
+    topology, place = pipeline.topology, Place()
+    at = {"pipeline": topology.name, "generation": 1, "run_id": "r", "at": datetime.now(UTC)}
+    checkpoint = CheckpointRow(
+        namespace="shop", group="watched", topic="file", name="window", queue="a.jsonl", offset="1", query="window",
+        generation=1, batch_id=3, run_id="r", at=datetime.now(UTC),
+    )  # fmt: skip
+    with place.storage() as storage:
+        storage.save([checkpoint])
+
+    def added(split, batch):
+        row = {"query": "window", "source": "file", "split": split, "event": "added", "batch_id": batch}
+        place.catalog.append("splits", [{**at, **row}])
+        return SOURCE_CHECKS["no_split_without_owner"](topology, "file", place)
+
+    assert added("a.jsonl", 0).passed
+    assert added("b.jsonl", 4).passed
+    assert added("c.jsonl", 3).description == "c.jsonl of window"
+
+    path = str(place.home.state / "shop" / "watched" / "window")
+
+    def written(batch=None):
+        mark = properties(BatchMark("p", 1, "state.window", batch)) if batch is not None else None
+        write_deltalake(path, pa.table({"n": [1]}), mode="append", commit_properties=mark)
+        return STATE_CHECKS["state_rows_equal_the_snapshot"](topology, "window", place)
+
+    assert written(3).description == "no snapshot of state yet"
+    row = {"snapshot_id": "window-v0", "kind": "state", "step": "window", "batch_id": 3, "rows": 1, "uri": path}
+    place.catalog.append("snapshots", [{**at, **row}])
+    assert written().description == "the table has 2 rows, the snapshot 1"
+    assert written(4).description == "a newer snapshot is being recorded"
 
 
 def test_upkeep_jobs_run_through_dagster_and_leave_observations(pipeline, folder, driver, monkeypatch):
