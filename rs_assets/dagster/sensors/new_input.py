@@ -20,13 +20,19 @@ from rs_assets.catalog.lease import read_lease
 from rs_assets.connectors.source import Ends
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import instance_of, place_of
+from rs_assets.dagster.runs.orphans import is_gone
 from rs_assets.dagster.sensors.inputs import ends_of, watched
 from rs_assets.dagster.sensors.refusals import failed_with
 from rs_assets.errors import PipelineBusyError, SourceReadError
 from rs_assets.topology.topology import Topology
 
-# A requested run without the lease. After this time it hangs, and does not block others.
-WAITING = (DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTING)
+# A run without the lease: it takes a while until it has it. After this time it hangs, and does not block others.
+WAITING = (
+    DagsterRunStatus.QUEUED,
+    DagsterRunStatus.NOT_STARTED,
+    DagsterRunStatus.STARTING,
+    DagsterRunStatus.STARTED,
+)
 LAUNCHED_WITHIN = timedelta(minutes=10)
 
 
@@ -71,8 +77,8 @@ def _busy(context: SensorEvaluationContext, topology: Topology) -> str | None:
     instance = instance_of(context)
     since = datetime.now(UTC) - LAUNCHED_WITHIN
     waiting = RunsFilter(tags={"rs/pipeline": topology.name}, statuses=WAITING, created_after=since)
-    runs = instance.get_runs(waiting, limit=1) if instance is not None else []
-    return f"run {runs[0].run_id} is about to start" if runs else None
+    runs = [run for run in instance.get_runs(waiting) if not is_gone(instance, run)] if instance is not None else []
+    return f"run {runs[0].run_id} begins or ends" if runs else None
 
 
 def _refused_as_busy(context: SensorEvaluationContext, job: str) -> str | None:
