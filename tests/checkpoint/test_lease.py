@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,12 +23,16 @@ from rs_assets.common import processes
 from rs_assets.errors import CheckpointError, LeaseLostError, PipelineBusyError
 
 SHORT = timedelta(seconds=0.6)
+# It beats five times a second, whatever its time to live: a busy machine has all of that to hear it.
 HOLDER = """
 import sys
 from datetime import timedelta
 from pathlib import Path
+from rs_assets.catalog import lease as leases
 from rs_assets.catalog.lease import Lease
-with Lease.acquire(Path(sys.argv[1]), pipeline="shop.clicks", run_id="other", ttl=timedelta(seconds=0.6)) as lease:
+ttl = timedelta(seconds=float(sys.argv[2]))
+leases.BEATS = ttl / timedelta(seconds=0.2)
+with Lease.acquire(Path(sys.argv[1]), pipeline="shop.clicks", run_id="other", ttl=ttl) as lease:
     print("held", flush=True)
     sys.stdin.readline()
     try:
@@ -44,15 +48,29 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "catalog" / "leases"
 
 
-@pytest.fixture
-def other(path: Path):
+@contextmanager
+def holding(path: Path, ttl: timedelta):
     """Another process that holds the lease until it is told to look at it."""
-    command = [sys.executable, "-c", HOLDER, str(path)]
+    command = [sys.executable, "-c", HOLDER, str(path), str(ttl.total_seconds())]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "held\n"
         yield process
         process.send_signal(signal.SIGCONT)
         process.kill()
+
+
+@pytest.fixture
+def other(path: Path):
+    """A process that is never silent for its time to live."""
+    with holding(path, timedelta(seconds=30)) as process:
+        yield process
+
+
+@pytest.fixture
+def sleeper(path: Path):
+    """A process that is soon silent for its time to live, when it is paused."""
+    with holding(path, SHORT) as process:
+        yield process
 
 
 def acquire(path: Path, run_id: str = "mine", ttl: timedelta = SHORT) -> Lease:
@@ -86,15 +104,15 @@ def test_the_lease_of_a_killed_process_is_free_at_once(path, other):
         assert lease.token == 2
 
 
-def test_a_paused_process_loses_its_lease_and_learns_it_when_it_wakes(path, other):
-    other.send_signal(signal.SIGSTOP)
+def test_a_paused_process_loses_its_lease_and_learns_it_when_it_wakes(path, sleeper):
+    sleeper.send_signal(signal.SIGSTOP)
     pause = threading.Event()
     while not read_lease(path, "shop.clicks").stale:
         pause.wait(0.05)
     with acquire(path) as lease:
         assert lease.token == 2
-        other.send_signal(signal.SIGCONT)
-        said, _ = other.communicate("look\n", timeout=30)
+        sleeper.send_signal(signal.SIGCONT)
+        said, _ = sleeper.communicate("look\n", timeout=120)
         assert said == "LeaseLostError\n"
         lease.check()
 
@@ -157,12 +175,12 @@ def test_heartbeats_are_seen_in_the_catalog(path):
         assert first.pid == os.getpid()
 
 
-def elsewhere(path: Path, monkeypatch, **changes):
+def elsewhere(path: Path, monkeypatch, ttl=SHORT, **changes):
     """A lease that another machine has taken and not given back; it beats no more."""
     with monkeypatch.context() as there:
         there.setattr(leases, "this_host", lambda: "far/1/1")
         there.setattr(leases.Lease, "__exit__", lambda lease, *_: lease._end.set())
-        lease = acquire(path, run_id="far")
+        lease = acquire(path, run_id="far", ttl=ttl)
     if changes:
         row = replace(lease.row, **changes)
         leases._open(path).write(leases._plain(row), seen=None)
@@ -189,7 +207,7 @@ def test_a_living_holder_elsewhere_keeps_its_lease_whatever_its_clock_says(path,
         def now(cls, tz=None):
             return datetime.now(tz) + clock
 
-    far = elsewhere(path, monkeypatch)
+    far = elsewhere(path, monkeypatch, ttl=timedelta(seconds=30))
     end = threading.Event()
 
     def beat():

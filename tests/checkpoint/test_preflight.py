@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import time
 from pathlib import Path
 from typing import get_args
 
@@ -24,6 +23,7 @@ from tests.checkpoint.broken import (
     offsets_text,
     only,
 )
+from tests.work import calls_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -269,9 +269,9 @@ def test_a_file_with_an_enormous_number_costs_no_time(tmp_path):
     checkpoint = made(tmp_path / "c")
     checkpoint.commit(10**14)
     checkpoint.plan(10**14)
-    start = time.perf_counter()
-    assert {"gap", "state", "source_log"} <= {finding.code for finding in errors(checkpoint)}
-    assert time.perf_counter() - start < 2
+    found, calls = calls_of(lambda: {finding.code for finding in errors(checkpoint)})
+    assert {"gap", "state", "source_log"} <= found
+    assert calls < 100_000
 
 
 # --- metadata: identity

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +18,7 @@ from pipelines.access_log_data import write
 from rs_assets.common.home import Home
 from rs_assets.runtime.options import RunOptions
 from rs_assets.spark.java import java_home
+from rs_assets.testing.process import free_ports
 from tests.examples.access_log import expected, letters, malformed, written
 
 LINES, BATCH = 2_000, 1_000
@@ -26,7 +26,7 @@ LOOPBACK = "127.0.0.1"
 SPARK_HOME = Path(pyspark.__file__).parent
 DEPLOY = "org.apache.spark.deploy"
 # Two JVMs of the cluster and one of the driver start on a busy machine of two cores.
-PATIENCE_S = 60
+PATIENCE_S = 240
 # Several times what the run takes alone: how fast a machine starts workers beside other tests is not what is tested.
 RUN_S = 600
 
@@ -93,16 +93,10 @@ def _read(process: subprocess.Popen[str], until: str, said: list[str], ready: th
     ready.set()
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind((LOOPBACK, 0))
-        return one.getsockname()[1]
-
-
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[str]:
     """The address of a master with two workers of one core each."""
-    address = f"spark://{LOOPBACK}:{(port := free_port())}"
+    address = f"spark://{LOOPBACK}:{(port := free_ports()[0])}"
     with ExitStack() as stack:
         stack.enter_context(
             service(tmp_path, "master.Master", "--port", str(port), "--webui-port", "0", until="New state: ALIVE")

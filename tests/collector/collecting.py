@@ -14,7 +14,7 @@ from rs_assets.connectors.collector.writing import LogWriter
 from rs_assets.connectors.registry import SOURCES
 
 
-def wait_until(done, within=30.0):
+def wait_until(done, within=120.0):
     deadline = time.monotonic() + within
     while not done():
         assert time.monotonic() < deadline, "not in time"

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from playwright.sync_api import sync_playwright
 
 from pipelines.access_log_data import write
 from rs_assets.catalog.lease import LeaseRow, read_lease
+from rs_assets.testing.process import free_ports
 
 ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / "artifacts"
@@ -51,12 +51,6 @@ pytestmark = [
 ]
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     """Homes and a log of their own, as environment variables."""
@@ -77,7 +71,7 @@ def world(tmp_path_factory):
 @pytest.fixture(scope="module")
 def ui(world):
     """A running `dagster dev`; its address."""
-    port = free_port()
+    port = free_ports()[0]
     command = [sys.executable, "-m", "dagster", "dev", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(port)]
     with (
         (Path(world["DAGSTER_HOME"]) / "dev.log").open("w") as log,
@@ -148,7 +142,8 @@ def launch(page, ui, job, config=None):
 
 def plain_run(world):
     command = [sys.executable, "-m", "rs_assets.cli.main", "run", "access_log", "--plain", "--json"]
-    done = subprocess.run(command, cwd=ROOT, env=world, check=True, capture_output=True, text=True, timeout=180)
+    patience_s = PATIENCE_MS / 1000
+    done = subprocess.run(command, cwd=ROOT, env=world, check=True, capture_output=True, text=True, timeout=patience_s)
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -11,7 +11,8 @@ from contextlib import suppress
 import pytest
 
 from rs_assets.common.home import Home
-from tests.dagster.test_browser import BROWSER, FLAGS, PATIENCE_MS, ROOT, answers, free_port, shot
+from rs_assets.testing.process import free_ports
+from tests.dagster.test_browser import BROWSER, FLAGS, PATIENCE_MS, ROOT, answers, shot
 from tests.deploy.deploying import Deployed
 
 pytestmark = [
@@ -46,7 +47,7 @@ def ui(tmp_path):
         "RS_HOME": str(tmp_path / "rs"),
         "RS_SPARK_MASTER": "local[2]",
     }
-    address = f"http://127.0.0.1:{(port := free_port())}"
+    address = f"http://127.0.0.1:{(port := free_ports()[0])}"
     command = [sys.executable, "-m", "rs_assets.cli.main", "ui", "--port", str(port)]
     with (
         (tmp_path / "dev.log").open("w") as log,

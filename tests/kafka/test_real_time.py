@@ -95,5 +95,5 @@ def test_should_send_records_at_once_and_leave_a_checkpoint_that_batches_go_on_f
 
 
 def _until(holds):
-    looking = Retrying(retry=retry_if_result(lambda found: not found), stop=stop_after_delay(30), wait=wait_fixed(0.1))
+    looking = Retrying(retry=retry_if_result(lambda found: not found), stop=stop_after_delay(120), wait=wait_fixed(0.1))
     looking(holds)

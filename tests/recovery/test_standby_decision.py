@@ -135,15 +135,16 @@ def test_a_silent_home_is_taken_over_from_its_uploads(home, tmp_path, monkeypatc
     other = elsewhere(home, tmp_path)
     monkeypatch.setattr("rs_assets.runtime.upkeep.uploads.BEATS", 0.001)
     silent = opened(home.pipeline.topology, replace(home.options, lease_ttl=TTL))
-    with silent, standby_of(other).take_over(timeout_s=20) as session:
+    with silent, standby_of(other).take_over(timeout_s=120) as session:
         assert session.recovered_from.startswith("upload")
         assert session.desired.run_id == session.options.run_id
 
 
-def test_a_home_with_signs_of_life_is_left(home, tmp_path):
+def test_a_home_with_signs_of_life_is_left(home, tmp_path, monkeypatch):
     home.start()
-    with opened(home.pipeline.topology, replace(home.options, lease_ttl=TTL)):
-        assert standby_of(elsewhere(home, tmp_path)).await_vacancy(timeout_s=0.9) is None
+    monkeypatch.setattr("rs_assets.runtime.upkeep.uploads.BEATS", 20)
+    with opened(home.pipeline.topology, replace(home.options, lease_ttl=timedelta(seconds=4))):
+        assert standby_of(elsewhere(home, tmp_path)).await_vacancy(timeout_s=2.5) is None
 
 
 def test_a_home_that_has_ended_by_itself_is_left(home, tmp_path):

@@ -36,11 +36,12 @@ def query_of(session):
     return FakeQuery(session.query_folder(session.plans[0]), partitions=0, control=False)
 
 
-def test_a_home_that_lives_without_new_input_is_not_taken_over(home, other):
+def test_a_home_that_lives_without_new_input_is_not_taken_over(home, other, monkeypatch):
     """It has uploaded nothing since it continued the other one."""
     home.start()
     other.start()
-    alive = opened(home.pipeline.topology, replace(home.options, lease_ttl=TTL))
+    monkeypatch.setattr(uploads, "BEATS", 150)
+    alive = opened(home.pipeline.topology, home.options)
     with alive, pytest.raises(PipelineBusyError, match="runs in another home"):
         other.start()
     other.start()

@@ -125,10 +125,11 @@ def _killed_in_batch(home, point, monkeypatch):
             home.start()
 
 
-def test_a_home_that_lives_is_not_taken_over(home, tmp_path):
+def test_a_home_that_lives_is_not_taken_over(home, tmp_path, monkeypatch):
     other = replace(home, root=tmp_path / "other")
     home.start()
-    alive = opened(home.pipeline.topology, replace(home.options, lease_ttl=TTL))
+    monkeypatch.setattr(uploads, "BEATS", 150)
+    alive = opened(home.pipeline.topology, home.options)
     with alive, pytest.raises(PipelineBusyError, match="runs in another home") as refused:
         other.start()
     assert refused.value.facts["home"].endswith(str(home.root))
@@ -249,7 +250,7 @@ def test_the_store_is_tried_again_and_then_the_batch_fails(home, monkeypatch):
         saved(self, path, data)
 
     monkeypatch.setattr(SavepointStore, "write", write)
-    home.start(lease_ttl=timedelta(seconds=3))
+    home.start()
     assert home.rows() == [0, 1]
 
 

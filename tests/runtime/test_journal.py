@@ -1,6 +1,7 @@
 """The journal goes on behind a catalog that cannot be written, and loses nothing that it was given."""
 
 import threading
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -107,7 +108,7 @@ def test_a_fault_of_the_disk_leaves_no_hole_and_is_told_until_it_is_over(catalog
     disk.error = error
     for batch in range(5, 10):
         journal.put(entry(batch))
-    assert disk.refused.wait(20)
+    assert disk.refused.wait(120)
     journal.put(entry(10))
     wait_for(lambda: failures.warnings)
     assert failures.warnings[0].startswith("the catalog lags behind: a table of the catalog cannot be written")
@@ -203,7 +204,7 @@ def test_a_flush_of_one_writes_each_batch_at_once(catalog, storage):
     heard = threading.Event()
     journal.follow("nothing", lambda _: heard.set())
     journal.put(entry(0))
-    assert heard.wait(timeout=30)
+    assert heard.wait(timeout=120)
     assert told(catalog) == whole(0, 0)
     journal.close()
 
@@ -232,8 +233,8 @@ def test_a_follower_that_fails_holds_up_neither_the_catalog_nor_other_followers(
     assert journal.failures.warnings == (warning,)
 
 
-def wait_for(condition, seconds=20.0):
-    pause, deadline = threading.Event(), datetime.now(UTC) + timedelta(seconds=seconds)
+def wait_for(condition, seconds=120.0):
+    pause, deadline = threading.Event(), time.monotonic() + seconds
     while not condition():
-        assert datetime.now(UTC) < deadline, "it did not come"
+        assert time.monotonic() < deadline, "it did not come"
         pause.wait(0.01)

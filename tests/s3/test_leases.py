@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 import pytest
@@ -28,7 +28,8 @@ from rs_assets.catalog.lease import Lease
 from rs_assets.common.home import Home
 from rs_assets.common.storage import use_storage
 use_storage(json.loads(sys.argv[1]))
-with Lease.acquire(Home.default().leases, pipeline="shop.clicks", run_id="other", ttl=timedelta(seconds=2)) as lease:
+ttl = timedelta(seconds=float(sys.argv[2]))
+with Lease.acquire(Home.default().leases, pipeline="shop.clicks", run_id="other", ttl=ttl) as lease:
     print("held", flush=True)
     sys.stdin.readline()
     try:
@@ -59,16 +60,30 @@ def place(request, monkeypatch):
     return Home.default().leases
 
 
-@pytest.fixture
-def other(request, place):
+@contextmanager
+def holding(request, place, ttl):
     """A driver in a home of its own that holds the lease until it is asked whether it does."""
     shared = dict(request.getfixturevalue("s3").options) if isinstance(place, Address) else {}
-    command = [sys.executable, "-c", HOLDER, json.dumps(shared)]
+    command = [sys.executable, "-c", HOLDER, json.dumps(shared), str(ttl.total_seconds())]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "held\n"
         yield process
         process.send_signal(signal.SIGCONT)
         process.kill()
+
+
+@pytest.fixture
+def other(request, place):
+    """A driver that is never silent for its time to live."""
+    with holding(request, place, timedelta(seconds=60)) as process:
+        yield process
+
+
+@pytest.fixture
+def sleeper(request, place):
+    """A driver that is soon silent for its time to live, when it is paused."""
+    with holding(request, place, SHORT) as process:
+        yield process
 
 
 def acquire(place, run_id: str = "mine", ttl: timedelta = SHORT) -> Lease:
@@ -108,15 +123,15 @@ def test_a_living_driver_is_left_alone_and_a_killed_one_succeeded(place, other):
         assert lease.token == 2
 
 
-def test_a_driver_that_was_paused_and_overtaken_finds_that_it_lost_the_lease(place, other):
-    other.send_signal(signal.SIGSTOP)
+def test_a_driver_that_was_paused_and_overtaken_finds_that_it_lost_the_lease(place, sleeper):
+    sleeper.send_signal(signal.SIGSTOP)
     pause = threading.Event()
     while not read_lease(place, "shop.clicks").stale:
         pause.wait(0.1)
     with acquire(place, ttl=timedelta(seconds=60)) as lease:
         assert (lease.token, lease.taken_over) == (2, True)
-        other.send_signal(signal.SIGCONT)
-        said, _ = other.communicate("look\n", timeout=60)
+        sleeper.send_signal(signal.SIGCONT)
+        said, _ = sleeper.communicate("look\n", timeout=120)
         assert said == "LeaseLostError\n"
         lease.check()
 

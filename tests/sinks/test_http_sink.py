@@ -27,7 +27,7 @@ from rs_assets.testing import HttpServer, SinkCase, check_sink
 from rs_assets.testing.http import HttpReply
 
 MARK = BatchMark("id", 1, "out", 7)
-QUICK = {"timeout": timedelta(seconds=0.5), "patience": timedelta(seconds=10)}
+QUICK = {"timeout": timedelta(seconds=5), "patience": timedelta(seconds=10)}
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +87,7 @@ def test_should_give_a_request_the_same_key_whatever_order_its_rows_have():
 def test_should_repeat_a_request_whose_answer_was_lost():
     with HttpServer() as server:
         server.fail("lost", "cut", 503, 429, 409, "slow")
-        assert send(writer(server), [1, 2]) == 2
+        assert send(writer(server, of=endpoint(server, timeout=timedelta(seconds=0.5))), [1, 2]) == 2
         assert numbers(server) == [1, 2]
         assert len(server.requests) == 7
         assert len({request.headers["idempotency-key"] for request in server.requests}) == 1
@@ -295,17 +295,19 @@ def test_should_refuse_options_and_follow_the_remedy(settings, text, remedy):
 
 
 def test_should_not_wait_for_a_certificate_that_is_not_trusted(monkeypatch):
+    tries = []
+
     def refused(*_):
+        tries.append(1)
         raise ssl.SSLCertVerificationError(1, "self-signed")
 
     with HttpServer() as server:
         sink = writer(server)
         with monkeypatch.context() as patched:
             patched.setattr(HttpClient, "_exchanged", refused)
-            began = time.monotonic()
             with pytest.raises(SinkError, match="is not trusted") as untrusted:
                 send(sink, [1])
-            assert time.monotonic() - began < 1
+            assert len(tries) == 1
             assert "SSL_CERT_FILE" in untrusted.value.remedy
         assert send(sink, [1]) == 1
 
