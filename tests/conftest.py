@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from rs_assets.common.home import Home
 from rs_assets.common.storage import use_storage
@@ -40,6 +41,9 @@ if TYPE_CHECKING:
 os.environ["DAGSTER_DISABLE_TELEMETRY"] = "1"
 # For every Java that a test starts, too.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", QUICK_START)
+# How long an example takes says something of the machine, and nothing of the code.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 # Doctests and tests share the process's session, so its settings are made before the first use.
 DRIVER = SparkDriver.shared(SparkSettings(master="local[2]", partitions=2))
 

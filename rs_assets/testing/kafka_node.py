@@ -23,7 +23,7 @@ KAFKA = JarList.read(
 )
 
 # A broker answers after 1 to 3 s, on a busy machine after 10; one that needs longer has failed.
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 180
 
 
 _SETTINGS = {

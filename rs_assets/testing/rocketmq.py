@@ -37,7 +37,7 @@ from rs_assets.testing.process import ServerContext, ServerProcess, free_ports, 
 from rs_assets.testing.rocketmq_node import BROKER_NAME, ROCKETMQ, RocketMQNode, replication
 
 # A broker answers after 4 s, on a busy machine after 20; one that needs longer has failed.
-START_TIMEOUT_S = 90
+START_TIMEOUT_S = 180
 # How many messages are sent by one request.
 _CHUNK = 500
 

@@ -187,11 +187,12 @@ def test_versions_that_no_batch_can_ask_for_go(world):
 
 
 def test_a_load_that_hangs_holds_no_end_up_and_is_not_taken_up_behind_it(options):
-    release, hanging, ended = Event(), Event(), Event()
+    release, hanging, ended, loading = Event(), Event(), Event(), []
 
     def users():
         if threading.current_thread().name != "rs-dimension":
             return [{"k": "a", "tier": "old"}]
+        loading.append(threading.current_thread())
         hanging.set()
         release.wait(100)
         ended.set()
@@ -202,10 +203,9 @@ def test_a_load_that_hangs_holds_no_end_up_and_is_not_taken_up_behind_it(options
     pipeline = stream.dim_join(dimension, on="k", name="users").to_memory(MemoryChannel()).build()
     with pipeline.start(options):
         assert hanging.wait(100)
-        [thread] = [each for each in threading.enumerate() if each.name == "rs-dimension"]
     assert not ended.is_set()
     release.set()
-    thread.join(100)
+    loading[0].join(100)
     assert [path.name[:7] for path in options.home.dimension("shop", "hang", "users").iterdir()] == ["v000001"]
 
 

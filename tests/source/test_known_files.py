@@ -159,7 +159,7 @@ def test_run_file_that_is_renamed_between_two_batches_is_refused(tmp_path: Path,
     pipeline = StreamBuilder.data_stream("files", "known").from_file(str(folder), schema="id long")
     pipeline = pipeline.to_memory(MemoryChannel()).build()
     with pipeline.start(renaming) as running, pytest.raises(DataLossError, match="seems to have another name"):
-        running.await_termination(90)
+        running.await_termination(240)
     (folder / "done.jsonl").rename(file)
     put(folder, "c.jsonl", 3)
     assert run(folder, options) == [3]
