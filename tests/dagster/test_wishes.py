@@ -450,7 +450,11 @@ def test_the_last_batches_are_left_to_a_run_that_has_given_its_lease_back(pipeli
         patched.setattr("rs_assets.dagster.sensors.checkpoints.lives", lambda *_: False)
         assert [event.metadata["batch_id"].value for event in tick().asset_events] == [7]
     instance.report_run_failed(run)
-    assert [event.metadata["batch_id"].value for event in tick().asset_events] == [7]
+    [event] = tick().asset_events
+    assert event.metadata["batch_id"].value == 7
+    # Dagster has it, and its daemon was killed before it had the cursor.
+    instance.report_runless_asset_event(event)
+    assert not tick().asset_events
 
 
 def test_the_lag_counts_each_file_by_itself_also_behind_a_rename(pipeline, folder):

@@ -100,8 +100,10 @@ class _Tick:
             state = standings(self.home)[name]
         mine = self.seen.setdefault("pipelines", {}).setdefault(name, {})
         now, lease = time.time(), read_lease(self.home.leases, name)
-        run, verdict = self._run(name, lease)
+        run, verdict, stream = self._run(name, lease)
         resume = resume_request(self._folder(name), self.context.instance)
+        # The request is there until a run is the stream.
+        due = resume is not None and (resume["id"] != mine.get("resumed") or (stream is not None and stream.is_refused))
         known = Known(
             standing=state,
             lease=lease,
@@ -110,7 +112,7 @@ class _Tick:
             calm=self._calm(run, verdict),
             stopped=verdict.end == "stopped",
             newest=run is not None and run.tags.get(DESIRED) == version_text(state.desired),
-            resume=resume["reason"] if resume and resume["id"] != mine.get("resumed") else None,
+            resume=resume["reason"] if resume is not None and due else None,
             restarts=restarts_of(mine, now),
             now=now,
         )
@@ -173,16 +175,16 @@ class _Tick:
             )
         )
 
-    def _run(self, name: str, lease: LeaseRow | None) -> tuple[DagsterRun | None, Verdict]:
-        """The current run of the pipeline's deployed versions, else the run that decides; and the verdict."""
+    def _run(self, name: str, lease: LeaseRow | None) -> tuple[DagsterRun | None, Verdict, StreamRuns | None]:
+        """The current run of the pipeline's deployed versions, else the run that decides; the verdict, and all runs."""
         mine = RunsFilter(job_name=JOB, tags={"rs/pipeline": name})
         if lease is not None and not lease.free:
             holder = self.context.instance.get_run_by_id(lease.run_id)
             if holder is not None and holder.job_name == JOB and holder.tags.get("rs/pipeline") == name:
-                return holder, Verdict(act="wait", why="it goes on")
+                return holder, Verdict(act="wait", why="it goes on"), None
         stream = StreamRuns.of(self.context.instance, mine, read_desired_state(self._folder(name)), lease)
         verdict = stream.verdict()
-        return stream.run(verdict.run_id), verdict
+        return stream.run(verdict.run_id), verdict, stream
 
     def _calm(self, run: DagsterRun | None, verdict: Verdict) -> str:
         if run is None or not run.is_finished or verdict.act != "leave":

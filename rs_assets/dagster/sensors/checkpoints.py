@@ -165,12 +165,14 @@ def _checkpoint_events(
 
 
 def _is_reported(instance: DagsterInstance | None, key: AssetKey, row: CheckpointRow) -> bool:
-    """Whether the run that made a checkpoint has reported it, or a later one."""
+    """Whether a checkpoint was reported: by the run that made it, or in a tick whose cursor was lost."""
     newest = instance.get_latest_materialization_event(key) if instance is not None else None
-    if newest is None or newest.asset_materialization is None or newest.run_id != row.run_id:
+    if newest is None or newest.asset_materialization is None:
         return False
-    batch = newest.asset_materialization.metadata.get("batch")
-    return batch is not None and int(str(batch.value)) >= row.batch_id
+    told = {name: str(value.value) for name, value in newest.asset_materialization.metadata.items()}
+    if newest.run_id == row.run_id and "batch" in told:
+        return int(told["batch"]) >= row.batch_id
+    return (told.get("query"), told.get("generation"), told.get("batch_id")) == (row.name, *map(str, row.place))
 
 
 def _table_news(

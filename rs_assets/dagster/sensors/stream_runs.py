@@ -51,6 +51,13 @@ class StreamRuns:
         """The run that holds the lease and shows signs of life; empty without one."""
         return self.lease.run_id if self.lease is not None and not (self.lease.free or self.lease.stale) else ""
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether the newest run was refused because another one was active."""
+        newest = self.records[0].dagster_run if self.records else None
+        failed = newest is not None and newest.status == DagsterRunStatus.FAILURE
+        return newest is not None and failed and failed_with(self.instance, newest.run_id, PipelineBusyError)
+
     def verdict(self) -> Verdict:
         """Whether to start the stream again."""
         runs = [*(self._ran(record) for record in self.records), *self._unrecorded()]
