@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.long,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(BROWSER is None and not os.environ.get("CI"), reason="no Chromium is installed"),
+    pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed"),
 ]
 CODE = """
 from rs_assets import StreamBuilder
