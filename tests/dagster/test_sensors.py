@@ -434,6 +434,32 @@ def test_a_table_is_reported_as_fully_by_the_sensor_as_by_a_run(tmp_path):
     assert {name: each.value for name, each in event.metadata.items()} == {"delta_version": 0, "batch_id": 0}
 
 
+def test_a_snapshot_that_comes_late_into_the_catalog_is_told(pipeline):
+    """Another thread has taken a later one, or another machine, whose clock is behind."""
+    place, now = Place(), datetime.now(UTC)
+
+    def taken(name, minutes):
+        row = {"pipeline": "shop.watched", "generation": 1, "run_id": "r", "at": now + timedelta(minutes=minutes)}
+        row |= {"snapshot_id": name, "kind": "savepoint", "batch_id": 1, "bytes": 1}
+        place.catalog.append("snapshots", [row])
+
+    def tick(cursor=None):
+        result = checkpoint_sensor(StreamAssets.of(pipeline))(build_sensor_context(cursor=cursor))
+        return [event.metadata["savepoint"].value for event in getattr(result, "asset_events", ())], result
+
+    taken("before", -30)
+    taken("first", 0)
+    told, result = tick()
+    assert told == ["first"]
+    taken("later", 20)
+    told, result = tick(result.cursor)
+    assert told == ["later"]
+    taken("late", 15)
+    told, result = tick(result.cursor)
+    assert told == ["late"]
+    assert tick(result.cursor)[0] == []
+
+
 class TestNewsOfTables:
     """Each event of an output starts the assets downstream: one for each change of its rows, whoever tells of it."""
 

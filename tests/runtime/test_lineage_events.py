@@ -114,7 +114,6 @@ def test_a_run_that_fails_sends_its_error(tmp_path, driver, server):
     assert "no page /a" in last["run"]["facets"]["errorMessage"]["message"]
 
 
-@pytest.mark.timeout(60)
 def test_a_server_that_is_away_is_a_warning_of_the_report(tmp_path, driver, monkeypatch):
     monkeypatch.setenv("OPENLINEAGE__TRANSPORT__TYPE", "http")
     monkeypatch.setenv("OPENLINEAGE__TRANSPORT__URL", "http://127.0.0.1:9")

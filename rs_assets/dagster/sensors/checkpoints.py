@@ -7,7 +7,7 @@ starts the assets downstream.
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from dagster import (
@@ -48,10 +48,14 @@ Event = AssetMaterialization | AssetObservation
 # Dagster's tag of an event's data version.
 DATA_VERSION = "dagster/data_version"
 HOME = "home"
-# The newest reported version of each table.
+# The version of each table at the last look.
 TABLES = "tables"
+# The reported snapshots: those of the last minutes by name, with their times, and when reporting has begun.
+SNAPSHOTS = "snapshots"
 # Events of snapshots in a tick: a tick has a minute, and a sensor that was off may have missed thousands.
 MOST_SNAPSHOTS = 100
+# A snapshot may come into the catalog after a later one: another thread takes it, or a machine whose clock lags.
+SNAPSHOTS_WITHIN = timedelta(minutes=10)
 
 
 def checkpoint_sensor(assets: StreamAssets, *, running: bool = True) -> SensorDefinition | None:
@@ -114,13 +118,24 @@ def _new_rows(topology: Topology, place: Place, seen: dict[str, Any]) -> list[Ch
 
 def _new_snapshots(topology: Topology, place: Place, seen: dict[str, Any]) -> list[dict[str, Any]]:
     """Snapshots since the last tick; at the first tick the newest of each kind and step."""
-    if "snapshots" in seen:
-        since = datetime.fromisoformat(seen["snapshots"])
+    told = seen.get(SNAPSHOTS)
+    if told is not None:
+        begun = datetime.fromisoformat(told["begun"])
+        since = max(begun, _last(told) - SNAPSHOTS_WITHIN)
         found = place.catalog.rows("snapshots", at_least={"at": since}, pipeline=topology.name)
-        return [row for row in found if row["at"] > since][-MOST_SNAPSHOTS:]
+        return [row for row in found if row["at"] > begun and _name(row) not in told["names"]][-MOST_SNAPSHOTS:]
     kinds = [{"kind": "savepoint"}, *({"kind": "state", "step": node.name} for node in topology if node.stateful)]
     newest = (place.catalog.last("snapshots", pipeline=topology.name, **kind) for kind in kinds)
     return [row for row in newest if row is not None]
+
+
+def _name(snapshot: dict[str, Any]) -> str:
+    """Unique for each snapshot: a table of state that is made again counts its versions again."""
+    return f"{snapshot['snapshot_id']} {snapshot['at'].isoformat()}"
+
+
+def _last(told: dict[str, Any]) -> datetime:
+    return max(map(datetime.fromisoformat, (told["begun"], *told["names"].values())))
 
 
 def _moved(seen: dict[str, Any], rows: Sequence[CheckpointRow], snapshots: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -128,7 +143,12 @@ def _moved(seen: dict[str, Any], rows: Sequence[CheckpointRow], snapshots: Seque
     for row in rows:
         moved[_key(row)] = list(row.place)
     if snapshots:
-        moved["snapshots"] = max(row["at"].isoformat() for row in snapshots)
+        new = {_name(row): row["at"].isoformat() for row in snapshots}
+        told = seen.get(SNAPSHOTS) or {"begun": max(row["at"] for row in snapshots).isoformat(), "names": {}}
+        told = {**told, "names": {**told["names"], **new}}
+        since = _last(told) - SNAPSHOTS_WITHIN
+        names = {name: at for name, at in told["names"].items() if datetime.fromisoformat(at) >= since}
+        moved[SNAPSHOTS] = {**told, "names": names}
     return moved
 
 
