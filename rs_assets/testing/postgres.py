@@ -11,7 +11,6 @@ import itertools
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rs_assets.common.extras import check_extra
 from rs_assets.errors import ConfigurationError
-from rs_assets.testing.process import LocalServer, ServerProcess
+from rs_assets.testing.process import LocalServer, ServerProcess, free_ports
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -148,7 +147,7 @@ class PostgresServer(LocalServer):
             os.chown(self._folder, NOBODY, NOBODY)
         data = self._folder / "data"
         _initialise([*as_user, str(binaries / "initdb")], data)
-        self._port = _free_port()
+        self._port = free_ports()[0]
         settings = [part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")]
         command = [*as_user, str(binaries / "postgres"), "-D", str(data), "-p", str(self._port), *settings]
         return ServerProcess(command, log_file=self.log_file, scratch=self._folder)
@@ -199,13 +198,6 @@ def _readable(binaries: Path, folder: Path) -> Path:
     if libraries.is_dir():
         shutil.copytree(libraries, folder / libraries.name)
     return folder / package.name / "pginstall" / "bin"
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 def main() -> None:
