@@ -9,7 +9,7 @@ from dagster import DagsterInstance, DagsterRunStatus
 
 from rs_assets import StreamBuilder, build_definitions
 from rs_assets.dagster.runs import orphans
-from rs_assets.dagster.runs.orphans import GONE, end_orphans, note_process
+from rs_assets.dagster.runs.orphans import GONE, end_orphans, is_gone, note_process
 
 PIPELINE = StreamBuilder.data_stream("shop", "hits").from_array([{"n": 1}]).to_delta("hits").build()
 
@@ -61,6 +61,15 @@ def test_should_end_a_run_whose_process_is_gone(instance, job, ended, before, af
     end_orphans(instance, PIPELINE.topology)
     assert status_of(instance, run) == after
     assert (GONE in told(instance, run)) == (before != after)
+
+
+def test_should_find_the_process_of_a_run_without_reading_all_its_events(instance, job, ended, monkeypatch):
+    run = made(instance, job)
+    note_process(instance, run.job_name, run.run_id, ended)
+    for number in range(20):
+        instance.report_engine_event(f"{number} rows read", run)
+    monkeypatch.setattr(instance, "all_logs", lambda *_, **__: pytest.fail("all events were read"))
+    assert is_gone(instance, run)
 
 
 def test_should_leave_a_run_alone_that_may_go_on(instance, job, ended, monkeypatch):

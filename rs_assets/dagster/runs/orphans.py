@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # Metadata of a run's process. It is in an event, because tags are copied into copies of the run.
 HOST, PID, STARTED = "host", "process", "process_started"
+# It is the first event of the run; a stream of a month has a million others, because ops report what they have done.
+FIRST = 10
 # The tag of a run whose end was recorded later, so that its time is unknown.
 LOST = "rs/lost"
 GONE = "its process is gone: it was killed, or its terminal was closed; the next run goes on from its last commit"
@@ -53,8 +55,9 @@ def _facts(instance: DagsterInstance, run: DagsterRun) -> dict[str, Any] | None:
     """What was recorded about the process of `run`; None for a run without a terminal."""
     from dagster import DagsterEventType
 
-    for entry in instance.all_logs(run.run_id, of_type=DagsterEventType.ENGINE_EVENT):
-        event = entry.dagster_event
+    found = instance.get_records_for_run(run.run_id, of_type=DagsterEventType.ENGINE_EVENT, limit=FIRST)
+    for record in found.records:
+        event = record.event_log_entry.dagster_event
         known = event.engine_event_data.metadata if event is not None else {}
         if {HOST, PID, STARTED} <= known.keys():
             return {name: known[name].value for name in (HOST, PID, STARTED)}
