@@ -54,6 +54,8 @@ TABLES = "tables"
 SNAPSHOTS = "snapshots"
 # Events of snapshots in a tick: a tick has a minute, and a sensor that was off may have missed thousands.
 MOST_SNAPSHOTS = 100
+# Events of an output among which the last one with a version is looked for.
+MOST_EVENTS = 50
 # A snapshot may come into the catalog after a later one: another thread takes it, or a machine whose clock lags.
 SNAPSHOTS_WITHIN = timedelta(minutes=10)
 
@@ -254,14 +256,14 @@ def _table_event(
 
 
 def _reported_version(instance: DagsterInstance | None, key: AssetKey, path: str) -> int:
-    """The version of the table at `path` in the newest event of its asset; -1 without one."""
-    newest = instance.get_latest_materialization_event(key) if instance is not None else None
-    if newest is None or newest.asset_materialization is None:
-        return -1
-    metadata = newest.asset_materialization.metadata
-    if not {"dagster/uri", "delta_version"} <= metadata.keys() or metadata["dagster/uri"].value != path:
-        return -1
-    return int(str(metadata["delta_version"].value))
+    """The version of the table at `path` in the newest event of its asset that has one; -1 without such an event."""
+    records = instance.fetch_materializations(key, limit=MOST_EVENTS).records if instance is not None else ()
+    for record in records:
+        made = record.asset_materialization
+        metadata = made.metadata if made is not None else {}
+        if {"dagster/uri", "delta_version"} <= metadata.keys() and metadata["dagster/uri"].value == path:
+            return int(str(metadata["delta_version"].value))
+    return -1
 
 
 def _state_events(assets: StreamAssets, snapshots: Sequence[dict[str, Any]]) -> Iterator[Event]:
