@@ -120,7 +120,7 @@ def _new_rows(topology: Topology, place: Place, seen: dict[str, Any]) -> list[Ch
 
 def _new_snapshots(topology: Topology, place: Place, seen: dict[str, Any]) -> list[dict[str, Any]]:
     """Snapshots since the last tick; at the first tick the newest of each kind and step."""
-    told = seen.get(SNAPSHOTS)
+    told = _told(seen)
     if told is not None:
         begun = datetime.fromisoformat(told["begun"])
         since = max(begun, _last(told) - SNAPSHOTS_WITHIN)
@@ -129,6 +129,12 @@ def _new_snapshots(topology: Topology, place: Place, seen: dict[str, Any]) -> li
     kinds = [{"kind": "savepoint"}, *({"kind": "state", "step": node.name} for node in topology if node.stateful)]
     newest = (place.catalog.last("snapshots", pipeline=topology.name, **kind) for kind in kinds)
     return [row for row in newest if row is not None]
+
+
+def _told(seen: dict[str, Any]) -> dict[str, Any] | None:
+    """The reported snapshots; a cursor of an earlier release has the time of the last one alone."""
+    told = seen.get(SNAPSHOTS)
+    return {"begun": told, "names": {}} if isinstance(told, str) else told
 
 
 def _name(snapshot: dict[str, Any]) -> str:
@@ -146,7 +152,7 @@ def _moved(seen: dict[str, Any], rows: Sequence[CheckpointRow], snapshots: Seque
         moved[_key(row)] = list(row.place)
     if snapshots:
         new = {_name(row): row["at"].isoformat() for row in snapshots}
-        told = seen.get(SNAPSHOTS) or {"begun": max(row["at"] for row in snapshots).isoformat(), "names": {}}
+        told = _told(seen) or {"begun": max(row["at"] for row in snapshots).isoformat(), "names": {}}
         told = {**told, "names": {**told["names"], **new}}
         since = _last(told) - SNAPSHOTS_WITHIN
         names = {name: at for name, at in told["names"].items() if datetime.fromisoformat(at) >= since}
