@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -68,6 +68,11 @@ class BadRecordFilter(Protocol):
         """The rows of `frame` (with REASON) that the expectation `step` lets pass."""
         ...
 
+    @property
+    def gates(self) -> Collection[str]:
+        """The names of the filters that count rows; they come while frames are made."""
+        return ()
+
 
 @dataclass(frozen=True, slots=True)
 class Dead:
@@ -82,7 +87,7 @@ class Dead:
 
 
 @dataclass(frozen=True, slots=True)
-class BadRecordCollector:
+class BadRecordCollector(BadRecordFilter):
     """Collects the bad rows of a replay, with their addresses, instead of dropping them.
 
     `label` distinguishes the replays of several batches in one frame.
@@ -142,10 +147,10 @@ class CompileContext:
     rows carry their read position, `by_split`: those of a stream their ORIGIN, `by_record`: all of them ORIGIN and
     PLACE. `latest` is the progress of the splits before a batch that is read again. `links` say how stateful steps
     follow others of the query, `controls` the name of the source of control rows for each that follows none.
-    `watermarks` and `gates` are filled while frames are made: the operator of each input's watermark, by its id, and
-    the filters of bad records that count rows. `late` are steps whose late rows a sink gets. `dimension` returns the
-    dimension of a step, `noted` the versions recorded for a batch, by step, and `versions` those to look into; None:
-    those in the local properties of a batch's tasks. `trace`: Python functions are compiled as far as possible.
+    `watermarks` are filled while frames are made: the operator of each input's watermark, by its id. `late` are steps
+    whose late rows a sink gets. `dimension` returns the dimension of a step, `noted` the versions recorded for a batch,
+    by step, and `versions` those to look into; None: those in the local properties of a batch's tasks. `trace`: Python
+    functions are compiled as far as possible.
     """
 
     spark: SparkSession
@@ -167,7 +172,6 @@ class CompileContext:
     links: Mapping[str, Link] = field(default_factory=dict)
     controls: Mapping[str, str] = field(default_factory=dict)
     watermarks: dict[str, str] = field(default_factory=dict)
-    gates: set[str] = field(default_factory=set)
     late: frozenset[str] = frozenset()
     dimension: Callable[[VersionedTable], HeldDimension] = lambda node: declared_dimension(node)  # noqa: PLW0108  it is defined below
     noted: Callable[[int], Versions] = _nothing_noted

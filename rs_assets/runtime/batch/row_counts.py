@@ -49,7 +49,7 @@ def counts_of(
 
     `judged` are the rows of expectations among the steps that are applied to each batch.
     """
-    found = {gate: execution.observed(gate) for gate in sorted({*context.gates, *plan.sources})}
+    found = {gate: execution.observed(gate) for gate in sorted({*context.record_filter.gates, *plan.sources})}
     shared = plan.shared(topology)
     for source in plan.sources:
         found[source] = found[source] or execution.judged(

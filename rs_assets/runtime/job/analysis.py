@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from rs_assets.common.home import Home
 from rs_assets.common.node import Node
 from rs_assets.common.scratch import scratch_folder
-from rs_assets.compile.planner.context import CompileContext, Flow, parse_ddl
+from rs_assets.compile.planner.context import BadRecordFilter, CompileContext, Flow, parse_ddl
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.planner.table import wire_node
@@ -74,7 +74,7 @@ def reading_nothing(
 
 
 @dataclass(frozen=True, slots=True)
-class _Open:
+class _Open(BadRecordFilter):
     """Lets all rows pass: there are none."""
 
     def filter_bad_records(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:  # noqa: ARG002

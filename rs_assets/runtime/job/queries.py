@@ -163,14 +163,12 @@ def context_of(session: JobSession, spark: SparkSession, plan: QueryPlan, folder
     )
     policies = {source.bad_records for source in (own if len(own) == len(plan.sources) else read)}
     policy = BadRecords.strictest(policies)
-    record_filter = StreamRecordFilter(plan.shared(session.topology))
     return CompileContext(
         spark=spark,
         folder=folder,
         control_root=folder,
         read=stream,
-        record_filter=record_filter,
-        gates=record_filter.gates,
+        record_filter=StreamRecordFilter(plan.shared(session.topology)),
         pinned=partial(_pinned, session),
         stored_name=session.manifest.stored_name,
         policy=policy,

@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from rs_assets.common.home import Home
 from rs_assets.common.scratch import scratch_folder
-from rs_assets.compile.planner.context import CompileContext, Flow
+from rs_assets.compile.planner.context import BadRecordFilter, CompileContext, Flow
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.table import wire_node
 from rs_assets.connectors.memory import Record
@@ -75,7 +75,7 @@ def _frame(context: CompileContext, source: Source, rows: Sequence[Mapping[str, 
     return context.spark.createDataFrame(table, schema).withColumn(REASON, F.lit(None).cast("string"))
 
 
-class _RecordFilter:
+class _RecordFilter(BadRecordFilter):
     """Lets good rows pass; under `fail` a bad one ends the job."""
 
     def filter_bad_records(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:  # noqa: ARG002
