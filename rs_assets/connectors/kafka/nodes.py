@@ -50,6 +50,8 @@ PYTHON_ONLY = re.compile(r"\(\?(?:P|\(|#|[a-zA-Z]*[aL][a-zA-Z]*[:)])")
 RAW_SCHEMA = (
     f"key binary, value binary, headers {HEADERS}, topic string, partition int, offset bigint, timestamp timestamp"
 )
+# Whether an option is right, and the error and its remedy otherwise.
+Check = tuple[bool, str, str]
 # Settings of Kafka's producer that are derived from others here.
 OWN_SETTINGS = ("bootstrap", "security", "sasl", "ssl", "acks", "enable.idempotence", "transactional", "key.", "value.")
 
@@ -104,14 +106,28 @@ class KafkaSource(Source):
             writable_topic(self.dead_letter_topic, step=self.name)
         if self.group is not None:
             checked_group(self.group, step=self.name)
-        numbers = (self.max_rows_per_batch, self.min_partitions)
-        checks: Sequence[tuple[bool, str, str]] = (
+        checks = (self._of_topics, self._of_form, self._of_fields, self._of_policies, self._of_ends)
+        for holds, what, remedy in (check for of in checks for check in of()):
+            if not holds:
+                raise TopologyError(f"step {self.name!r}: {what}", remedy=remedy)
+        check_consumer_settings(self.options, step=self.name)
+        if self.format in AVRO:
+            _ = self.avro_schema
+
+    def _of_topics(self) -> Sequence[Check]:
+        """The checks of what is read."""
+        return (
             (bool(self.topics) != bool(self.pattern), "it needs either topics or a pattern", ""),
             (len(set(self.topics)) == len(self.topics), "a topic is named twice", ""),
             (self.pattern is None or _compiles(self.pattern), "the pattern is not a regular expression", ""),
             (self.pattern is None or not PYTHON_ONLY.search(str(self.pattern)),
              "the pattern is a Python regular expression: Kafka's client takes those of Java",
              "group by (?:...), and leave out names and comments"),
+        )  # fmt: skip
+
+    def _of_form(self) -> Sequence[Check]:
+        """The checks of what a record is."""
+        return (
             (self.format in get_args(KafkaFormat), f"{self.format!r} is not a format",
              f"use one of: {', '.join(get_args(KafkaFormat))}"),
             (self.format in ("json", *AVRO) or self.schema is None, f"format {self.format!r} has fixed fields",
@@ -125,6 +141,11 @@ class KafkaSource(Source):
              "registry='http://host:8081', or schema_id=7 if all records have that id"),
             (self.schema_id is None or self.format == "confluent_avro",
              "schema_id is the id in the header of Avro records", "format='confluent_avro'"),
+        )  # fmt: skip
+
+    def _of_fields(self) -> Sequence[Check]:
+        """The checks of the fields besides those of the value."""
+        return (
             (all(name in tuple(KAFKA_METADATA) for name in self.metadata), "no such metadata",
              f"there are: {', '.join(KAFKA_METADATA)}"),
             ("tombstone" not in self.metadata or self.tombstones == "keep",
@@ -141,11 +162,22 @@ class KafkaSource(Source):
              "key_schema='id bigint'"),
             (self.key_format != "text" or self._one_key, "the text of a key is one field, and no list, map or struct",
              "key_format='json'"),
+        )  # fmt: skip
+
+    def _of_policies(self) -> Sequence[Check]:
+        """The checks of what is left out, and of limits."""
+        numbers = (self.max_rows_per_batch, self.min_partitions)
+        return (
             (self.on_data_loss in get_args(DataLoss), f"{self.on_data_loss!r} is not a policy for lost records",
              f"use one of: {', '.join(get_args(DataLoss))}"),
             (self.tombstones in get_args(Tombstones), f"{self.tombstones!r} is not a policy for empty values",
              f"use one of: {', '.join(get_args(Tombstones))}"),
             (all(positive(n) for n in numbers if n is not None), "a limit must be a positive number", ""),
+        )  # fmt: skip
+
+    def _of_ends(self) -> Sequence[Check]:
+        """The checks of where it starts, and of where bad records go."""
+        return (
             (self.starting != "committed" or self.group is not None, "starting_offsets='committed' needs a group", ""),
             (not isinstance(self.starting, datetime) or self.starting.tzinfo is not None,
              "the moment to start from has no time zone", "datetime(..., tzinfo=UTC)"),
@@ -155,12 +187,6 @@ class KafkaSource(Source):
              "the dead-letter topic would get nothing", "bad_records='dead_letter'"),
             (not self.reads(self.dead_letter_topic), "it would read its own dead letters", "use another topic"),
         )  # fmt: skip
-        for holds, what, remedy in checks:
-            if not holds:
-                raise TopologyError(f"step {self.name!r}: {what}", remedy=remedy)
-        check_consumer_settings(self.options, step=self.name)
-        if self.format in AVRO:
-            _ = self.avro_schema
 
     def unlimited(self) -> Self:
         """Without the limits of rows and partitions."""
@@ -327,7 +353,7 @@ def avro_subject(
     step: str,
 ) -> AvroSubject | None:
     """The subject of a sink of Avro records, by default that of the topic's values; None for JSON. TopologyError."""
-    checks: Sequence[tuple[bool, str, str]] = (
+    checks: Sequence[Check] = (
         (format in ("json", "avro"), f"{format!r} is not a format of records", "format='json' or format='avro'"),
         (format == "avro" or (registry, subject, schema) == (None, None, None),
          "registry, subject and schema describe Avro records", "format='avro'"),
