@@ -52,7 +52,8 @@ def spans(catalog: Catalog, *, pipeline: str, since: int) -> dict[tuple[int, str
 class BatchTimes:
     """The event times at one gate, by batch and the time at which it was planned; None for a batch without rows there.
 
-    Batches that are not in it are unknown: before this table was there, of other code, or not written yet.
+    Batches that are not in it are unknown: before this table was there, of other code, or not written yet. A batch that
+    one version had planned and another computed again after a kill may have a row of each.
     """
 
     known: Mapping[tuple[int, datetime], EventTimes | None]

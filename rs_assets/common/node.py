@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import ClassVar, Literal
+from types import MappingProxyType
+from typing import ClassVar, Final, Literal
 
 from rs_assets.common.names import checked_name
 from rs_assets.errors import TopologyError
 
 Family = Literal["source", "step", "shuffle", "window", "join", "table", "processor", "sink"]
+# The metadata of a field that changes neither which records are read nor what becomes of them: `Topology.code` has all
+# others.
+EFFECT: Final = "effect"
+NO_EFFECT: Final[Mapping[str, bool]] = MappingProxyType({EFFECT: False})
 
 
 def positive(value: object) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -17,6 +16,8 @@ from rs_assets.topology.nodes.shuffle import ShuffleRead, ShuffleWrite
 from rs_assets.topology.rejoin import Rejoin, rejoins_of
 from rs_assets.topology.targets import check_targets
 from rs_assets.topology.updates import check_updates
+from rs_assets.topology.user_code.code import digest_of
+from rs_assets.topology.user_code.settings import settings_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +174,13 @@ class Topology:
 
     @property
     def code(self) -> str:
-        """A digest of all steps and their settings, with or without state: a different one is a different version."""
-        lines = [f"{n.name} {n.kind} {n.inputs} {n.identity()} {n.detail()}" for n in self]
-        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+        """A digest of all steps and their settings, with or without state: a different one is a different version.
+
+        Settings without effect on rows are left out (NO_EFFECT). Secrets are, too.
+        """
+        return digest_of("\n".join(map(settings_text, self)))
 
     @property
     def fingerprint(self) -> str:
         """A digest of `state_shape`: equal fingerprints may share a checkpoint."""
-        return hashlib.sha256("\n".join(self.state_shape()).encode()).hexdigest()[:16]
+        return digest_of("\n".join(self.state_shape()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 from deltalake import DeltaTable
@@ -59,20 +59,37 @@ def test_a_record_that_sql_cannot_compute_goes_to_the_dead_letters_with_step_pla
     assert len(letters(options)) == 1
 
 
+@dataclass(frozen=True, slots=True)
+class Inverse:
+    """A function with a setting, which is in a slot."""
+
+    more: int
+
+    def __call__(self, row):
+        return {"n": row["n"], "x": 10 // (row["n"] + self.more)}
+
+
+CORRECTIONS = {
+    "SQL": lambda rows, more: rows.with_fields(x=("10 div n", "10 div (n + 1)")[more], name="x"),
+    "Python": lambda rows, more: rows.map(Inverse(more), schema="n bigint, x bigint", name="x"),
+}
+
+
 @pytest.mark.canary
-def test_what_other_code_failed_on_is_computed_beside_a_new_poison(options, tmp_path):
+@pytest.mark.parametrize("case", CORRECTIONS)
+def test_what_other_code_failed_on_is_computed_beside_a_new_poison(options, tmp_path, case):
     folder = tmp_path / "in"
     folder.mkdir()
     zero, one = rows([0, 1])
 
-    def job(x):
-        return stream(folder).with_fields(x=x, name="x").to_delta("kept").build()
+    def job(more):
+        return CORRECTIONS[case](stream(folder), more).to_delta("kept").build()
 
     write(folder / "a.jsonl", [zero, one])
-    job("10 div n").run(options)
+    job(0).run(options)
     assert kept(options) == [1]
     write(folder / "b.jsonl", [zero, {**one, "n": -1}])
-    report = job("10 div nullif(n + 1, 1)").run(options)
+    report = job(1).run(options)
     assert (report.rows_dead, kept(options), len(letters(options))) == (1, [0, 1], 2)
 
 

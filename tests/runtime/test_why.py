@@ -335,8 +335,8 @@ def test_a_record_is_not_taken_for_that_of_a_file_of_the_same_name(tmp_path: Pat
 def test_an_explanation_says_if_other_code_has_computed_the_batch(tmp_path: Path, options: RunOptions) -> None:
     folder = put(tmp_path / "in", [row(1)])
 
-    def above(ms: int) -> Pipeline:
-        return read(folder).filter(f"ms > {ms}", name="slow").to_delta("all").build()
+    def above(ms: int, **source: Any) -> Pipeline:
+        return read(folder, **source).filter(f"ms > {ms}", name="slow").to_delta("all").build()
 
     def changed(pipeline: Pipeline, number: int) -> bool:
         (found,) = pipeline.why(options, where=f"id = {number}")
@@ -348,6 +348,8 @@ def test_an_explanation_says_if_other_code_has_computed_the_batch(tmp_path: Path
         # The end of its first run has not been recorded.
         assert not changed(above(3), 1)
     assert (changed(above(3), 1), changed(above(9), 1)) == (False, True)
+    assert changed(above(3, time_format="yyyy-MM-dd HH:mm:ss"), 1)
+    assert not changed(above(3, max_files_per_batch=2), 1)
     put(folder, [row(2)])
     above(9).run(options)
     assert (changed(above(9), 2), changed(above(9), 1), changed(above(3), 1)) == (False, True, False)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import ClassVar, Literal, Self, get_args
 
-from rs_assets.common.node import positive
+from rs_assets.common.node import NO_EFFECT, positive
 from rs_assets.common.secrets import Deferred
 from rs_assets.connectors.database.nodes import check_table
 from rs_assets.connectors.nodes import Source
@@ -30,15 +30,15 @@ class ChangesSource(Source):
 
     system: ClassVar[str] = ""
 
-    url: Deferred = field(repr=False, compare=False)
+    url: Deferred = field(repr=False, compare=False, metadata=NO_EFFECT)
     where: str = ""
     table: str
     snapshot: bool = True
-    keep: timedelta = timedelta(days=7)
+    keep: timedelta = field(default=timedelta(days=7), metadata=NO_EFFECT)
     truncate: OnTruncate = "fail"
     added_columns: OnAdded = "fail"
     policy: BadRecords = BadRecords.FAIL
-    max_rows_per_batch: int | None = 100_000
+    max_rows_per_batch: int | None = field(default=100_000, metadata=NO_EFFECT)
 
     def __post_init__(self) -> None:
         """Refuse invalid combinations of options."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, Self, get_args
 
 from rs_assets.common.home import Home
-from rs_assets.common.node import positive
+from rs_assets.common.node import NO_EFFECT, positive
 from rs_assets.common.project import anchored
 from rs_assets.connectors.files.form import separates
 from rs_assets.connectors.nodes import Source
@@ -41,16 +41,16 @@ class CollectedSource(Source):
     prefix: ClassVar[str]
     facts: ClassVar[tuple[str, ...]]
 
-    log: str = field(compare=False)
+    log: str = field(compare=False, metadata=NO_EFFECT)
     format: CollectedFormat = "json"
     pattern: str | None = None
     time_format: str | None = None
     delimiter: str = ","
     metadata: tuple[str, ...] = ()
-    keep: timedelta = timedelta(days=7)
-    collect: bool = True
+    keep: timedelta = field(default=timedelta(days=7), metadata=NO_EFFECT)
+    collect: bool = field(default=True, metadata=NO_EFFECT)
     policy: BadRecords = BadRecords.FAIL
-    max_rows_per_batch: int | None = 100_000
+    max_rows_per_batch: int | None = field(default=100_000, metadata=NO_EFFECT)
 
     def __post_init__(self) -> None:
         """Refuse invalid combinations of options."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import ClassVar, Literal, get_args
 
-from rs_assets.common.node import positive
+from rs_assets.common.node import NO_EFFECT, positive
 from rs_assets.common.secrets import Deferred
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import TopologyError
@@ -30,7 +30,7 @@ class DatabaseSink(Sink):
     icon: ClassVar[str] = "postgres"
     order_by: ClassVar[tuple[str, ...]] = ()
 
-    url: Deferred = field(repr=False, compare=False)
+    url: Deferred = field(repr=False, compare=False, metadata=NO_EFFECT)
     where: str = ""
     table: str
     mode: DatabaseMode = "append"
@@ -81,15 +81,15 @@ class DatabaseSource(Source):
 
     icon: ClassVar[str] = "postgres"
 
-    url: Deferred = field(repr=False, compare=False)
+    url: Deferred = field(repr=False, compare=False, metadata=NO_EFFECT)
     where: str = ""
     table: str
     column: str
     lag: timedelta | None = None
-    every: timedelta = timedelta(seconds=1)
-    keep: int = 10
+    every: timedelta = field(default=timedelta(seconds=1), metadata=NO_EFFECT)
+    keep: int = field(default=10, metadata=NO_EFFECT)
     policy: BadRecords = BadRecords.FAIL
-    max_rows_per_batch: int = 100_000
+    max_rows_per_batch: int = field(default=100_000, metadata=NO_EFFECT)
 
     def __post_init__(self) -> None:
         """Refuse invalid options."""

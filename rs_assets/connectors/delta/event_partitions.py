@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -9,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, get_args
 from zoneinfo import ZoneInfo
 
+from rs_assets.common.node import NO_EFFECT
 from rs_assets.errors import ConfigurationError, TopologyError
 
 if TYPE_CHECKING:
@@ -47,9 +49,9 @@ class EventTimePartitions:
 
     unit: PartitionUnit
     field: str
-    since: date
+    since: date = dataclasses.field(metadata=NO_EFFECT)
     zone: str = "UTC"
-    settle: timedelta | None = None
+    settle: timedelta | None = dataclasses.field(default=None, metadata=NO_EFFECT)
 
     def __post_init__(self) -> None:
         """Refuse unknown units and zones, and dates and durations that are none."""

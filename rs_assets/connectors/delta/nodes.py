@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
 
 from rs_assets.common.names import checked_path
-from rs_assets.common.node import positive
+from rs_assets.common.node import NO_EFFECT, positive
 from rs_assets.common.project import anchored
 from rs_assets.common.storage import is_remote
 from rs_assets.connectors.delta.event_partitions import EventTimePartitions
@@ -45,7 +45,7 @@ class DeltaSource(Source):
     namespace: str
     table: str
     changes: bool = False
-    starting: int | None = None
+    starting: int | None = field(default=None, metadata=NO_EFFECT)
     policy: BadRecords = BadRecords.FAIL
 
     def __post_init__(self) -> None:
@@ -112,7 +112,7 @@ class DeltaSink(Sink):
     table: str
     mode: DeltaMode = "append"
     keys: tuple[str, ...] = ()
-    connector: DeltaConnector = "native"
+    connector: DeltaConnector = field(default="native", metadata=NO_EFFECT)
     order_by: tuple[str, ...] = ()
     deletes: str | None = None
     changes: bool = False

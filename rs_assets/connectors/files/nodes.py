@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import ClassVar, Literal, get_args
 
-from rs_assets.common.node import positive
+from rs_assets.common.node import NO_EFFECT, positive
 from rs_assets.common.project import anchored
 from rs_assets.connectors.files.codecs import CODECS
 from rs_assets.connectors.files.form import JSON, FileForm, separates
@@ -43,7 +43,7 @@ class FileSource(Source):
 
     icon: ClassVar[str] = "file"
 
-    path: str
+    path: str = field(metadata=NO_EFFECT)
     format: Format = "json"
     tail: bool = False
     header: bool = True
@@ -51,8 +51,8 @@ class FileSource(Source):
     pattern: str | None = None
     time_format: str | None = None
     policy: BadRecords = BadRecords.FAIL
-    max_files_per_batch: int | None = None
-    max_rows_per_batch: int | None = None
+    max_files_per_batch: int | None = field(default=None, metadata=NO_EFFECT)
+    max_rows_per_batch: int | None = field(default=None, metadata=NO_EFFECT)
     written: str = field(default="", repr=False, compare=False)
 
     def __post_init__(self) -> None:

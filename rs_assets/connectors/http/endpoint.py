@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Final
 from urllib.parse import urlsplit
 
+from rs_assets.common.node import NO_EFFECT
 from rs_assets.common.secrets import Deferred, Hidden, Secret, revealed
 from rs_assets.errors import ConfigurationError
 
@@ -35,13 +36,13 @@ class HttpEndpoint:
     HttpEndpoint(url='https://example.org/in', headers=['X-Shop'], token='***')
     """
 
-    url: str | Deferred = field(repr=False, compare=False)
-    headers: Mapping[str, Secret] = field(default_factory=dict, repr=False, compare=False)
-    username: str | None = None
-    password: Secret | None = field(default=None, repr=False, compare=False)
-    token: Secret | None = field(default=None, repr=False, compare=False)
-    timeout: timedelta = field(default=TIMEOUT, compare=False)
-    patience: timedelta = field(default=PATIENCE, compare=False)
+    url: str | Deferred = field(repr=False, compare=False, metadata=NO_EFFECT)
+    headers: Mapping[str, Secret] = field(default_factory=dict, repr=False, compare=False, metadata=NO_EFFECT)
+    username: str | None = field(default=None, metadata=NO_EFFECT)
+    password: Secret | None = field(default=None, repr=False, compare=False, metadata=NO_EFFECT)
+    token: Secret | None = field(default=None, repr=False, compare=False, metadata=NO_EFFECT)
+    timeout: timedelta = field(default=TIMEOUT, compare=False, metadata=NO_EFFECT)
+    patience: timedelta = field(default=PATIENCE, compare=False, metadata=NO_EFFECT)
     where: str = field(default="", init=False)
 
     def __post_init__(self) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import ClassVar, Literal, get_args
 
-from rs_assets.common.node import positive
+from rs_assets.common.node import NO_EFFECT, positive
 from rs_assets.connectors.http.endpoint import HttpEndpoint
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import TopologyError
@@ -29,7 +29,7 @@ class HttpSink(Sink):
     method: Method = "POST"
     format: BodyFormat = "json_lines"
     batch: int = 500
-    rows_per_second: float | None = None
+    rows_per_second: float | None = field(default=None, metadata=NO_EFFECT)
     refused: Refused = "fail"
 
     def __post_init__(self) -> None:
@@ -57,12 +57,12 @@ class HttpSource(Source):
     items: str = "items"
     next: str | None = None
     last: str | None = None
-    first: str | int | None = None
-    requests_per_second: float | None = None
-    every: timedelta = timedelta(seconds=10)
-    keep: int = 10
+    first: str | int | None = field(default=None, metadata=NO_EFFECT)
+    requests_per_second: float | None = field(default=None, metadata=NO_EFFECT)
+    every: timedelta = field(default=timedelta(seconds=10), metadata=NO_EFFECT)
+    keep: int = field(default=10, metadata=NO_EFFECT)
     policy: BadRecords = BadRecords.FAIL
-    max_rows_per_batch: int = 10_000
+    max_rows_per_batch: int = field(default=10_000, metadata=NO_EFFECT)
 
     def __post_init__(self) -> None:
         """Refuse invalid options, and a source without a schema."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import ClassVar, Literal, Self, get_args
 
-from rs_assets.common.node import positive
+from rs_assets.common.node import NO_EFFECT, positive
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.client.names import checked_group, checked_topic, writable_topic
 from rs_assets.connectors.kafka.registry.address import SchemaRegistry
@@ -74,17 +74,17 @@ class KafkaSource(Source):
     cluster: KafkaCluster
     topics: tuple[str, ...] = ()
     pattern: str | None = None
-    group: str | None = None
+    group: str | None = field(default=None, metadata=NO_EFFECT)
     format: KafkaFormat = "json"
-    starting: StartingOffsets = "earliest"
+    starting: StartingOffsets = field(default="earliest", metadata=NO_EFFECT)
     metadata: tuple[str, ...] = ()
     policy: BadRecords = BadRecords.FAIL
     dead_letter_topic: str | None = None
     on_data_loss: DataLoss = "fail"
     tombstones: Tombstones = "skip"
     read_committed: bool = True
-    max_rows_per_batch: int | None = 1_000_000
-    min_partitions: int | None = None
+    max_rows_per_batch: int | None = field(default=1_000_000, metadata=NO_EFFECT)
+    min_partitions: int | None = field(default=None, metadata=NO_EFFECT)
     registry: SchemaRegistry | None = None
     schema_id: int | None = None
     key_schema: str | None = None

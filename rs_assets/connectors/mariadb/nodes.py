@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
+from rs_assets.common.node import NO_EFFECT
 from rs_assets.connectors.changes.nodes import ChangesSource
 
 
@@ -19,7 +20,7 @@ class MariadbSource(ChangesSource):
     icon: ClassVar[str] = "mariadb"
     system: ClassVar[str] = "mariadb"
 
-    server_id: int
+    server_id: int = field(metadata=NO_EFFECT)
 
     @property
     def own_checks(self) -> Sequence[tuple[bool, str, str]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rs_assets.common.node import NO_EFFECT
 from rs_assets.connectors.memory.channel import MemoryChannel
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import SchemaError
@@ -16,7 +17,7 @@ from rs_assets.records.policy import BadRecords
 class ArraySource(Source):
     """Rows given in the program; bounded."""
 
-    rows: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+    rows: tuple[Mapping[str, Any], ...] = field(default=(), repr=False, metadata=NO_EFFECT)
     policy: BadRecords = BadRecords.FAIL
 
     def __post_init__(self) -> None:
@@ -51,7 +52,7 @@ class ArraySource(Source):
 class MemorySource(Source):
     """Rows that the program puts into a channel while the pipeline runs; bounded once the channel is closed."""
 
-    channel: MemoryChannel = field(repr=False, compare=False)
+    channel: MemoryChannel = field(repr=False, compare=False, metadata=NO_EFFECT)
     policy: BadRecords = BadRecords.FAIL
 
     def __post_init__(self) -> None:
@@ -82,7 +83,7 @@ class MemorySource(Source):
 class MemorySink(Sink):
     """Rows collected into a channel of this process."""
 
-    channel: MemoryChannel = field(repr=False, compare=False)
+    channel: MemoryChannel = field(repr=False, compare=False, metadata=NO_EFFECT)
 
     def __post_init__(self) -> None:
         """Refuse anything but a channel."""

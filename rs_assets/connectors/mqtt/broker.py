@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from rs_assets.common.extras import check_extra
+from rs_assets.common.node import NO_EFFECT
 from rs_assets.common.secrets import Deferred, Hidden, Secret, revealed, without_userinfo
 from rs_assets.errors import ConfigurationError
 
@@ -32,11 +33,11 @@ class MqttBroker:
     """
 
     url: str
-    username: Secret | None = field(default=None, repr=False, compare=False)
-    password: Secret | None = field(default=None, repr=False, compare=False)
-    ca: str | None = None
-    connect_timeout: timedelta = timedelta(seconds=10)
-    keep_alive: timedelta = timedelta(seconds=60)
+    username: Secret | None = field(default=None, repr=False, compare=False, metadata=NO_EFFECT)
+    password: Secret | None = field(default=None, repr=False, compare=False, metadata=NO_EFFECT)
+    ca: str | None = field(default=None, metadata=NO_EFFECT)
+    connect_timeout: timedelta = field(default=timedelta(seconds=10), metadata=NO_EFFECT)
+    keep_alive: timedelta = field(default=timedelta(seconds=60), metadata=NO_EFFECT)
 
     def __post_init__(self) -> None:
         """Hide secrets given as text; ConfigurationError for a malformed address."""

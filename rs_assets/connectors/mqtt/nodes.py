@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
 
+from rs_assets.common.node import NO_EFFECT
 from rs_assets.connectors.collector.nodes import CollectedSource
 from rs_assets.connectors.mqtt.broker import MqttBroker
 from rs_assets.connectors.mqtt.topics import is_filter, is_topic
@@ -28,9 +29,9 @@ class MqttSource(CollectedSource):
     broker: MqttBroker
     topics: tuple[str, ...]
     qos: int = 1
-    client_id: str = field(default="", compare=False)
+    client_id: str = field(default="", compare=False, metadata=NO_EFFECT)
     clean_session: bool = False
-    reconnect: bool = True
+    reconnect: bool = field(default=True, metadata=NO_EFFECT)
 
     def __post_init__(self) -> None:
         """Refuse invalid combinations of options."""
@@ -81,7 +82,7 @@ class MqttSink(Sink):
     value: str | None = None
     qos: int = 1
     retain: bool = False
-    rows_per_second: float | None = None
+    rows_per_second: float | None = field(default=None, metadata=NO_EFFECT)
     refused: Refused = "fail"
 
     def __post_init__(self) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
+from rs_assets.common.node import NO_EFFECT
 from rs_assets.connectors.changes.nodes import ChangesSource
 
 # What Postgres accepts as the name of a slot.
@@ -20,7 +21,7 @@ class PostgresSource(ChangesSource):
     icon: ClassVar[str] = "postgres"
     system: ClassVar[str] = "postgres"
 
-    slot: str
+    slot: str = field(metadata=NO_EFFECT)
     publication: str
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import ClassVar, Final, Literal, Self, get_args
 
-from rs_assets.common.node import positive
+from rs_assets.common.node import NO_EFFECT, positive
 from rs_assets.common.secrets import Deferred
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import TopologyError
@@ -34,15 +34,15 @@ class RedisSource(Source):
 
     icon: ClassVar[str] = "redis"
 
-    url: Deferred = field(repr=False, compare=False)
+    url: Deferred = field(repr=False, compare=False, metadata=NO_EFFECT)
     where: str = ""
     streams: tuple[str, ...]
     format: RedisFormat = "fields"
     value: str = "value"
-    starting: RedisStart = "earliest"
+    starting: RedisStart = field(default="earliest", metadata=NO_EFFECT)
     metadata: tuple[str, ...] = ()
     policy: BadRecords = BadRecords.FAIL
-    max_rows_per_batch: int | None = 100_000
+    max_rows_per_batch: int | None = field(default=100_000, metadata=NO_EFFECT)
 
     def __post_init__(self) -> None:
         """Refuse invalid combinations of options."""
@@ -109,7 +109,7 @@ class RedisSink(Sink):
     icon: ClassVar[str] = "redis"
     order_by: ClassVar[tuple[str, ...]] = ()
 
-    url: Deferred = field(repr=False, compare=False)
+    url: Deferred = field(repr=False, compare=False, metadata=NO_EFFECT)
     where: str = ""
     structure: RedisStructure = "hash"
     mode: RedisMode = "upsert"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import ClassVar, Literal, Self, get_args
 
-from rs_assets.common.node import positive
+from rs_assets.common.node import NO_EFFECT, positive
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.connectors.rocketmq.client.cluster import RocketMQCluster
 from rs_assets.connectors.rocketmq.client.names import checked_group, checked_topic, writable_topic
@@ -48,14 +48,14 @@ class RocketmqSource(Source):
 
     cluster: RocketMQCluster
     topic: str
-    group: str | None = None
+    group: str | None = field(default=None, metadata=NO_EFFECT)
     tags: str = "*"
     sql: str | None = None
     format: RocketmqFormat = "json"
-    starting: RocketmqStart = "earliest"
+    starting: RocketmqStart = field(default="earliest", metadata=NO_EFFECT)
     metadata: tuple[str, ...] = ()
     policy: BadRecords = BadRecords.FAIL
-    max_rows_per_batch: int | None = 1_000_000
+    max_rows_per_batch: int | None = field(default=1_000_000, metadata=NO_EFFECT)
 
     def apart(self) -> Self:
         """Without the group, and from the beginning where a pipeline would begin at the offsets of the group."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
 
+from rs_assets.common.node import NO_EFFECT
 from rs_assets.connectors.http.endpoint import HttpEndpoint
 from rs_assets.connectors.http.nodes import Refused, check_options, of_requests, one_of
 from rs_assets.connectors.nodes import Sink
@@ -33,8 +34,8 @@ class SearchSink(Sink):
     deletes: str | None = None
     version: str | None = None
     flavour: Flavour | None = None
-    batch: int = 1_000
-    rows_per_second: float | None = None
+    batch: int = field(default=1_000, metadata=NO_EFFECT)
+    rows_per_second: float | None = field(default=None, metadata=NO_EFFECT)
     refused: Refused = "fail"
 
     def __post_init__(self) -> None:

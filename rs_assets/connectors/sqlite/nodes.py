@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from rs_assets.common.node import positive
+from rs_assets.common.node import NO_EFFECT, positive
 from rs_assets.common.project import anchored
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import TopologyError
@@ -21,7 +21,7 @@ class SqliteSource(Source):
     path: str
     table: str
     policy: BadRecords = BadRecords.FAIL
-    max_rows_per_batch: int | None = None
+    max_rows_per_batch: int | None = field(default=None, metadata=NO_EFFECT)
 
     def __post_init__(self) -> None:
         """Refuse invalid options, and make the path absolute."""

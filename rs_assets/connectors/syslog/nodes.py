@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final, Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from rs_assets.common.node import positive
+from rs_assets.common.node import NO_EFFECT, positive
 from rs_assets.connectors.collector.nodes import CollectedSource
 from rs_assets.connectors.webhook.nodes import is_port
 from rs_assets.errors import TopologyError
@@ -27,9 +27,9 @@ class SyslogSource(CollectedSource):
     prefix: ClassVar[str] = "syslog"
     facts: ClassVar[tuple[str, ...]] = ("received_at", "address")
 
-    port: int = field(compare=False)
+    port: int = field(compare=False, metadata=NO_EFFECT)
     protocol: SyslogProtocol = "tcp"
-    host: str = field(default="127.0.0.1", compare=False)
+    host: str = field(default="127.0.0.1", compare=False, metadata=NO_EFFECT)
     time_zone: str = "UTC"
     max_bytes: int = 1 << 16
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from rs_assets.common.node import positive
+from rs_assets.common.node import NO_EFFECT, positive
 from rs_assets.common.secrets import Deferred, Hidden, Secret
 from rs_assets.connectors.collector.nodes import CollectedSource
 from rs_assets.errors import TopologyError
@@ -39,9 +39,9 @@ class WebhookSource(CollectedSource):
     facts: ClassVar[tuple[str, ...]] = ("received_at", "address")
 
     path: str
-    port: int = field(compare=False)
-    host: str = field(default="127.0.0.1", compare=False)
-    token: Secret | None = field(default=None, repr=False, compare=False)
+    port: int = field(compare=False, metadata=NO_EFFECT)
+    host: str = field(default="127.0.0.1", compare=False, metadata=NO_EFFECT)
+    token: Secret | None = field(default=None, repr=False, compare=False, metadata=NO_EFFECT)
     max_bytes: int = 1 << 20
 
     def __post_init__(self) -> None:

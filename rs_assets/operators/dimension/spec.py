@@ -8,6 +8,7 @@ from datetime import timedelta
 from os import PathLike, fspath
 from typing import Any, Literal, Self, get_args
 
+from rs_assets.common.node import NO_EFFECT
 from rs_assets.common.project import anchored
 from rs_assets.common.secrets import Deferred, Hidden, Secret
 from rs_assets.errors import TopologyError
@@ -48,7 +49,7 @@ class DeltaOrigin:
 class DatabaseOrigin:
     """A table of a database, or the result of a query; the url is never shown, compared or written down."""
 
-    url: Deferred = field(repr=False, compare=False)
+    url: Deferred = field(repr=False, compare=False, metadata=NO_EFFECT)
     table: str | None
     sql: str | None
 
@@ -83,7 +84,7 @@ class Dimension:
 
     origin: Origin
     schema: str | None = None
-    every: timedelta = LOOK
+    every: timedelta = field(default=LOOK, metadata=NO_EFFECT)
     may_be_empty: bool = False
 
     def __post_init__(self) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import ClassVar, Final, Literal
 
-from rs_assets.common.node import Family, Node, positive
+from rs_assets.common.node import NO_EFFECT, Family, Node, positive
 from rs_assets.errors import TopologyError
 from rs_assets.operators.window.durations import checked_duration
 from rs_assets.topology.nodes.timed import NONE, Side, TimedState
@@ -48,7 +48,7 @@ class Process(TimedState):
     state: str
     order_by: tuple[str, ...] = ()
     buckets: int = BUCKETS
-    timeout: timedelta = TIMEOUT
+    timeout: timedelta = field(default=TIMEOUT, metadata=NO_EFFECT)
     time_field: str | None = None
     tick: timedelta | None = None
     outputs: tuple[tuple[str, str], ...] = ()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from rs_assets.common.node import Family, Node, positive
+from rs_assets.common.node import NO_EFFECT, Family, Node, positive
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import TopologyError
@@ -50,12 +50,12 @@ class ShuffleWrite(Sink):
     family: ClassVar[Family] = "shuffle"
     at_once: ClassVar[bool] = True
 
-    place: str
+    place: str = field(metadata=NO_EFFECT)
     strategy: DurableStrategy
     partitions: int
     keys: tuple[str, ...] = ()
     cluster: KafkaCluster | None = None
-    folder: str = ""
+    folder: str = field(default="", metadata=NO_EFFECT)
 
     def __post_init__(self) -> None:
         """Refuse a partition count that is not a positive int, and a topic without brokers."""
@@ -81,12 +81,12 @@ class ShuffleRead(Source):
     family: ClassVar[Family] = "shuffle"
 
     after: str
-    place: str
+    place: str = field(metadata=NO_EFFECT)
     strategy: DurableStrategy
     partitions: int
     keys: tuple[str, ...] = ()
     cluster: KafkaCluster | None = None
-    folder: str = ""
+    folder: str = field(default="", metadata=NO_EFFECT)
 
     @property
     def follows(self) -> tuple[str, ...]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from rs_assets.common.node import Node
+from rs_assets.common.node import NO_EFFECT, Node
 from rs_assets.errors import TopologyError
 from rs_assets.expressions.functions.udf import declared_in
 from rs_assets.records.policy import OnFail
@@ -83,7 +83,7 @@ class Expect(Node):
 
     condition: Expression
     on_fail: OnFail = OnFail.WARN
-    tolerated: float = 0.0
+    tolerated: float = field(default=0.0, metadata=NO_EFFECT)
 
     def __post_init__(self) -> None:
         """Refuse a Python function, and a share outside of 0 to 1."""

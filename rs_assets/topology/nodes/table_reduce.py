@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from rs_assets.common.node import NO_EFFECT
 from rs_assets.errors import TopologyError
 from rs_assets.topology.nodes.process import BUCKETS, STATE, TIMEOUT
 from rs_assets.topology.nodes.table import TableState
@@ -64,7 +65,7 @@ class TableReduce(TableState):
 
     function: PythonFunction
     buckets: int = BUCKETS
-    timeout: timedelta = TIMEOUT
+    timeout: timedelta = field(default=TIMEOUT, metadata=NO_EFFECT)
 
     def __post_init__(self) -> None:
         """Refuse a value whose fields are among the keys."""

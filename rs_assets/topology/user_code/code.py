@@ -13,13 +13,17 @@ from typing import Any, TypeGuard
 
 # Between the digest of a function's own code and that of the rest: helpers, keyword defaults, bound objects.
 REST = "+"
+# Before the digest of what is called as a function and is none.
+HELD = "~"
 _WITH_REST = re.compile(r"\b([0-9a-f]{16})\+[0-9a-f]{16}\b")
+_WITH_HELD = re.compile(r"\b([0-9a-f]{16})~[0-9a-f]{16}\b")
 # The repr of an object without a repr of its own.
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 # The most functions to follow, the depth of nested values, and the most items of an object to look at.
 MOST_FUNCTIONS, DEEPEST, MOST_ITEMS = 100, 10, 1000
 PLAIN = (str, int, float, bool, bytes, types.NoneType)
 NUMBERS = (int, float, complex)
+FUNCTIONS = (types.FunctionType, types.MethodType, functools.partial, functools._lru_cache_wrapper)  # noqa: SLF001
 
 Function = Callable[..., Any]
 
@@ -36,18 +40,21 @@ def code_digest(function: Function) -> str:
     """
     rest = list(_rest(function, _Seen(function)))
     own = _own(function)
-    return f"{own}{REST}{_hashed('|'.join(rest))}" if rest else own
+    return f"{own}{REST}{digest_of('|'.join(rest))}" if rest else own
 
 
 def same_code(stored: str, now: str) -> bool:
-    """Whether two identities are equal. One that was stored without the second digest is compared without it.
+    """Whether two identities are equal. One that was stored without the later digests is compared without them.
 
     >>> same_code("0123456789abcdef page string", "0123456789abcdef+fedcba9876543210 page string")
     True
     >>> same_code("0123456789abcdef+0000000000000000", "0123456789abcdef+fedcba9876543210")
     False
+    >>> same_code("0123456789abcdef+0000000000000000", "0123456789abcdef+0000000000000000~fedcba9876543210")
+    True
     """
-    return stored == now or stored == _WITH_REST.sub(r"\1", now)
+    without = _WITH_HELD.sub(r"\1", now)
+    return stored in (now, without, _WITH_REST.sub(r"\1", without))
 
 
 class _Seen:
@@ -72,7 +79,7 @@ def _own(function: Function) -> str:
         digest.update(_type_name(type(function)).encode())
     else:
         _feed(digest, code)
-        digest.update(_text(getattr(function, "__defaults__", None)).encode())
+        digest.update(value_text(getattr(function, "__defaults__", None)).encode())
         digest.update(f"[{', '.join(map(_captured, _cells(function)))}]".encode())
     return digest.hexdigest()[:16]
 
@@ -80,7 +87,7 @@ def _own(function: Function) -> str:
 def _rest(function: Function, seen: _Seen) -> Iterator[str]:
     """The texts of what belongs to `function` besides its own code."""
     if isinstance(function, functools.partial):
-        yield f"partial {_text(function.args)} {_text(dict(sorted(function.keywords.items())))}"
+        yield f"partial {value_text(function.args)} {value_text(dict(sorted(function.keywords.items())))}"
         yield from _followed(function.func, seen, always=True)
         return
     bound = getattr(function, "__self__", None)
@@ -104,7 +111,7 @@ def _around(function: Function, seen: _Seen) -> Iterator[str]:
         return
     keywords = getattr(function, "__kwdefaults__", None)
     if keywords:
-        yield f"keywords {_text(dict(sorted(keywords.items())))}"
+        yield f"keywords {value_text(dict(sorted(keywords.items())))}"
     wrapped = getattr(function, "__wrapped__", None)
     for value in _cells(function):
         if _is_function(value) and value is not wrapped:
@@ -122,8 +129,7 @@ def _followed(function: Function, seen: _Seen, *, always: bool = False) -> Itera
 
 
 def _is_function(value: object) -> TypeGuard[Function]:
-    kinds = (types.FunctionType, types.MethodType, functools.partial, functools._lru_cache_wrapper)  # noqa: SLF001
-    return isinstance(value, kinds)
+    return isinstance(value, FUNCTIONS)
 
 
 def _code_of(function: Function) -> types.CodeType | None:
@@ -155,7 +161,7 @@ def _cells(function: Function) -> Iterator[object]:
 
 def _captured(value: object) -> str:
     """Plain values by their text, all others by their type."""
-    return _text(value) if isinstance(value, (*PLAIN, tuple)) else repr(type(value).__name__)
+    return value_text(value) if isinstance(value, (*PLAIN, tuple)) else repr(type(value).__name__)
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
@@ -168,14 +174,15 @@ def _names(code: types.CodeType) -> Iterator[str]:
 def _state(value: object) -> str:
     """The type and the attributes of an object."""
     attributes = getattr(value, "__dict__", {})
-    told = {name: _short(attribute) for name, attribute in sorted(attributes.items())}
+    told = {name: short_text(attribute) for name, attribute in sorted(attributes.items())}
     return f"{_type_name(type(value))} {told}"
 
 
-def _short(value: object) -> str:
+def short_text(value: object, depth: int = 0) -> str:
+    """`value_text`, but for collections of many items only their number."""
     if isinstance(value, list | dict | set | frozenset | tuple) and len(value) > MOST_ITEMS:
         return f"{type(value).__name__} of {len(value)}"
-    return _text(value)
+    return value_text(value, depth)
 
 
 def _feed(digest: Any, code: types.CodeType) -> None:
@@ -185,18 +192,18 @@ def _feed(digest: Any, code: types.CodeType) -> None:
         if isinstance(constant, types.CodeType):
             _feed(digest, constant)
         else:
-            digest.update(_text(constant).encode())
+            digest.update(value_text(constant).encode())
 
 
-def _text(value: object, depth: int = 0) -> str:
+def value_text(value: object, depth: int = 0) -> str:
     """`repr(value)` where it is the same in every process, else a text that is."""
     if depth > DEEPEST:
         return _type_name(type(value))
     told = TEXTS.get(type(value))
     if told is not None:
-        return told(value, functools.partial(_text, depth=depth + 1))
+        return told(value, functools.partial(value_text, depth=depth + 1))
     if is_dataclass(value) and not isinstance(value, type) and value.__dataclass_params__.repr:  # type: ignore[attr-defined]
-        parts = (f"{of.name}={_text(getattr(value, of.name), depth + 1)}" for of in fields(value) if of.repr)
+        parts = (f"{of.name}={value_text(getattr(value, of.name, None), depth + 1)}" for of in fields(value) if of.repr)
         return f"{type(value).__qualname__}({', '.join(parts)})"
     if _is_function(value):
         return f"function {_own(value)}"
@@ -209,7 +216,7 @@ def _text(value: object, depth: int = 0) -> str:
 
 def _short_state(value: object, depth: int) -> str:
     attributes = sorted(getattr(value, "__dict__", {}).items())
-    return ", ".join(f"{name}={_text(attribute, depth + 1)}" for name, attribute in attributes)
+    return ", ".join(f"{name}={value_text(attribute, depth + 1)}" for name, attribute in attributes)
 
 
 def _set_text(value: set[object] | frozenset[object], inner: Callable[[object], str]) -> str:
@@ -233,5 +240,6 @@ def _type_name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _hashed(text: str) -> str:
+def digest_of(text: str) -> str:
+    """16 digits for any text."""
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]

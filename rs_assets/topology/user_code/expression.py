@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
+from rs_assets.common.node import NO_EFFECT
 from rs_assets.errors import SchemaError, TopologyError
 from rs_assets.expressions.functions.udf import PREFIX, declared_in
 from rs_assets.records.schema import is_record_type, record_ddl, schema_text
 from rs_assets.topology.user_code.called import Called
-from rs_assets.topology.user_code.code import code_digest
+from rs_assets.topology.user_code.code import HELD, code_digest
 from rs_assets.topology.user_code.deferred import Deferred
+from rs_assets.topology.user_code.settings import held_digest
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -40,7 +42,8 @@ class SqlText:
 class ColumnBuilder:
     """A Spark Column that is built when the pipeline starts, because a Column needs a running Spark."""
 
-    build: Callable[[], Column]
+    # Its text has what it does, else its identity.
+    build: Callable[[], Column] = field(metadata=NO_EFFECT)
     # The source of the Column, and the fields it names, if known.
     text: str = ""
     fields: frozenset[str] = frozenset()
@@ -60,11 +63,12 @@ class PythonFunction:
 
     call: Callable[[Any], Any]
     schema: str | None = None
-    trace: bool = True
+    trace: bool = field(default=True, metadata=NO_EFFECT)
 
     def identity(self) -> str:
         """The text for the fingerprint."""
-        return f"{code_digest(self.call)} {self.schema or ''}".strip()
+        held = held_digest(self.call)
+        return f"{code_digest(self.call)}{held and HELD}{held} {self.schema or ''}".strip()
 
     @property
     def label(self) -> str:

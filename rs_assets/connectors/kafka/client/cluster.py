@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from rs_assets.common.extras import check_extra
+from rs_assets.common.node import NO_EFFECT
 from rs_assets.common.secrets import Deferred, Hidden, Secret, revealed, without_userinfo
 from rs_assets.connectors.kafka.client.quiet import keep_quiet
 from rs_assets.errors import ConfigurationError
@@ -38,14 +39,14 @@ class KafkaCluster:
     """
 
     bootstrap_servers: str | Deferred
-    protocol: Protocols = "PLAINTEXT"
-    username: str | None = None
-    password: Secret | None = field(default=None, repr=False, compare=False)
-    mechanism: Mechanism = "PLAIN"
-    ca_file: str | None = None
-    certificate_file: str | None = None
-    key_file: str | None = None
-    key_password: Secret | None = field(default=None, repr=False, compare=False)
+    protocol: Protocols = field(default="PLAINTEXT", metadata=NO_EFFECT)
+    username: str | None = field(default=None, metadata=NO_EFFECT)
+    password: Secret | None = field(default=None, repr=False, compare=False, metadata=NO_EFFECT)
+    mechanism: Mechanism = field(default="PLAIN", metadata=NO_EFFECT)
+    ca_file: str | None = field(default=None, metadata=NO_EFFECT)
+    certificate_file: str | None = field(default=None, metadata=NO_EFFECT)
+    key_file: str | None = field(default=None, metadata=NO_EFFECT)
+    key_password: Secret | None = field(default=None, repr=False, compare=False, metadata=NO_EFFECT)
 
     def __post_init__(self) -> None:
         """Hide secrets given as text; refuse malformed addresses and incompatible options.

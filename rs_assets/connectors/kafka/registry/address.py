@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from rs_assets.common.node import NO_EFFECT
 from rs_assets.common.secrets import Deferred, Hidden, Secret, revealed
 from rs_assets.errors import ConfigurationError
 
@@ -29,11 +30,11 @@ class SchemaRegistry:
     """
 
     url: str | Deferred
-    username: str | None = None
-    password: Secret | None = field(default=None, repr=False, compare=False)
-    token: Secret | None = field(default=None, repr=False, compare=False)
-    ca_file: str | None = None
-    patience: timedelta = field(default=timedelta(seconds=30), compare=False)
+    username: str | None = field(default=None, metadata=NO_EFFECT)
+    password: Secret | None = field(default=None, repr=False, compare=False, metadata=NO_EFFECT)
+    token: Secret | None = field(default=None, repr=False, compare=False, metadata=NO_EFFECT)
+    ca_file: str | None = field(default=None, metadata=NO_EFFECT)
+    patience: timedelta = field(default=timedelta(seconds=30), compare=False, metadata=NO_EFFECT)
 
     def __post_init__(self) -> None:
         """Hide secrets given as text; ConfigurationError for a malformed address and incompatible credentials."""

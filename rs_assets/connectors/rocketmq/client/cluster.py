@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from rs_assets.common.node import NO_EFFECT
 from rs_assets.common.secrets import Deferred, Hidden, Secret, revealed, without_userinfo
 from rs_assets.connectors.rocketmq.client.frames import Credentials
 from rs_assets.connectors.rocketmq.client.names import ADDRESS
@@ -32,8 +33,8 @@ class RocketMQCluster:
     """
 
     name_server: str | Deferred
-    access_key: Secret | None = field(default=None, repr=False, compare=False)
-    secret_key: Secret | None = field(default=None, repr=False, compare=False)
+    access_key: Secret | None = field(default=None, repr=False, compare=False, metadata=NO_EFFECT)
+    secret_key: Secret | None = field(default=None, repr=False, compare=False, metadata=NO_EFFECT)
 
     def __post_init__(self) -> None:
         """Hide secrets given as text; ConfigurationError for malformed addresses and half a login."""
