@@ -61,6 +61,11 @@ class Node:
         """The settings that the node's state depends on; part of the topology's fingerprint."""
         return (self.detail(),)
 
+    @property
+    def reading(self) -> tuple[str, ...]:
+        """Further such settings, without those of defaults; earlier releases have not stored them with their state."""
+        return ()
+
 
 def check_switches(node: Node) -> None:
     """TopologyError for a setting of `node` that is neither True nor False, and must be one of them."""

@@ -275,6 +275,7 @@ def _shape(facts: QueryFacts) -> Shape:
             inputs=tuple(node["inputs"]),
             sources=tuple(node["sources"]),
             sides=tuple(map(tuple, node.get("sides", ()))),
+            reading=tuple(node["reading"]) if "reading" in node else None,
         )
         for node in facts.shape
     )

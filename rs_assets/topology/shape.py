@@ -16,7 +16,8 @@ from rs_assets.topology.user_code.code import same_code
 class NodeShape:
     """A stateful step or one upstream of it. `inputs` skip steps that change no row, as unions; `sources` feed it.
 
-    `sides` are the inputs of each side of a join; () for other steps, and in manifests of earlier releases.
+    `sides` are the inputs of each side of a join; () for other steps, and in manifests of earlier releases, which have
+    no `reading` either.
     """
 
     name: str
@@ -25,11 +26,12 @@ class NodeShape:
     inputs: tuple[str, ...]
     sources: tuple[str, ...]
     sides: tuple[tuple[str, ...], ...] = ()
+    reading: tuple[str, ...] | None = None
 
     def __str__(self) -> str:
         """One line for people."""
         inputs = " with ".join(", ".join(side) for side in self.sides) or ", ".join(self.inputs) or "input"
-        return f"{self.kind} {self.name} <- {inputs}: {' | '.join(self.identity)}"
+        return f"{self.kind} {self.name} <- {inputs}: {' | '.join((*self.identity, *(self.reading or ())))}"
 
 
 Shape = tuple[NodeShape, ...]
@@ -50,6 +52,7 @@ def shape_of(topology: Topology, stateful: str | None, *, through: bool = True) 
             name=node.name,
             kind=node.kind,
             identity=(*node.identity(), *_lag(topology, node), *_keeper(node)),
+            reading=node.reading,
             inputs=tuple(_seen_through(topology, node.inputs)),
             sides=tuple(tuple(_seen_through(topology, [name])) for name in node.inputs) if len(node.inputs) > 1 else (),
             sources=tuple(sorted(s.name for s in topology.sources if s.name in topology.ancestors(node.name))),
@@ -130,7 +133,7 @@ def changes(old: Shape, new: Shape) -> tuple[str, ...]:
     for name in [*before, *(n for n in after if n not in before)]:
         was, now = before.get(name), after.get(name)
         if was is not None and now is not None:
-            same = _trimmed(was, gone, after) == _trimmed(now, fresh, before) and _same(was.identity, now.identity)
+            same = _trimmed(was, gone, after) == _trimmed(now, fresh, before) and _same(was, now)
             if not same or not _same_sides(was, now):
                 lines += [f"- {was}", f"+ {now}"]
         elif was is not None and not _only_from(was, gone):
@@ -175,6 +178,8 @@ def _trimmed(node: NodeShape, sources: set[str], others: Mapping[str, NodeShape]
     return node.kind, kept
 
 
-def _same(stored: tuple[str, ...], now: tuple[str, ...]) -> bool:
-    """Whether a node does what it did; older versions stored less of some functions."""
-    return len(stored) == len(now) and all(map(same_code, stored, now))
+def _same(stored: NodeShape, now: NodeShape) -> bool:
+    """Whether a node does what it did; older versions stored less of some functions, and of how records are read."""
+    if stored.reading not in (None, now.reading) or len(stored.identity) != len(now.identity):
+        return False
+    return all(map(same_code, stored.identity, now.identity))

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 
 from rs_assets import KafkaCluster
+from rs_assets.checkpoint.manifest import QueryFacts
+from rs_assets.runtime.identity import _shape
+from rs_assets.stream.data_stream import DataStream
 from rs_assets.topology.nodes.shuffle import ShuffleRead, ShuffleWrite
-from rs_assets.topology.shape import changes, shape_of
+from rs_assets.topology.shape import Shape, changes, shape_of
 from rs_assets.topology.user_code.settings import settings_text
 from tests.topology.code_pipelines import (
     MINUTE,
@@ -35,6 +38,7 @@ from tests.topology.code_pipelines import (
     shorter,
     totals,
     tripled,
+    windows,
 )
 from tests.topology.settings import COUNTS, REASONS, TABLE, decided, settings
 
@@ -123,6 +127,47 @@ def test_what_a_run_sets_and_secrets_do_not_count() -> None:
     one, other = (KafkaCluster(**login, password=password) for password in "ab")
     assert built(kafka(bootstrap_servers=one)).code == built(kafka(bootstrap_servers=other)).code
     assert "'me'" not in settings_text(built(kafka(bootstrap_servers=one)).sources)
+
+
+def state_of(stream: DataStream) -> Shape:
+    return shape_of(built(windows(stream)), "window")
+
+
+REFUSED: dict[str, tuple[Shape, Shape]] = {
+    "tombstones": (state_of(kafka(tombstones="keep")), state_of(kafka())),
+    "aborted transactions": (state_of(kafka()), state_of(kafka(isolation="read_uncommitted"))),
+    "times": (state_of(begin()), state_of(begin(time_format="dd/MM/yyyy"))),
+    "header": (state_of(begin(format="csv")), state_of(begin(format="csv", header=False))),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_state_of_records_that_were_read_in_another_way_is_refused(case: str) -> None:
+    one, other = REFUSED[case]
+    for was, now in ((one, other), (other, one)):
+        assert len(changes(was, now)) == 2
+        assert changes(_of_earlier_releases(was), now) == ()
+        assert changes(was, was) == ()
+
+
+def _of_earlier_releases(shape: Shape) -> Shape:
+    stored = tuple({name: value for name, value in asdict(node).items() if name != "reading"} for node in shape)
+    return _shape(QueryFacts(generation=1, shape=stored))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (kafka(tombstones="bad"), kafka()),
+        (kafka(on_data_loss="continue"), kafka()),
+        (kafka(bad_records="dead_letter"), kafka()),
+        (kafka(bootstrap_servers="other:9092"), kafka()),
+        (begin(bad_records="skip"), begin()),
+        (begin(header=False), begin()),
+    ],
+)
+def test_state_is_kept_where_the_same_records_make_the_same_rows(one: DataStream, other: DataStream) -> None:
+    assert changes(state_of(one), state_of(other)) == ()
 
 
 def test_state_above_which_a_function_makes_the_rows_of_a_table_is_refused_with_another_one() -> None:

@@ -108,6 +108,11 @@ class CollectedSource(Source):
         """What a message is read as, for `identity`."""
         return (self.format, self.pattern or "", self.schema or "inferred", self.delimiter, *self.metadata)
 
+    @property
+    def reading(self) -> tuple[str, ...]:
+        """How times are parsed."""
+        return (f"times as {self.time_format}",) if self.time_format else ()
+
 
 def log_folder(namespace: str, job: str, name: str, log: str | None) -> str:
     """The `log` of a source: the given path, made absolute, else that of the step.

@@ -121,6 +121,12 @@ class FileSource(Source):
         delimiter = () if self.delimiter == "," else (self.delimiter,)
         return (self.format, str(self.tail), self.pattern or "", self.schema or "inferred", *delimiter)
 
+    @property
+    def reading(self) -> tuple[str, ...]:
+        """How times are parsed, and whether the fields of CSV are found by the names of a header."""
+        by_place = self.format == "csv" and not self.header
+        return (*((f"times as {self.time_format}",) if self.time_format else ()), *(("no header",) if by_place else ()))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSink(Sink):

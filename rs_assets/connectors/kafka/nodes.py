@@ -242,6 +242,12 @@ class KafkaSource(Source):
         keys = (f"key {self.key_format} {self.key_schema}",) if self.key_schema is not None else ()
         return (form, *(self.topics or (f"/{self.pattern}/",)), self.schema or "inferred", *self.metadata, *keys)
 
+    @property
+    def reading(self) -> tuple[str, ...]:
+        """Which records are rows: with tombstones, and those of transactions that were aborted."""
+        more = {"tombstones": self.tombstones == "keep", "uncommitted": not self.read_committed}
+        return tuple(name for name, holds in more.items() if holds)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaSink(Sink):
