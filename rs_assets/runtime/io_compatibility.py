@@ -1,4 +1,4 @@
-"""Refuses renamed inputs and outputs, and outputs with changed rules for replacing rows.
+"""Refuses renamed inputs and outputs, and outputs with changed rules for replacing or parting rows.
 
 Sources are identified by what they read, outputs by where they write.
 """
@@ -30,7 +30,7 @@ def targets_of(topology: Topology, plan: QueryPlan) -> Mapping[str, str]:
 
 
 def rules_of(topology: Topology, plan: QueryPlan) -> Mapping[str, tuple[str, ...]]:
-    """The table of each Delta output of a query, and how its rows replace others there, as text."""
+    """The table of each Delta output of a query, how its rows replace others there and are parted, as text."""
     return {name: rule for name in plan.sinks if (rule := _rule(topology, name))}
 
 
@@ -75,7 +75,7 @@ def refuse_renamed(topology: Topology, queries: Mapping[str, QueryFacts]) -> Non
 
 
 def refuse_ruled(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> None:
-    """TopologyChangedError for an output of a continuing query with changed rules for replacing rows.
+    """TopologyChangedError for an output of a continuing query with changed rules for replacing or parting rows.
 
     Outputs that were last written by an earlier release are not checked; outputs without rows have none to replace.
     """
@@ -84,9 +84,11 @@ def refuse_ruled(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> None
     elsewhere = "write the rows from now on to another table under another name; or " if may_leave else ""
     for name in (name for name in plan.sinks if facts.sinks.get(name, -1) >= 0):
         was, rule = facts.rules.get(name, ()), _rule(topology, name)
-        if was and rule and was[0] == rule[0] and was != rule:
+        # Partitions of one version alone are other columns, which the table refuses.
+        if was and rule and was[0] == rule[0] and any(old != new for old, new in zip(was, rule, strict=False)):
             raise TopologyChangedError(
-                f"the output {name!r} would {rule[1]}, but has rows of a version that did {was[1]}",
+                f"the output {name!r} would {', '.join(rule[1:])}, but has rows of a version that did"
+                f" {', '.join(was[1:])}",
                 remedy=f"{elsewhere}{_afresh(plan)}, which replaces the rows of"
                 f" {', '.join(plan.sinks)}; or leave the rows as they are, if you know that they still fit"
                 " (--keep-state)",
@@ -150,4 +152,5 @@ def _rule(topology: Topology, name: str) -> tuple[str, ...]:
     newest = f", the newest by {', '.join(sink.order_by)}" if sink.order_by else ""
     gone = f", without those that are {sink.deletes}" if sink.deletes else ""
     since = f", valid from {sink.time_field}" if sink.time_field else ""
-    return str(target_of(sink)), f"{'take late rows' if sink.late else sink.mode}{keys}{newest}{gone}{since}"
+    parted = (f"in partitions by {sink.partitions.field} in {sink.partitions.zone}",) if sink.partitions else ()
+    return str(target_of(sink)), f"{'take late rows' if sink.late else sink.mode}{keys}{newest}{gone}{since}", *parted

@@ -92,8 +92,8 @@ def _never(sink: DeltaSink, state: TimedState, field: str) -> TopologyError:
     return TopologyError(
         f"step {sink.name!r}: no watermark says when {state.name!r} has emitted all rows with a {field!r}, so"
         " partitions by it would never close",
-        remedy="use an event time of its rows: of a window 'start_time' or 'end_time', of a session 'end_time', of a"
-        " join a time that all its rows have; or partition_by=",
+        remedy="use an event time of its rows: of a window 'start_time' or 'end_time', of a session 'end_time' (if"
+        " it fires once), of a join a time that all its rows have; or partition_by=",
         step=sink.name,
     )
 

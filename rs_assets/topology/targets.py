@@ -16,7 +16,8 @@ from rs_assets.errors import TopologyError
 def check_targets(sinks: Iterable[Sink]) -> None:
     """TopologyError names two sinks that would write to one folder, or to one table in incompatible ways.
 
-    Tables take appends of several sinks, late rows of several steps, and upserts by equal keys.
+    Tables take appends of several sinks, late rows of several steps, and upserts by equal keys. Those with partitions
+    by event time take a single sink.
     """
     first: dict[str, Sink] = {}
     for sink in sinks:
@@ -24,6 +25,13 @@ def check_targets(sinks: Iterable[Sink]) -> None:
         if place is None:
             continue
         other = first.setdefault(real_place(place), sink)
+        if other is not sink and (_parted(other) or _parted(sink)):
+            raise TopologyError(
+                f"sinks {other.name!r} and {sink.name!r} share the target {place}, whose partitions by event time close"
+                " by the rows of a single sink",
+                remedy="give each its own target",
+                step=sink.name,
+            )
         if other is not sink and (_way(other) is None or _way(other) != _way(sink)):
             raise TopologyError(
                 f"sinks {other.name!r} and {sink.name!r} share the target {place}, and would undo each other's rows",
@@ -44,6 +52,10 @@ def target_of(sink: Sink) -> str | None:
         # Versions by batch are those of one sink.
         return f"search:{sink.place}"
     return None
+
+
+def _parted(sink: Sink) -> bool:
+    return isinstance(sink, DeltaSink) and sink.partitions is not None
 
 
 def _way(sink: Sink) -> tuple[object, ...] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rs_assets import StreamBuilder
+from rs_assets import EventTimePartitions, StreamBuilder, Time
 from rs_assets.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.deploy import io_compatibility as deployed
@@ -61,6 +61,23 @@ def test_queries_of_now_rules_of_then_are_those_of_the_output_that_was_renamed()
     now = stream.to_delta("/data/t", name="new", mode="upsert", keys=["id"]).build(renamed={"out": "new"}).topology
     (facts,) = queries_of_now(now, manifest).values()
     assert [set(rules) for rules in (facts.rules, *(rules for _, rules in facts.ruled))] == [{"new"}, {"new"}]
+
+
+@pytest.mark.parametrize(("field", "zone"), [("ts", "Europe/Berlin"), ("end", "UTC")])
+def test_refuse_ruled_partitions_by_another_zone_or_field_are_refused(field: str, zone: str) -> None:
+    """Days of two zones in one table would mix, and a backfill would replace a day of one by that of the other."""
+
+    def days(field: str, zone: str) -> Topology:
+        stream = StreamBuilder.data_stream("shop", "ends").from_array([], schema="ts timestamp, end timestamp")
+        partitions = EventTimePartitions.daily(field, since="2026-01-01", zone=zone, settle=Time.minutes(1))
+        return stream.to_delta("/data/t", name="out", partitions=partitions).build().topology
+
+    manifest, now = stored(days("ts", "UTC"), "/data/t"), days(field, zone)
+    (plan,) = plan_queries(now)
+    with pytest.raises(TopologyChangedError, match=f"by {field} in {zone}, but has rows .* by ts in UTC"):
+        refuse_ruled(now, plan, queries_of_now(now, manifest)["q"])
+    again = days("ts", "UTC")
+    refuse_ruled(again, plan, queries_of_now(again, manifest)["q"])
 
 
 def union(**paths: str) -> Topology:

@@ -89,6 +89,20 @@ def windowed(window: Window, field: str, **added: str) -> object:
 
 
 FIVE = Time.minutes(5)
+
+
+def fired(field: str, window: Window) -> object:
+    """A session retracts the rows of those that it has absorbed when it fires, which may be long after their end."""
+    rows = hits("id int").window(window, name="live").group_by("id").count("n").emit_before(FIVE)
+    return rows.to_data_stream().to_delta("t", partitions=hourly(field)).build()
+
+
+def updated(field: str) -> object:
+    """The times of its updates are those of the clock."""
+    rows = hits("id int").window(TumblingWindow.of(FIVE, "ts"), name="live", emit="on_window_update").group_by("id")
+    return rows.count("n").to_data_stream().to_delta("t", partitions=hourly(field)).build()
+
+
 WRONG: dict[str, Callable[[], object]] = {
     "need a time to settle": lambda: hits().to_delta("t", partitions=hourly()).build(),
     "may not move to another partition": lambda: keyed(mode="upsert"),
@@ -110,6 +124,11 @@ WRONG: dict[str, Callable[[], object]] = {
     ),
     "Spark cannot know which rows are still to come": (
         lambda: windowed(TumblingWindow.of(FIVE, "ts"), "at", at="end_time")
+    ),
+    "when 'live' has emitted all rows with a 'end_time'": lambda: fired("end_time", SessionWindow.of(FIVE, "ts")),
+    "when 'live' has emitted all rows with a 'fire_time'": lambda: updated("fire_time"),
+    "close by the rows of a single sink": lambda: (
+        hits().to_delta("t", name="a", partitions=SETTLED).to_delta("t", name="b").build()
     ),
     "when 'table' has emitted all rows with a 'ts'": (
         lambda: hits("id int").to_table("id", order_by="ts").to_stream().to_delta("t", partitions=hourly()).build()

@@ -89,6 +89,12 @@ CASES = [
         lambda: written(partitions=made(settle=Time.minutes(10))),
     ),
     Case(
+        "topology/targets.py::check_targets",
+        lambda: hits().to_delta("t", name="a", partitions=HOURS).to_delta("t", name="b", partitions=HOURS).build(),
+        "give each its own target",
+        lambda: hits().to_delta("t", name="a", partitions=HOURS).to_delta("u", name="b", partitions=HOURS).build(),
+    ),
+    Case(
         "topology/closing.py::_never",
         lambda: sessions("start_time"),
         "of a session 'end_time'",

@@ -187,7 +187,12 @@ class WindowAggregate(TimedState):
         return window_lag(self.window, arrival)
 
     def leaving(self, field: str, lag: timedelta) -> Arrival | None:
-        """A window's row leaves at its end; its start lies a window's length earlier, unknown for sessions."""
+        """A window's row leaves at its end; its start lies a window's length earlier, unknown for sessions.
+
+        A session that fires more than once may retract a row after that has ended; an update has the clock's time.
+        """
+        if (self.window.merges and self.firing != ONCE) or (field == "fire_time" and self.emit != "on_window_close"):
+            return None
         if field in {"end_time", "fire_time"}:
             return Arrival(lag)
         if field != "start_time" or not self.window.by_time:
