@@ -18,6 +18,7 @@ from rs_assets.stream.reduced_table import CogroupedTable, adder, reduced
 from rs_assets.stream.table_sinks import TableSinks
 from rs_assets.topology.nodes.step import Filter, Map, WithFields
 from rs_assets.topology.nodes.table import SUBTRACTED, TableChanges, TableGroup, TableJoin, TableJoinType, TableTop
+from rs_assets.topology.user_code.clock import QUOTED
 from rs_assets.topology.user_code.expression import (
     ColumnBuilder,
     Expression,
@@ -41,8 +42,6 @@ UNSTEADY = re.compile(
     r"|(unix_timestamp)\s*\(\s*\)|(current_timestamp|current_date|localtimestamp)\b)",
     re.IGNORECASE,
 )
-# Parts of SQL that are not calls: texts, and names in backticks.
-QUOTED = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`", re.DOTALL)
 
 
 def unsteady(sql: str) -> str | None:

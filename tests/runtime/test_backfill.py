@@ -16,6 +16,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from rs_assets import (
+    Dimension,
     EventTimePartitions,
     HoppingWindow,
     RsError,
@@ -27,7 +28,7 @@ from rs_assets import (
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.connectors.delta.backfill import Replacement
 from rs_assets.connectors.delta.data_files import StagedFiles
-from rs_assets.errors import ConfigurationError, DataLossError, SinkError, TopologyError
+from rs_assets.errors import BadRecordError, ConfigurationError, DataLossError, SinkError, TopologyError
 from rs_assets.runtime.options import RunOptions
 from rs_assets.stream.data_stream import DataStream
 from rs_assets.stream.pipeline import Pipeline
@@ -214,6 +215,109 @@ def test_rows_that_come_meanwhile_stay_and_a_rewritten_partition_is_refused(
     meanwhile(lambda: None)
     pipeline.backfill(TEN, options)
     assert rows(options, "id") == Counter({(1,): 1, (2,): 1, (3,): 1, (4,): 1})
+
+
+def test_a_compaction_just_before_the_commit_brings_no_old_rows_back(
+    log: Log, options: RunOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It changes no data, so Delta's check of conflicts passes it over."""
+    pipeline = kept(log)
+    for records in ([(1, "10:05")], [(2, "10:07"), (3, "11:01")]):
+        log.put(*records)
+        pipeline.run(options)
+    placed = StagedFiles.placed
+
+    def compacted(self: StagedFiles, **arguments: Any) -> Any:
+        table(options).optimize.compact()
+        return placed(self, **arguments)
+
+    monkeypatch.setattr(StagedFiles, "placed", compacted)
+    with pytest.raises(SinkError, match="rewritten by another process"):
+        pipeline.backfill(TEN, options)
+    assert rows(options, "id") == Counter({(1,): 1, (2,): 1, (3,): 1})
+    monkeypatch.undo()
+    pipeline.backfill(TEN, options)
+    assert rows(options, "id") == Counter({(1,): 1, (2,): 1, (3,): 1})
+
+
+def settled(rows: DataStream) -> Pipeline:
+    return rows.to_delta("hits", partitions=hourly("ts", settle=Time.minutes(0))).build()
+
+
+def test_a_record_that_would_end_a_run_ends_the_backfill(log: Log, options: RunOptions) -> None:
+    """Else corrected code would drop rows that were good before, without a word."""
+    log.put((1, "10:05"), (2, "10:07"), (3, "11:01"))
+    kept(log).run(options)
+    version = table(options).version()
+    with pytest.raises(BadRecordError, match="expected id <> 2") as refused:
+        settled(log.stream().expect("id <> 2", on_fail="fail", name="kept")).backfill(TEN, options)
+    assert ("on_fail='warn', 'skip'" in refused.value.remedy, table(options).version()) == (True, version)
+    assert settled(log.stream().expect("id <> 2", on_fail="skip", name="kept")).backfill(TEN, options)[0].rows == 1
+    assert rows(options, "id") == Counter({(1,): 1, (3,): 1})
+
+
+@pytest.mark.long
+def test_a_step_that_asks_for_the_clock_is_refused(log: Log, options: RunOptions) -> None:
+    """A filter of the last day would drop all rows of the partition."""
+    log.put((1, "10:05"), (2, "11:01"))
+    for clock in ("current_timestamp()", "now()"):
+        stream = log.stream().with_fields(read=f"date_format({clock}, 'y')", name="read")
+        settled(stream).run(replace(options, keep_state=True))
+        with pytest.raises(TopologyError, match="'read' asks for the clock"):
+            settled(stream).backfill(TEN, options)
+    assert settled(log.stream().with_fields(read="date_format(ts, 'y')")).backfill(TEN, options)[0].rows == 1
+
+
+@pytest.mark.long
+def test_batches_of_a_source_that_was_removed_are_refused(tmp_path: Path, options: RunOptions) -> None:
+    one, two = Log(tmp_path / "one"), Log(tmp_path / "two")
+
+    def stream(*logs: Log) -> Pipeline:
+        begin = StreamBuilder.data_stream("fill", "hits")
+        first, *others = (begin.from_file(each.folder, schema=SCHEMA, name=each.folder.name) for each in logs)
+        return settled(first.union(*others) if others else first)
+
+    one.put((1, "10:05"))
+    two.put((2, "10:06"))
+    stream(one, two).run(options)
+    one.put((3, "11:05"))
+    stream(one).run(options)
+    version = table(options).version()
+    with pytest.raises(DataLossError, match="has read the source 'two', which the pipeline no longer has"):
+        stream(one).backfill(TEN, options)
+    assert table(options).version() == version
+    assert stream(one, two).backfill(TEN, options)[0].rows == 2
+
+
+def minutes_of(before: Any, row: dict[str, Any]) -> dict[str, str]:
+    return {"minutes": f"{before['minutes'] if before else ''} {row['ts'].minute}"}
+
+
+@pytest.mark.long
+def test_steps_after_the_window_are_those_of_a_run(log: Log, options: RunOptions) -> None:
+    """Expectations, dimensions, and functions in Python under quarantine."""
+    tiers = Dimension.from_loader(
+        lambda: [{"id": n, "tier": f"t{n}"} for n in range(9)], schema="id bigint, tier string"
+    )
+    begin = StreamBuilder.data_stream("fill", "hits")
+    source = begin.from_file(log.folder, schema=SCHEMA, max_files_per_batch=1, name="file", bad_records="quarantine")
+    counts = source.window(TumblingWindow.of(Time.minutes(10), "ts"), name="windows").group_by("id").count("n")
+    counts = counts.reduce(minutes_of, schema="minutes string")
+    judged = counts.to_data_stream().expect("n < 3", on_fail="skip", name="few").dim_join(tiers, on="id")
+    pipeline = judged.to_delta("hits", partitions=hourly()).build()
+    for records in (
+        [(1, "10:05"), (2, "10:07"), (3, "10:07"), (3, "10:07"), (3, "10:08")],
+        [(1, "11:15")],
+        [(1, "10:06")],
+    ):
+        log.put(*records)
+        pipeline.run(options)
+    before = rows(options, "id", "minutes", "tier")
+    assert before == Counter({(1, " 5", "t1"): 1, (2, " 7", "t2"): 1})
+    pipeline.backfill(TEN, options, judge="as_then")
+    assert rows(options, "id", "minutes", "tier") == before
+    pipeline.backfill(TEN, options)
+    assert rows(options, "id", "minutes", "tier") == Counter({(1, " 5 6", "t1"): 1, (2, " 7", "t2"): 1})
 
 
 @pytest.mark.long

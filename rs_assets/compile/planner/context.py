@@ -19,7 +19,7 @@ from rs_assets.connectors.nodes import Source
 from rs_assets.errors import SchemaError
 from rs_assets.operators.dimension.notes import Versions
 from rs_assets.operators.window.splits import Latest
-from rs_assets.records.admit import ROWS
+from rs_assets.records.admit import ROWS, admit, expected, step_of
 from rs_assets.records.columns import ADDRESS, PREFIX, REASON
 from rs_assets.records.policy import BadRecords, OnFail
 from rs_assets.topology.chain import Link
@@ -90,14 +90,17 @@ class Dead:
 class BadRecordCollector(BadRecordFilter):
     """Collects the bad rows of a replay, with their addresses, instead of dropping them.
 
-    `label` distinguishes the replays of several batches in one frame.
+    `label` distinguishes the replays of several batches in one frame. Under `strict` a row that ends a run raises.
     """
 
     dead: list[Dead] = field(default_factory=list)
     label: str = "replay"
+    strict: bool = False
 
     def filter_bad_records(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:  # noqa: ARG002
         """Separate good from bad rows; bad rows are collected in `dead`."""
+        if self.strict and policy is BadRecords.FAIL:
+            return admit(frame, gate=f"{self.label} {step}", step=step_of(step), policy=policy)
         # Observing stops the optimizer from pulling up the filter, which would duplicate the expression of the reason.
         frame = frame.observe(f"{self.label} {step}", F.count(F.lit(1)).alias(ROWS))
         bad = frame.filter(F.col(REASON).isNotNull())
@@ -109,6 +112,8 @@ class BadRecordCollector(BadRecordFilter):
         """Collect rows that do not meet an expectation, unless they are passed on."""
         if on_fail is OnFail.WARN:
             return frame.drop(REASON)
+        if self.strict and on_fail is OnFail.FAIL:
+            return expected(frame, step=step, on_fail=on_fail, counted=False)
         return self.filter_bad_records(frame, step=step, policy=BadRecords.DEAD_LETTER, counted=True)
 
 

@@ -42,7 +42,17 @@ class Replacement:
     mark: BatchMark
 
     def check(self) -> None:
-        """SinkError if the table has, or may have, rows of other writers: they would be replaced, too."""
+        """SinkError if the table has, or may have, rows of other writers, which would be replaced, too, or marked rows.
+
+        The log names a file with a deletion vector by both; delta-rs, which commits, does not know of it.
+        """
+        if "deletionVectors" in (self.read.protocol().reader_features or ()):
+            raise SinkError(
+                "the table may have deletion vectors, so its files cannot be replaced one by one",
+                remedy="let Spark rewrite it: ALTER TABLE ... DROP FEATURE deletionVectors, then start again",
+                step=self.mark.sink,
+                table=self.read.table_uri,
+            )
         others = SoleWriterCheck().others(self.read, self.mark, deep=True)
         if others:
             raise SinkError(
@@ -85,6 +95,7 @@ class Replacement:
         return stage_files(rows, Path(path), mark, partition_by=partition_by, step=self.mark.sink)
 
     def _commit(self, files: BatchFiles, path: str) -> int:
+        """Commit on the version whose files were compared: a compaction after it would bring the old rows back."""
         gone = {str(file["path"]) for file in _files(self.read, self.partitions, self.value)}
         added: list[AddAction] | None = None
         for wait_s in (*WAITS_S, None):
@@ -100,11 +111,11 @@ class Replacement:
                     mode="append",
                     schema=table.schema(),
                     partition_by=table.metadata().partition_columns,
-                    commit_properties=CommitProperties(custom_metadata=self._noted),
+                    commit_properties=CommitProperties(custom_metadata=self._noted, max_commit_retries=0),
                 )
-            except CommitFailedError:
+            except CommitFailedError as error:
                 if wait_s is None:
-                    raise
+                    raise self._changed() from error
                 time.sleep(wait_s)
             else:
                 return self._checked(path, gone)
@@ -133,7 +144,8 @@ class Replacement:
 
     def _changed(self) -> SinkError:
         return SinkError(
-            f"the partition {self.partitions.key(self.value)} was rewritten by another process in the meantime",
+            f"the partition {self.partitions.key(self.value)} was rewritten by another process in the meantime, or the"
+            " table was written to each time",
             remedy="start the backfill again: a compaction or another backfill has rewritten its files",
             step=self.mark.sink,
             table=self.read.table_uri,

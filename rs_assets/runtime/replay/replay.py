@@ -60,7 +60,8 @@ def _all_rows(source: Source, rows: DataFrame) -> DataFrame:  # noqa: ARG001  th
 class Replay:
     """One batch of a query, wired again over a bounded read of the same input, once for all its uses.
 
-    `only` limits it to some rows of each source. Without `effects` no function is called for its side effect.
+    `only` limits it to some rows of each source. Without `effects` no function is called for its side effect. Under
+    `strict` a record that ends a run ends the pass over the rows, with BadRecordError.
     """
 
     topology: Topology
@@ -70,6 +71,7 @@ class Replay:
     batch_id: int
     only: Callable[[Source, DataFrame], DataFrame] = _all_rows
     effects: bool = True
+    strict: bool = False
 
     def letters(self, *, clean: frozenset[str], late: bool, namespace: str, job: str, generation: int) -> pa.Table:
         """The bad and late records of the batch as dead letters, except for those that another query writes.
@@ -132,7 +134,7 @@ class Replay:
     def wired(self) -> Wired:
         """The steps up to the first state, compiled."""
         offsets = self._offsets()
-        collector = BadRecordCollector(label=f"replay of {self.batch_id}")
+        collector = BadRecordCollector(label=f"replay of {self.batch_id}", strict=self.strict)
         read = batch_reader(self.log, self.batch_id)
         context = replace(
             self.context,

@@ -9,7 +9,6 @@ from typing import Any, Literal, get_args
 from pyspark.sql import SparkSession
 
 from rs_assets.catalog.catalog import Row, operation
-from rs_assets.common.scratch import scratch_folder
 from rs_assets.connectors.delta.backfill import Replacement
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.sink import BatchMark
@@ -17,7 +16,7 @@ from rs_assets.errors import ConfigurationError
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.run.partitions import BACKFILL, Partition, parted, partitions_of
 from rs_assets.runtime.run.recompute import Recompute, Way, Written
-from rs_assets.runtime.run.recorded import Recorded, translated
+from rs_assets.runtime.run.recorded import Recorded
 from rs_assets.topology.topology import Topology
 
 Judge = Literal["all", "as_then"]
@@ -112,7 +111,7 @@ def _replaced(made: Recompute, judge: Judge, *, plan: bool) -> Backfilled:
     )
     if plan:
         return planned
-    with translated(made.query.plan.name), scratch_folder("rs-backfill-") as folder:
+    with made.reading(batches) as folder:
         rows, version = replacement.write(made.rows(batches, folder), path=written.path)
     done, session = replace(planned, rows=rows, version=version), made.query.recorded.session
     with session.failures.guarding("the backfill is not in the catalog"):

@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType, MapType, VariantType
 
 from rs_assets.catalog.ledger import Ledger
-from rs_assets.common.scratch import scratch_folder
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.errors import ConfigurationError
 from rs_assets.records.schema import quoted
@@ -22,7 +21,7 @@ from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.run.backfill import closed_between
 from rs_assets.runtime.run.partitions import Partition, filled_up_to, parted, partitions_of
 from rs_assets.runtime.run.recompute import Recompute, Way, Written
-from rs_assets.runtime.run.recorded import Recorded, translated
+from rs_assets.runtime.run.recorded import Recorded
 from rs_assets.topology.topology import Topology
 
 # How many differing rows are shown.
@@ -117,7 +116,7 @@ def _unproved(topology: Topology, options: RunOptions, sink: DeltaSink, ledger: 
 def _proved(made: Recompute, ledger: Ledger) -> Proof:
     written = Written.by(made.query, made.way.sink)
     batches = made.batches(written.mark.batch_id)
-    with translated(made.query.plan.name), scratch_folder("rs-proof-") as folder:
+    with made.reading(batches) as folder:
         batch = _comparable(made.rows(batches, folder))
         stream = _comparable(_stored(made, written.path, written.table).select(*map(quoted, batch.columns)))
         (rows_stream, digest_stream), (rows_batch, digest_batch) = map(_digest, (stream, batch))

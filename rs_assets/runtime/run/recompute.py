@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import reduce
@@ -13,7 +14,8 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from rs_assets.compile.planner.context import BadRecordCollector, Flow
+from rs_assets.common.scratch import scratch_folder
+from rs_assets.compile.planner.context import BadRecordFilter, Flow
 from rs_assets.compile.planner.table import compile_node
 from rs_assets.compile.sink import rows_for
 from rs_assets.compile.window import late_for_window, windows_of
@@ -21,17 +23,20 @@ from rs_assets.connectors.delta.event_partitions import EventTimePartitions, Par
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.connectors.sink import BatchMark
-from rs_assets.errors import DataLossError, SinkError, TopologyError
+from rs_assets.errors import BadRecordError, DataLossError, SinkError, TopologyError
 from rs_assets.operators.window.durations import EPOCH
-from rs_assets.records.columns import ADDRESS, EVENT_TIME, LATE, PASSED
+from rs_assets.records.admit import expected
+from rs_assets.records.columns import ADDRESS, EVENT_TIME, LATE, PASSED, REASON
+from rs_assets.records.policy import BadRecords, OnFail
 from rs_assets.records.schema import quoted
 from rs_assets.runtime.replay.replay import Replay
 from rs_assets.runtime.run.partitions import Partition
-from rs_assets.runtime.run.recorded import RecordedQuery
+from rs_assets.runtime.run.recorded import RecordedQuery, translated
 from rs_assets.topology.nodes.step import ForEach
 from rs_assets.topology.nodes.timed import NONE
 from rs_assets.topology.nodes.window import WindowAggregate
 from rs_assets.topology.topology import Topology
+from rs_assets.topology.user_code.clock import clock_in
 
 # Batches that are read in one pass; more of them go through files, so that a plan stays small.
 AT_ONCE: Final = 24
@@ -60,6 +65,7 @@ class Way:
                 remedy="append them: mode='append'",
                 step=sink.name,
             )
+        _refuse_clock(topology, sink)
         states = [node for node in topology if node.stateful and node.name in topology.ancestors(sink.name)]
         if not states:
             return cls(topology=topology, sink=sink, partitions=partitions, window=None)
@@ -82,10 +88,35 @@ class Way:
         return partition.start - self.before, partition.end + self.after
 
 
+def _refuse_clock(topology: Topology, sink: DeltaSink) -> None:
+    """TopologyError for a step that asks for the clock: a batch has that of then, and only Spark's stream knows it."""
+    for node in topology:
+        asked = clock_in(node) if node.name in topology.ancestors(sink.name) else None
+        if asked is not None:
+            raise TopologyError(
+                f"step {node.name!r} asks for the clock ({asked}), which is another one when rows are computed again",
+                remedy="take the time from a field of the records",
+                step=node.name,
+            )
+
+
 def _once(window: WindowAggregate) -> bool:
     """Whether its windows are emitted once, by Spark's own operator, and have a fixed length."""
     fixed = window.window.by_time and window.event_time is not None
     return fixed and not window.fired and not window.updates
+
+
+@dataclass(frozen=True, slots=True)
+class AsInARun(BadRecordFilter):
+    """Filters rows after a window as a run does, without counts and dead letters."""
+
+    def filter_bad_records(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:  # noqa: ARG002
+        """`frame` without bad rows."""
+        return frame.filter(F.col(REASON).isNull()).drop(REASON)
+
+    def expect(self, frame: DataFrame, *, step: str, on_fail: OnFail) -> DataFrame:
+        """The rows that an expectation lets pass; one that ends a run raises."""
+        return expected(frame, step=step, on_fail=on_fail, counted=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +162,20 @@ class Recompute:
         """The value of the partition."""
         return self.way.partitions.parse(self.partition.key)
 
+    @contextmanager
+    def reading(self, batches: Sequence[int]) -> Iterator[Path]:
+        """A folder while the rows of `batches` are computed; a record that ends that is named with its position."""
+        try:
+            with translated(self.query.plan.name), scratch_folder("rs-recompute-") as folder:
+                yield folder
+        except BadRecordError as error:
+            replays = (self.query.replay(batch, lambda _, rows: rows) for batch in batches)
+            # None if it is a row of a window.
+            found = next(filter(None, (replay.first_bad() for replay in replays)), None)
+            if found is None:
+                raise
+            raise found from error
+
     def batches(self, last: int) -> list[int]:
         """The batches up to `last` that may have records of the partition; DataLossError if one is not recorded."""
         known = [batch for batch in self.query.batches(older=self.query.recalls) if batch <= last]
@@ -144,7 +189,21 @@ class Recompute:
                 query=self.query.plan.name,
             )
         # Without any, one of them gives the columns; none of its records is in reach.
-        return sorted(self._holding(known)) or known[:1]
+        batches = sorted(self._holding(known)) or known[:1]
+        for batch in batches:
+            self._refuse_removed(batch)
+        return batches
+
+    def _refuse_removed(self, batch: int) -> None:
+        source = self.query.removed_source(batch)
+        if source is not None:
+            raise DataLossError(
+                f"batch {batch} has read the source {source!r}, which the pipeline no longer has, so its rows would be"
+                " lost",
+                remedy=f"use code that has {source!r}",
+                pipeline=self.way.topology.name,
+                query=self.query.plan.name,
+            )
 
     def _passed_by(self, oldest: int) -> bool:
         """Whether all records before a batch were older than those of the partition, by its watermark."""
@@ -171,7 +230,9 @@ class Recompute:
         if window is None:
             return self._together((self._within(self._written(batch)) for batch in batches), folder)
         records = self._together((self._taken(window, batch) for batch in batches), folder)
-        context = replace(self.query.context, record_filter=BadRecordCollector())
+        # Dimensions after the window are those of now.
+        versions = self.query.context.noted(self.query.log.last_committed())
+        context = replace(self.query.context, record_filter=AsInARun(), versions=versions)
         flows = {window.name: Flow(windows_of(context, window, records))}
         topology, sink = self.way.topology, self.way.sink
         for name in self.query.plan.nodes:
@@ -206,7 +267,7 @@ class Recompute:
         return rows.withColumn(PASSED, passed).filter(~late_for_window(window, F.col(PASSED)))
 
     def _replay(self, batch: int) -> Replay:
-        return self.query.replay(batch, lambda _, rows: rows)
+        return self.query.replay(batch, lambda _, rows: rows, strict=True)
 
     def _together(self, frames: Iterator[DataFrame], folder: Path) -> DataFrame:
         """The rows of many batches as one frame: some at once, more of them through files in `folder`."""

@@ -16,9 +16,10 @@ from rs_assets.catalog.batch_offsets import older_batches
 from rs_assets.catalog.batch_times import BatchTimes
 from rs_assets.checkpoint import manifest as manifests
 from rs_assets.checkpoint.recalled import RecalledLog
+from rs_assets.checkpoint.source_log import NOTHING_READ
 from rs_assets.common.node import Node
 from rs_assets.compile.planner.context import CompileContext
-from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.compile.planner.query_plan import CONTROL_SOURCE, QueryPlan
 from rs_assets.connectors.nodes import Source
 from rs_assets.errors import CheckpointError, ConfigurationError, TopologyError
 from rs_assets.runtime.batch.split_watermarks import by_split_of, split_watermarks_of
@@ -129,15 +130,28 @@ class RecordedQuery:
             code=session.topology.code,
         )
 
-    def replay(self, batch: int, only: Callable[[Source, DataFrame], DataFrame]) -> Replay:
-        """One batch wired again, without its poisons, over the rows of each source that `only` leaves."""
+    def removed_source(self, batch: int) -> str | None:
+        """A source of which a batch has read records, and that the pipeline no longer has; None if there is none."""
+        planned, before = self.log.offsets(batch), self.log.offsets(batch - 1)
+        ends = before.sources if before is not None else {}
+        now = planned.sources if planned is not None else {}
+        read = (name for name, end in now.items() if end not in (NOTHING_READ, ends.get(name)))
+        return next(
+            (name for name in read if name not in self.plan.sources and not name.startswith(CONTROL_SOURCE)), None
+        )
+
+    def replay(self, batch: int, only: Callable[[Source, DataFrame], DataFrame], *, strict: bool = False) -> Replay:
+        """One batch wired again, without its poisons, over the rows of each source that `only` leaves.
+
+        With `strict` a record that ends a run raises.
+        """
         session = self.recorded.session
         folder, home = session.query_folder(self.plan), session.options.home
         marks = split_watermarks_of(session.topology, self.plan, self.log, folder, home)
         poisons = poisons_in(session.facts(self.plan), batch, code=session.topology.code)
         latest = self.context.latest if marks is None else marks.before(batch)
         judged = replace(self.context, latest=latest, poisons=poisons)
-        return Replay(session.topology, self.plan, judged, self.log, batch, only=only, effects=False)
+        return Replay(session.topology, self.plan, judged, self.log, batch, only=only, effects=False, strict=strict)
 
 
 def named(nodes: Sequence[Chosen], name: str | None, *, what: str, pipeline: str) -> Chosen:

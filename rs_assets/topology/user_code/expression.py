@@ -100,6 +100,12 @@ def calls_by_name(node: object) -> bool:
     return any(PREFIX in text for text in _texts(node)) or any(list(declared_in(text)) for text in _written(node))
 
 
+def texts_of(node: object) -> Iterator[str]:
+    """The texts of a node in SQL, of Columns, conditions and scripts, as far as they are known."""
+    yield from _texts(node)
+    yield from _written(node)
+
+
 def _written(node: object) -> Iterator[str]:
     """The texts of a node in the condition and script languages."""
     found = [getattr(node, each.name) for each in fields(node)] if is_dataclass(node) else []
