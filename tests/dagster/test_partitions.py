@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -62,11 +63,12 @@ def found(*partitions: Partition) -> OutputPartitions:
     return OutputPartitions(sink="hits", version=3, reached=NOW, without_time=0, partitions=partitions)
 
 
-def told(seen: Reported, *partitions: Partition, now: datetime = NOW) -> list[tuple[str, str]]:
+def told(seen: Reported, *partitions: Partition, now: datetime = NOW, **more: Any) -> list[tuple[str, str]]:
     """The events of a tick: kind and partition. The cursor goes through JSON between ticks, as in Dagster."""
     reported = Reported.of(json.loads(json.dumps(seen.cursor())))
-    events = reported.events(KEY, found(*partitions), now)
-    seen.until, seen.seen = reported.until, reported.seen
+    events = reported.events(KEY, replace(found(*partitions), **more), now)
+    seen.since, seen.until, seen.seen = reported.since, reported.until, reported.seen
+    seen.generation = reported.generation
     return [(type(event).__name__.removeprefix("Asset"), str(event.partition)) for event in events]
 
 
@@ -92,6 +94,37 @@ def test_a_partition_should_be_reported_again_when_it_closes_after_a_rewind() ->
     assert told(seen, partition(0), partition(1, rows=2)) == [("Materialization", "2026-01-05-01:00")]
     assert told(seen) == []
     assert len(told(seen, partition(0), partition(1))) == 2
+
+
+def test_a_partition_should_be_reported_again_when_it_was_undone_and_closed_between_two_ticks() -> None:
+    seen, many = Reported.of({}), [partition(n) for n in range(4)]
+    assert len(told(seen, *many, generation=1)) == 4
+    assert told(seen, *many, generation=2, kept=((1, many[2].end),)) == [("Materialization", "2026-01-05-03:00")]
+    # A return to before the first one: the batches that both have are those of generation 1.
+    assert len(told(seen, *many, generation=3, kept=((1, many[0].end),))) == 3
+    assert told(seen, *many, generation=3, kept=((1, many[0].end),)) == []
+    # From scratch, as by --new-generation or --reset-step.
+    assert len(told(seen, *many, generation=4)) == 4
+    # Without state no watermark says what was undone.
+    assert told(seen, *many, generation=5, kept=((4, None),)) == []
+
+
+def test_a_partition_should_not_be_reported_again_while_no_watermark_is_known() -> None:
+    """As after a step was renamed, until the pipeline has started once."""
+    seen = Reported.of({})
+    told(seen, partition(0), partition(1))
+    assert told(seen, reached=None) == []
+    assert told(seen, partition(0), partition(1)) == []
+
+
+def test_earlier_partitions_should_be_reported_when_rows_come_there() -> None:
+    """Without state a row may be older than all others; and `since` may be moved to an earlier day."""
+    seen, many = Reported.of({}), [partition(n) for n in range(5)]
+    told(seen, *many[3:])
+    assert told(seen, *many[1:]) == [("Materialization", each.key) for each in many[1:3]]
+    assert told(seen, replace(many[0], known=False), *many[1:]) == []
+    assert told(seen, *many) == [("Materialization", many[0].key)]
+    assert told(seen, *many) == []
 
 
 def test_a_partition_that_is_not_over_on_the_clock_or_unknown_should_wait() -> None:

@@ -9,8 +9,9 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from rs_assets import (
@@ -28,6 +29,7 @@ from rs_assets import (
 )
 from rs_assets.connectors.delta.partitions import with_event_partition
 from rs_assets.operators.window.spec import Window
+from rs_assets.runtime.run.partitions import partitions_of
 from rs_assets.spark.driver import SparkDriver
 from rs_assets.stream.data_stream import DataStream
 
@@ -141,6 +143,35 @@ def test_partitions_that_cannot_close_are_refused(message: str) -> None:
     with pytest.raises(RsError) as refused:
         WRONG[message]()
     assert message in str(refused.value)
+
+
+def test_one_row_of_a_far_future_should_close_nothing_and_make_no_partitions_until_then(tmp_path: Path) -> None:
+    """Such as 9999-12-31 for none: partitions close by the other rows, and a sensor lists them in every tick."""
+    pipeline, options = hits().to_delta("t", partitions=SETTLED).build(), RunOptions(home=Home(tmp_path))
+    times = [NOON, NOON + timedelta(hours=3), datetime(2999, 1, 1, tzinfo=UTC)]
+    for at in times:
+        rows = pa.table({"ts": [at], "hour": [at.replace(minute=0)]})
+        write_deltalake(options.home.table("shop", "t"), rows, partition_by=["hour"], mode="append")
+    found = partitions_of(pipeline.topology, options, now=NOON + timedelta(hours=5))
+    assert found.reached == times[1]
+    assert [(each.key, each.rows, each.closed) for each in found.partitions] == [
+        ("2026-01-05-12:00", 1, True),
+        ("2026-01-05-13:00", 0, True),
+        ("2026-01-05-14:00", 0, False),
+        ("2026-01-05-15:00", 1, False),
+        ("2026-01-05-16:00", 0, False),
+        ("2999-01-01-00:00", 1, False),
+    ]
+
+
+def test_a_time_that_python_does_not_have_should_be_in_no_partition(spark: SparkSession) -> None:
+    """Milliseconds taken for seconds, and the least and greatest dates of other systems."""
+    texts = ["+57000-01-01 00:00:00", "0001-01-01 00:00:00", "9999-12-31 23:59:59", "2026-01-05 12:30:00"]
+    rows = spark.createDataFrame([(text,) for text in texts], "at string").selectExpr("CAST(at AS TIMESTAMP) AS ts")
+    for zone in ("Europe/Berlin", "America/New_York"):
+        for make in (EventTimePartitions.hourly, EventTimePartitions.daily, EventTimePartitions.monthly):
+            found = with_event_partition(rows, make("ts", since="2026-01-01", zone=zone))
+            assert [found.filter(f"{found.columns[-1]} IS NULL").count(), found.count()] == [3, 4]
 
 
 @dataclass(frozen=True)

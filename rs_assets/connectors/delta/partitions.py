@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -32,6 +33,8 @@ PARTITION = f"{PREFIX}partition_"
 # A prefix distinguishes an empty text, or one that equals Spark's word for null, from a null.
 NULL, VALUE = "n", "v"
 HOUR_MICROS, DAY_MICROS = 3_600_000_000, 86_400_000_000
+# Python, and so Dagster, has no partitions long before or after; such a time often stands for none.
+FIRST_TIME, LAST_TIME = datetime(2, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
 PLAIN = (BooleanType, ByteType, DateType, DecimalType, IntegerType, LongType, ShortType, StringType)
 TIME_FORMATS: dict[type[DataType], str] = {
     TimestampType: "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'",
@@ -40,20 +43,20 @@ TIME_FORMATS: dict[type[DataType], str] = {
 
 
 def with_event_partition(rows: DataFrame, partitions: EventTimePartitions) -> DataFrame:
-    """`rows` with the column of their partitions by event time; null for rows without a time."""
+    """`rows` with the column of their partitions by event time; null for rows without a time in the years 2 to 9998."""
     at = F.col(quoted(partitions.field)).cast("timestamp")
     return rows.withColumn(partitions.column, event_partition(at, partitions))
 
 
 def event_partition(at: Column, partitions: EventTimePartitions) -> Column:
-    """The value of the partition that holds the instant `at`; null for null."""
+    """The value of the partition that holds the instant `at`; null for null, and outside of the years 2 to 9998."""
     # The time that clocks show there, as an instant; the session's own time zone has no effect.
     shown = F.unix_micros(F.from_utc_timestamp(at, partitions.zone))
-    if partitions.unit == "hour":
-        return F.timestamp_micros(F.unix_micros(at) - F.pmod(shown, F.lit(HOUR_MICROS)))
+    hour = F.timestamp_micros(F.unix_micros(at) - F.pmod(shown, F.lit(HOUR_MICROS)))
     # A double holds no larger number of microseconds exactly, but all numbers of days.
     day = F.date_from_unix_date(F.round((shown - F.pmod(shown, F.lit(DAY_MICROS))) / F.lit(DAY_MICROS)).cast("int"))
-    return day if partitions.unit == "day" else F.trunc(day, "month")
+    value = {"hour": hour, "day": day, "month": F.trunc(day, "month")}[partitions.unit]
+    return F.when((at >= F.lit(FIRST_TIME)) & (at < F.lit(LAST_TIME)), value)
 
 
 def may_partition(kind: DataType) -> bool:

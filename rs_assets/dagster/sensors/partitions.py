@@ -4,8 +4,8 @@ Only this sensor reports them, so each is reported once, and downstream assets s
 """
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Self
 
@@ -30,9 +30,11 @@ from rs_assets.operators.window.event_time import watermark_in_words
 from rs_assets.runtime.run.partitions import OutputPartitions, Partition, partitions_of
 
 Event = AssetMaterialization | AssetObservation
-HOME = "home"
+HOME, BY = "home", "by"
 # Partitions in a tick: a first run over years of input closes thousands at once, and a tick has a minute.
 MOST = 500
+# Before all partitions.
+NOTHING = datetime.min.replace(tzinfo=UTC)
 # Of so many of the newest reported partitions of an output it is noticed that rows came after they had closed.
 WATCHED = 200
 
@@ -60,9 +62,11 @@ def partition_sensor(assets: StreamAssets, *, running: bool = True) -> SensorDef
         events, moved = list[Event](), dict[str, Any]({HOME: str(place.home.root)})
         for sink in sinks:
             found = partitions_of(assets.topology, place.options(), sink=sink.name)
-            reported = Reported.of(seen.get(sink.name, {}))
+            # Partitions by another unit, field or zone are others.
+            before, parted = seen.get(sink.name, {}), str(sink.partitions)
+            reported = Reported.of(before if before.get(BY) == parted else {})
             events += reported.events(closed_key(assets, sink.name), found, datetime.now(UTC))
-            moved[sink.name] = reported.cursor()
+            moved[sink.name] = {BY: parted, **reported.cursor()}
         if not events and moved == seen:
             return SkipReason("no partition has closed")
         return SensorResult(asset_events=events, cursor=cursor.dump(moved))
@@ -72,45 +76,73 @@ def partition_sensor(assets: StreamAssets, *, running: bool = True) -> SensorDef
 
 @dataclass(slots=True)
 class Reported:
-    """What was reported of one output: partitions that end at `until` or before.
+    """What was reported of one output: partitions from `since` to `until`.
 
-    Of the newest ones `seen` has the rows, and the late rows, as they were reported.
+    Of the newest ones `seen` has the rows, and the late rows, as they were reported. `generation` is that of the
+    query's checkpoint at that time.
     """
 
-    until: datetime | None
-    seen: dict[str, list[int]]
+    since: datetime | None = None
+    until: datetime | None = None
+    seen: dict[str, list[int]] = field(default_factory=dict)
+    generation: int | None = None
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Self:
         """As a cursor has it; {} for nothing."""
-        until = stored.get("until")
-        return cls(None if until is None else datetime.fromisoformat(until), dict(stored.get("seen", {})))
+        since, until = (datetime.fromisoformat(at) if (at := stored.get(edge)) else None for edge in ("since", "until"))
+        return cls(since, until, dict(stored.get("seen", {})), stored.get("generation"))
 
     def cursor(self) -> dict[str, Any]:
         """For a cursor."""
-        return {"until": None if self.until is None else self.until.isoformat(), "seen": self.seen}
+        times = {"since": self.since, "until": self.until}
+        shown = {name: None if at is None else at.isoformat() for name, at in times.items()}
+        return {**shown, "seen": self.seen, "generation": self.generation}
 
     def events(self, key: AssetKey, found: OutputPartitions, now: datetime) -> list[Event]:
         """The events of partitions that have closed since, and of closed ones whose rows have changed.
 
         Dagster has no partition that is not over on the clock: those are reported later.
         """
+        if found.reached is None:
+            # As before the first batch, or of a step with a new name: what was reported stays.
+            return []
         closed = [each for each in found.closed if each.known and each.end <= now]
-        # After a rewind partitions close once more.
-        ends = [each.end for each in closed[-1:]]
-        self.until = min(self.until, *ends) if self.until is not None and ends else None
-        until = self.until
-        fresh = [each for each in closed if until is None or each.end > until][:MOST]
-        told = self.seen
-        changed = [each for each in closed if each not in fresh and told.get(each.key, _now(each)) != _now(each)]
+        self._go_back(found, [each.end for each in closed[-1:]])
+        fresh, told = self._fresh(closed), self.seen
+        new = {each.key for each in fresh}
+        changed = [each for each in closed if each.key not in new and told.get(each.key, _now(each)) != _now(each)]
         events: list[Event] = [_changed(key, each, told[each.key], found) for each in changed]
         events += [_closed(key, each, found) for each in fresh]
-        if fresh:
-            self.until = fresh[-1].end
         seen = told | {each.key: _now(each) for each in (*changed, *fresh)}
         reported = [each.key for each in closed if each.key in seen][-WATCHED:]
         self.seen = {name: seen[name] for name in reported}
         return events
+
+    def _go_back(self, found: OutputPartitions, ends: Sequence[datetime]) -> None:
+        """Forget what was reported of batches that were undone: those partitions close once more.
+
+        `ends` has the end of the last closed partition. A query that has begun from scratch has undone all of them.
+        """
+        before, self.generation = self.generation, found.generation or self.generation
+        if before not in (None, self.generation):
+            kept = next((end for generation, end in reversed(found.kept) if generation <= before), NOTHING)
+            ends = [*ends, *([] if kept is None else [kept])]
+        self.until = min(self.until, *ends) if self.until is not None and ends else None
+        if self.until is None or (self.since is not None and self.until <= self.since):
+            self.since = self.until = None
+
+    def _fresh(self, closed: Sequence[Partition]) -> list[Partition]:
+        """The closed partitions that were not reported: after the others, or before them, if rows came there later."""
+        since, until = self.since, self.until
+        earlier = [each for each in closed if since is not None and each.start < since][-MOST:]
+        later = [each for each in closed if until is None or each.end > until][: MOST - len(earlier)]
+        fresh = [*earlier, *later]
+        if fresh:
+            self.since = min(fresh[0].start, since or fresh[0].start)
+        if later:
+            self.until = later[-1].end
+        return fresh
 
 
 def _now(partition: Partition) -> list[int]:

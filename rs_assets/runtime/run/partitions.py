@@ -6,17 +6,17 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from rs_assets.catalog.catalog import Catalog
 from rs_assets.catalog.offsets import storage_named
 from rs_assets.catalog.offsets.merge import source_key
 from rs_assets.checkpoint import manifest as manifests
+from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.checkpoint.manifest import Manifest
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
@@ -24,8 +24,9 @@ from rs_assets.connectors.delta.event_partitions import EventTimePartitions, Par
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.errors import ConfigurationError
-from rs_assets.operators.window.event_time import END_OF_TIME
-from rs_assets.runtime.identity import folder_of, log_of
+from rs_assets.operators.window.bounds import DEFAULT_MAX_AHEAD
+from rs_assets.operators.window.event_time import END_OF_TIME, has_ended
+from rs_assets.runtime.identity import folder_of, matched
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.run.recorded import named
 from rs_assets.runtime.upkeep.returns import path_of
@@ -66,7 +67,9 @@ class OutputPartitions:
     """The partitions of one output, the oldest first, and the version of the table that they are of.
 
     `reached` is the watermark of the query, or the greatest time in the table, that decides which have closed; None
-    before the first. `without_time` are the rows whose time is null: they are in no partition.
+    before the first. `without_time` are the rows whose time is null, or in no year from 2 to 9998: they are in no
+    partition. `generation` is that of the query's checkpoint, None if that is on another machine; `kept` are those that
+    led to it, each with the end of the partitions that had closed in it before the return, None if unknown.
     """
 
     sink: str
@@ -74,6 +77,8 @@ class OutputPartitions:
     reached: datetime | None
     without_time: int
     partitions: tuple[Partition, ...]
+    generation: int | None = None
+    kept: tuple[tuple[int, datetime | None], ...] = ()
 
     @property
     def closed(self) -> tuple[Partition, ...]:
@@ -101,12 +106,14 @@ def partitions_of(
     closing = topology.closings[node.name]
     manifest = manifests.load(options.home.job(topology.namespace, topology.job))
     # Before the table: what the watermark has passed is in the table then.
-    watermark = _watermark(topology, plan, manifest, options)
+    query = _Query.of(topology, plan, manifest, options)
+    watermark = query.watermark
     table = open_table(options.home.table(topology.namespace, node.table))
     if table is None:
         return OutputPartitions(sink=node.name, version=-1, reached=watermark, without_time=0, partitions=())
     files = _files(table, node.partitions)
-    reached = watermark if closing.by_watermark or watermark == END_OF_TIME else _greatest(files)
+    now = now or datetime.now(UTC)
+    reached = watermark if closing.by_watermark or watermark == END_OF_TIME else _greatest(files, now)
     held = _held(files, node.partitions)
     listing = _Listing(
         partitions=node.partitions,
@@ -114,7 +121,7 @@ def partitions_of(
         held=held,
         late=_late(topology, plan, node.name, manifest, Catalog(options.home.catalog)),
         reached=reached,
-        now=now or datetime.now(UTC),
+        now=now,
         span=span,
     )
     return OutputPartitions(
@@ -123,6 +130,8 @@ def partitions_of(
         reached=reached,
         without_time=held.get(None, (0, 0, 0))[0],
         partitions=listing.listed(),
+        generation=query.generation,
+        kept=tuple((generation, listing.closed_by(at)) for generation, at in query.returns),
     )
 
 
@@ -137,16 +146,36 @@ def parted(topology: Topology, sink: str | None) -> DeltaSink:
     return named(nodes, sink, what="output with partitions", pipeline=topology.name)
 
 
-def _watermark(topology: Topology, plan: QueryPlan, manifest: Manifest | None, options: RunOptions) -> datetime | None:
-    """The watermark of the last committed batch of a query, END_OF_TIME once its input has ended."""
-    folder = options.home.job(topology.namespace, topology.job)
-    log = None if manifest is None else log_of(manifest, plan, folder)
-    if manifest is None or log is None:
-        return _catalogued(topology, plan, options)
-    if manifest.sealed:
-        return END_OF_TIME
-    offsets = log.offsets(log.last_committed()) if plan.stateful else None
-    return None if offsets is None else offsets.watermark
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """The query of an output: the watermark of its last committed batch, END_OF_TIME once its input has ended.
+
+    `returns` are the generations that led to that of its checkpoint, each with the watermark that was returned to.
+    """
+
+    watermark: datetime | None
+    generation: int | None = None
+    returns: tuple[tuple[int, datetime | None], ...] = ()
+
+    @classmethod
+    def of(cls, topology: Topology, plan: QueryPlan, stored: Manifest | None, options: RunOptions) -> _Query:
+        """As the manifest and Spark's log have it; renamed steps are known before the first start with them."""
+        folder = options.home.job(topology.namespace, topology.job)
+        if stored is None:
+            return cls(_catalogued(topology, plan, options))
+        manifest, folders = matched(topology, plan_queries(topology), stored)
+        name = folders[plan.name]
+        facts = manifest.queries.get(name)
+        if facts is None:
+            return cls(END_OF_TIME if manifest.sealed else None)
+        log = CheckpointLog(manifest.place(folder, name) / "checkpoint", manifest.aliases)
+
+        def at(batch: int) -> datetime | None:
+            offsets = log.offsets(batch) if plan.stateful else None
+            return None if offsets is None else _or_end(offsets.watermark)
+
+        watermark = END_OF_TIME if manifest.sealed else at(log.last_committed())
+        return cls(watermark, facts.generation, tuple((generation, at(batch)) for generation, batch in facts.path))
 
 
 def _catalogued(topology: Topology, plan: QueryPlan, options: RunOptions) -> datetime | None:
@@ -157,7 +186,12 @@ def _catalogued(topology: Topology, plan: QueryPlan, options: RunOptions) -> dat
         times = [row.watermark for key in keys for row in storage.newest(key, batches=1) if row.watermark is not None]
     finally:
         storage.finish()
-    return max(times, default=None)
+    return _or_end(max(times)) if times else None
+
+
+def _or_end(watermark: datetime) -> datetime:
+    """A watermark, which has a delay, or END_OF_TIME if it means that the input has ended."""
+    return END_OF_TIME if has_ended(watermark) else watermark
 
 
 def _late(
@@ -202,9 +236,15 @@ def _files(table: DeltaTable, partitions: EventTimePartitions) -> pa.Table:
     return pa.table(made)
 
 
-def _greatest(files: pa.Table) -> datetime | None:
-    """The greatest time in the files that say it."""
-    found = pc.max(files["greatest"]).as_py() if files.num_rows else None
+def _greatest(files: pa.Table, now: datetime) -> datetime | None:
+    """The greatest time in the files that say it, without files with a row further ahead than windows would accept."""
+    latest = now + DEFAULT_MAX_AHEAD
+    found = filter(None, map(_instant, files["greatest"].to_pylist()))
+    return max((at for at in found if at <= latest), default=None)
+
+
+def _instant(found: object) -> datetime | None:
+    """A time of the log in UTC; None if a file does not say it."""
     if found is None:
         return None
     at = found if isinstance(found, datetime) else datetime.fromisoformat(str(found))
@@ -247,18 +287,31 @@ class _Listing:
         known = sorted((value for value in self.held if value is not None), key=start)
         yield from (value for value in known if start(value) < first)
         later = [value for value in known if start(value) >= first]
-        if not later:
-            return
-        yield from self._between(later[0], later[-1])
-        value = self.partitions.following(later[-1])
-        # The end of the input closes all of them, but no time has passed then.
-        while self.reached != END_OF_TIME and self._quiet(value):
+        for number, value in enumerate(later, 1):
             yield value
-            value = self.partitions.following(value)
+            # The end of the input closes all of them, but no time has passed then.
+            if number < len(later) or self.reached != END_OF_TIME:
+                yield from self._quiet(value, later[number] if number < len(later) else None)
 
-    def _quiet(self, value: PartitionValue) -> bool:
-        """Whether a partition after the last row has closed without any, and is over."""
-        return self.partitions.end(value) <= self.now and self._closed(value)
+    def _quiet(self, value: PartitionValue, last: PartitionValue | None) -> Iterator[PartitionValue]:
+        """The partitions without rows that are over after one, up to `last`; without it as far as they have closed."""
+        end = self.partitions.end(value)
+        # One row of a far future must not make all partitions until then.
+        while end < self.now:
+            value = self.partitions.following(value)
+            end = self.partitions.end(value)
+            if value == last or end > self.now or (last is None and not self._closed(value)):
+                return
+            yield value
+
+    def closed_by(self, watermark: datetime | None) -> datetime | None:
+        """The end of the partitions that close with a watermark, None without one, and after the end of the input."""
+        if watermark is None or watermark == END_OF_TIME:
+            return None
+        end = self.partitions.start(self.partitions.value_of(watermark))
+        while self.closing.closes(end) > watermark:
+            end = self.partitions.start(self.partitions.value_of(end - timedelta.resolution))
+        return end
 
     def _closed(self, value: PartitionValue) -> bool:
         if self.reached is None or self.reached == END_OF_TIME:
