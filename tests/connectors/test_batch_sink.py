@@ -93,11 +93,36 @@ def test_should_refuse_rows_or_keep_them_apart():
     assert staged(sink, 1, 2, 3).commit() == 1
     assert kept == [
         ([RefusedRow({"n": 2}, "odd")], 0),
-        ([RefusedRow({"n": 3}, "odd")], PartMark(MARK, 1, final=True).number),
+        ([RefusedRow({"n": 3}, "odd")], PartMark(MARK, 1, final=True).number << 16),
     ]
     sink.faults = [RowsRefused({})]
     with pytest.raises(SinkError, match="0 rows were refused"):
         staged(sink, 1).commit()
+
+
+class OneByOne(Client):
+    """A system that names the first row only, as a constraint does."""
+
+    rows_per_call = 4
+    refused = "dead_letter"
+
+    def write(self, rows, mark):
+        odd = next((at for at, row in enumerate(rows) if row["n"] in self.bad), None)
+        if odd is not None:
+            raise RowsRefused({odd: f"{rows[odd]['n']} is odd"})
+        super().write(rows, mark)
+
+
+def test_should_keep_rows_that_are_refused_one_by_one():
+    sink, kept = OneByOne(bad=(1, 2, 4, 6)), {}
+    # As the dead-letter table does, which ignores a number that was written before.
+    sink.keep_refused(lambda rows, mark, number: kept.setdefault(number, [row.row["n"] for row in rows]))
+    for _ in ("once", "again"):
+        sink.calls = []
+        assert staged(sink, 1, 2, 3, 4, 5, 6).commit() == 2
+        assert [call for call, _, _ in sink.calls] == [[3], [5]]
+        assert [*kept.values()] == [[1], [2], [4], [6]]
+    assert sorted(kept) == [*kept]
 
 
 class Ledger(BatchSink):

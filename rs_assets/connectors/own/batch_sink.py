@@ -21,6 +21,9 @@ from rs_assets.records.rows import as_dicts
 # How many calls a batch can have, as a power of two, so that one number says how far a sink has come.
 PART_BITS = 20
 MOST_PARTS = 1 << PART_BITS
+# How many times rows of a call can be refused, as a power of two: a system may name one row at a time.
+ANSWER_BITS = 16
+MOST_ANSWERS = 1 << ANSWER_BITS
 MOST_WAIT = timedelta(seconds=30)
 SHOWN = 300
 
@@ -152,17 +155,20 @@ class BatchSink(ABC):
         return written
 
     def _write(self, rows: list[dict[str, Any]], mark: PartMark) -> int:
-        """Write one part, without the rows that are refused; how many rows there were."""
-        try:
-            self._attempt(rows, mark)
-        except RowsRefused as refusal:
-            left = [row for at, row in enumerate(rows) if at not in refusal.reasons]
-            self._refuse([RefusedRow(rows[at], why) for at, why in refusal.reasons.items() if at < len(rows)], mark)
-            if len(left) == len(rows):
-                raise self._failed(refusal) from refusal
-            if left or self._last(mark.batch) is not None:
-                self._write(left, mark)
-            return len(left)
+        """Write one part, without the rows that are refused, maybe one by one; how many rows there were."""
+        for answers in range(MOST_ANSWERS):
+            try:
+                self._attempt(rows, mark)
+            except RowsRefused as refusal:
+                refused = [RefusedRow(rows[at], why) for at, why in refusal.reasons.items() if at < len(rows)]
+                left = [row for at, row in enumerate(rows) if at not in refusal.reasons]
+                if len(left) == len(rows) or answers == MOST_ANSWERS - 1:
+                    raise self._failed(refusal) from refusal
+                self._refuse(refused, mark, answers)
+                rows = left
+                if rows or self._last(mark.batch) is not None:
+                    continue
+            break
         return len(rows)
 
     def _attempt(self, rows: list[dict[str, Any]], mark: PartMark) -> None:
@@ -191,9 +197,11 @@ class BatchSink(ABC):
             step=self.name,
         )
 
-    def _refuse(self, rows: Sequence[RefusedRow], mark: PartMark) -> None:
+    def _refuse(self, rows: Sequence[RefusedRow], mark: PartMark, answers: int) -> None:
+        """Keep rows that the call has refused after `answers` others, or end the run."""
         if self.refused == "dead_letter" and self._keep is not None:
-            self._keep(rows, mark.batch, mark.number)
+            # A number that was written before would be ignored.
+            self._keep(rows, mark.batch, (mark.number << ANSWER_BITS) + answers)
             return
         apart = "; only a pipeline keeps such rows as dead letters" if self.refused == "dead_letter" else ""
         first = rows[0].reason[:SHOWN] if rows else ""
