@@ -380,7 +380,7 @@ def test_batches_that_spark_has_dropped_are_read_and_lost_ones_are_refused(log: 
         log.put(*records)
         pipeline.run(options)
     spark = CheckpointLog(options.home.job("fill", "hits") / "g0001" / "windows" / "checkpoint")
-    drop(spark, before=spark.last_committed() - 1)
+    drop(spark, before=spark.last_committed() - 4)
     pipeline.backfill(TEN, options)
     assert rows(options, "id", "start_time", "n")[1, _at("10:00"), 2] == 1
     # Without the catalog nothing says what the dropped batches have read.
