@@ -58,7 +58,9 @@ class Ledger:
 
     def entries(self) -> Sequence[Entry]:
         """All of them, in their order."""
-        table = self._table()
+        return self._entries(self._table())
+
+    def _entries(self, table: DeltaTable | None) -> Sequence[Entry]:
         if table is None:
             return ()
         found = table.to_pyarrow_table(filters=[("pipeline", "=", self.pipeline)])
@@ -73,7 +75,8 @@ class Ledger:
     )
     def add(self, proof: Entry) -> Entry:
         """Add a proof after the newest one; two processes never follow the same one."""
-        table, entries = self._table(), self.entries()
+        table = self._table()
+        entries = self._entries(table)
         last = entries[-1] if entries else None
         row = dict.fromkeys(SCHEMA.names) | dict(proof)
         row |= {"pipeline": self.pipeline, "number": last["number"] + 1 if last else 0, "proved_at": _now()}

@@ -57,7 +57,8 @@ def _closing(
     links: Mapping[str, Link],
 ) -> Closing:
     settle = partitions.settle or NONE
-    if not any(known[name].stateful for name in ancestors(sink.name)):
+    above = [known[name] for name in ancestors(sink.name)]
+    if not any(node.stateful for node in above):
         if partitions.settle is None:
             raise TopologyError(
                 f"step {sink.name!r}: no step before it has event time, so its partitions need a time to settle",
@@ -65,20 +66,15 @@ def _closing(
                 step=sink.name,
             )
         return Closing((), settle=settle)
-    for state in _states(known[name] for name in ancestors(sink.name)):
-        if state.untimed or state.endless:
-            raise _never(sink, state, partitions.field)
-    states = nearest_states(sink, partitions.field, known, ancestors)
+    for node in above:
+        if isinstance(node, TimedState) and (node.untimed or node.endless):
+            raise _never(sink, node, partitions.field)
     arrivals, held = [], [NONE]
-    for state in states:
+    for state in nearest_states(sink, partitions.field, known, ancestors):
         link = link_of(links, state)
         arrivals.append(_arrival(sink, state, partitions.field, link.lag))
         held.append(link.held + state.holds)
     return Closing(tuple(arrivals), max(held), settle)
-
-
-def _states(nodes: Iterable[Node]) -> list[TimedState]:
-    return [node for node in nodes if isinstance(node, TimedState)]
 
 
 def _arrival(sink: DeltaSink, state: TimedState, field: str, lag: timedelta) -> Arrival:

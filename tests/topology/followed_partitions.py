@@ -36,7 +36,12 @@ def sessions(field: str) -> Any:
 CASES = [
     Case(PARTITIONS, lambda: made("week"), "use hourly(), daily() or monthly()", lambda: HOURS),
     Case(PARTITIONS, lambda: made(field=3), "name it: 'start_time'", lambda: made(field="start_time")),
-    Case(PARTITIONS, lambda: made(zone="CEST"), "name one as 'Europe/Berlin'", lambda: made(zone="Europe/Berlin")),
+    Case(
+        "common/zones.py::checked_zone",
+        lambda: made(zone="CEST"),
+        "name one as 'Europe/Berlin'",
+        lambda: made(zone="Europe/Berlin"),
+    ),
     Case(PARTITIONS, lambda: made(zone="Australia/Lord_Howe"), "use zone='UTC'", lambda: made(zone="UTC")),
     Case(PARTITIONS, lambda: made(settle=5), "settle=Time.minutes(10)", lambda: made(settle=Time.minutes(10))),
     Case(

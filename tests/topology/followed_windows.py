@@ -164,7 +164,7 @@ CASES = [
         lambda: (CalendarWindow.days("UTC"), CalendarWindow.weeks("UTC"), CalendarWindow.months("UTC")),
     ),
     Case(
-        "operators/window/spec.py::CalendarWindow.__post_init__",
+        "common/zones.py::checked_zone",
         lambda: CalendarWindow.days("Berlin", "ts"),
         "'Europe/Berlin' or 'UTC'",
         lambda: (CalendarWindow.days("Europe/Berlin", "ts"), CalendarWindow.days("UTC", "ts")),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from zoneinfo import ZoneInfo
 
 from rs_assets.common.node import NO_EFFECT
+from rs_assets.common.zones import checked_zone
 from rs_assets.errors import ConfigurationError, TopologyError
 
 if TYPE_CHECKING:
@@ -65,12 +66,7 @@ class EventTimePartitions:
                 f"partitions by event time need the name of a field, not {self.field!r}", remedy="name it: 'start_time'"
             )
         object.__setattr__(self, "since", _date(self.since))
-        try:
-            ZoneInfo(self.zone)
-        except (TypeError, ValueError, KeyError, OSError) as error:
-            raise TopologyError(
-                f"there is no time zone {self.zone!r}", remedy="name one as 'Europe/Berlin' or 'UTC'"
-            ) from error
+        checked_zone(self.zone)
         if self.unit == "hour" and self._uneven:
             raise TopologyError(
                 f"clocks in {self.zone} are changed by a part of an hour, so its hours overlap",

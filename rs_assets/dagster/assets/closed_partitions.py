@@ -21,6 +21,7 @@ from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import place_of
 from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.runtime.run.backfill import Judge, backfill
+from rs_assets.runtime.run.partitions import parted_sinks
 
 # The last part of the key, after the key of the output.
 CLOSED = "closed"
@@ -34,11 +35,6 @@ class BackfillConfig(Config):
     )
 
 
-def parted_sinks(assets: StreamAssets) -> list[DeltaSink]:
-    """The outputs that have partitions by event time."""
-    return [sink for sink in assets.topology.sinks if isinstance(sink, DeltaSink) and sink.partitions is not None]
-
-
 def closed_key(assets: StreamAssets, sink: str) -> AssetKey:
     """The key of the closed partitions of an output: `namespace/job/table/closed`."""
     return AssetKey([*assets.key(sink).path, CLOSED])
@@ -49,7 +45,7 @@ def closed_assets(assets: StreamAssets) -> list[AssetsDefinition]:
 
     So a stream, which writes many partitions in a run, is launched without the choice of one.
     """
-    return [_asset(assets, sink, sink.partitions) for sink in parted_sinks(assets) if sink.partitions is not None]
+    return [_asset(assets, sink, partitions) for sink, partitions in parted_sinks(assets.topology)]
 
 
 def _asset(assets: StreamAssets, sink: DeltaSink, partitions: EventTimePartitions) -> AssetsDefinition:

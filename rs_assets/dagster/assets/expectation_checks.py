@@ -16,8 +16,7 @@ from rs_assets.checkpoint import manifest as manifests
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.dagster.assets.rule_checks import Judge
 from rs_assets.dagster.place import Place
-from rs_assets.runtime.identity import folder_of
-from rs_assets.runtime.upkeep.returns import path_of
+from rs_assets.runtime.upkeep.returns import valid_batches
 from rs_assets.topology.nodes.step import Expect
 from rs_assets.topology.shape import upstream_of
 from rs_assets.topology.topology import Topology
@@ -25,8 +24,6 @@ from rs_assets.topology.topology import Topology
 # The rows that decide, and the days that they are compared with.
 JUDGED, REMEMBERED = timedelta(days=1), timedelta(days=30)
 NO_ROWS = "no rows were judged within a day"
-# No batch is greater.
-ANY = 2**62
 
 
 def checked_expectations(topology: Topology) -> Iterator[tuple[str, Mapping[str, Judge]]]:
@@ -85,8 +82,8 @@ def _standing(rows: list[dict[str, Any]], topology: Topology, place: Place) -> l
     manifest = manifests.load(place.job(topology))
     if manifest is None:
         return rows
-    folders = {plan.name: folder_of(manifest, plan) for plan in plan_queries(topology)}
-    paths = {name: path_of(manifest.queries[folder], ANY) for name, folder in folders.items() if folder is not None}
+    valid = {plan.name: valid_batches(manifest, plan) for plan in plan_queries(topology)}
+    paths = {name: batches for name, batches in valid.items() if batches is not None}
     return [
         row
         for row in rows

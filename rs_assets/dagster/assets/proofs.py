@@ -1,7 +1,7 @@
 """The check that the closed partitions of an output equal one batch over the recorded input."""
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
-import zlib
+from contextlib import suppress
 from typing import Any
 
 from dagster import (
@@ -22,11 +22,13 @@ from pydantic import Field
 
 from rs_assets.catalog.ledger import Ledger
 from rs_assets.connectors.delta.nodes import DeltaSink
-from rs_assets.dagster.assets.closed_partitions import closed_key, parted_sinks
+from rs_assets.dagster.assets.closed_partitions import closed_key
 from rs_assets.dagster.assets.stream_assets import StreamAssets
+from rs_assets.dagster.nightly import nightly
 from rs_assets.dagster.place import place_of
 from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.errors import TopologyError
+from rs_assets.runtime.run.partitions import parted_sinks
 from rs_assets.runtime.run.prove import prove
 from rs_assets.runtime.run.recompute import Way
 
@@ -41,12 +43,12 @@ class ProofConfig(Config):
 
 def proof_checks(assets: StreamAssets) -> list[AssetChecksDefinition]:
     """One check for each output whose partitions can be computed again."""
-    return [_check(assets, sink) for sink in parted_sinks(assets) if _provable(assets, sink)]
+    return [_check(assets, sink) for sink in _provable(assets)]
 
 
 def nightly_proof(assets: StreamAssets) -> tuple[list[UnresolvedAssetJobDefinition], list[ScheduleDefinition]]:
     """The job of the checks, and its schedule: every night between four and five, UTC; switched on in the UI."""
-    keys = [closed_key(assets, sink.name) for sink in parted_sinks(assets) if _provable(assets, sink)]
+    keys = [closed_key(assets, sink.name) for sink in _provable(assets)]
     if not keys:
         return [], []
     job = define_asset_job(
@@ -59,17 +61,19 @@ def nightly_proof(assets: StreamAssets) -> tuple[list[UnresolvedAssetJobDefiniti
     schedule = ScheduleDefinition(
         name=f"{assets.label}_nightly_proof",
         job=job,
-        cron_schedule=f"{zlib.crc32(assets.name.encode()) % 60} 4 * * *",
+        cron_schedule=nightly(assets.name, hour=4),
         execution_timezone="UTC",
     )
     return [job], [schedule]
 
 
-def _provable(assets: StreamAssets, sink: DeltaSink) -> bool:
-    try:
-        return sink.partitions is not None and bool(Way.to(assets.topology, sink, sink.partitions))
-    except TopologyError:
-        return False
+def _provable(assets: StreamAssets) -> list[DeltaSink]:
+    """The outputs whose partitions can be computed again."""
+    found = []
+    for sink, partitions in parted_sinks(assets.topology):
+        with suppress(TopologyError):
+            found.append(Way.to(assets.topology, sink, partitions).sink)
+    return found
 
 
 def _check(assets: StreamAssets, sink: DeltaSink) -> AssetChecksDefinition:

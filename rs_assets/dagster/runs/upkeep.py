@@ -3,7 +3,6 @@
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 import threading
 import time
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,6 +32,7 @@ from rs_assets.catalog.lease import LeaseRow, read_lease
 from rs_assets.dagster.assets.causes import cause_shown
 from rs_assets.dagster.assets.roles import Role, roles_of
 from rs_assets.dagster.assets.stream_assets import StreamAssets
+from rs_assets.dagster.nightly import nightly
 from rs_assets.dagster.place import place_of
 from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.dagster.runs.compaction import compact_pipeline, compact_shared, delta_outputs
@@ -236,7 +236,7 @@ def nightly_compaction(assets: StreamAssets, target: JobDefinition) -> ScheduleD
     return ScheduleDefinition(
         name=f"{assets.label}_nightly_compaction",
         job=target,
-        cron_schedule=f"{zlib.crc32(assets.name.encode()) % 60} 3 * * *",
+        cron_schedule=nightly(assets.name, hour=3),
         execution_timezone="UTC",
         run_config={"ops": {"upkeep": {"config": {"compact": {}}}}},
     )

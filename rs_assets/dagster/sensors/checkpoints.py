@@ -47,7 +47,6 @@ from rs_assets.topology.topology import Topology
 Event = AssetMaterialization | AssetObservation
 # Dagster's tag of an event's data version.
 DATA_VERSION = "dagster/data_version"
-HOME = "home"
 # The version of each table at the last look.
 TABLES = "tables"
 # The reported snapshots: those of the last minutes by name, with their times, and when reporting has begun.
@@ -75,10 +74,8 @@ def checkpoint_sensor(assets: StreamAssets, *, running: bool = True) -> SensorDe
         description=f"Reports the batches and snapshots of {assets.name} from the catalog.",
     )
     def checkpoints(context: SensorEvaluationContext) -> SensorResult | SkipReason:
-        place, seen = place_of(context, topology), cursor.load(context.cursor)
-        if seen.get(HOME) not in (None, str(place.home.root)):
-            # The cursor is of another home.
-            seen = {}
+        place = place_of(context, topology)
+        seen = cursor.of_home(context.cursor, place.home.root)
         instance, going = instance_of(context), _run_that_reports(context, topology, place)
         rows = [row for row in _new_rows(topology, place, seen) if row.run_id != going]
         snapshots = _new_snapshots(topology, place, seen)
@@ -89,7 +86,7 @@ def checkpoint_sensor(assets: StreamAssets, *, running: bool = True) -> SensorDe
         moved = {**_moved(seen, rows, snapshots), TABLES: {**seen.get(TABLES, {}), **versions}}
         return SensorResult(
             asset_events=events,
-            cursor=cursor.dump({**moved, HOME: str(place.home.root)}),
+            cursor=cursor.dump({**moved, cursor.HOME: str(place.home.root)}),
             skip_reason=None if events else "what is new was reported by its run",
         )
 

@@ -8,6 +8,8 @@ from typing import Any
 import orjson
 
 VERSION = 1
+# The home that a cursor is of.
+HOME = "home"
 
 
 def load(text: str | None) -> dict[str, Any]:
@@ -25,6 +27,16 @@ def load(text: str | None) -> dict[str, Any]:
     if not isinstance(stored, dict) or stored.pop("version", None) != VERSION:
         return {}
     return stored
+
+
+def of_home(text: str | None, root: object) -> dict[str, Any]:
+    """The content of a cursor if it is of the home at `root`, or of no home yet; {} if it is of another one.
+
+    >>> of_home(dump({HOME: "/a", "batch": 3}), "/a"), of_home(dump({HOME: "/a", "batch": 3}), "/b")
+    ({'batch': 3, 'home': '/a'}, {})
+    """
+    stored = load(text)
+    return stored if stored.get(HOME) in (None, str(root)) else {}
 
 
 def dump(content: Mapping[str, Any]) -> str:

@@ -22,15 +22,16 @@ from dagster import (
     sensor,
 )
 
-from rs_assets.dagster.assets.closed_partitions import closed_key, parted_sinks
+from rs_assets.dagster.assets.closed_partitions import closed_key
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import place_of
 from rs_assets.dagster.sensors import cursor
 from rs_assets.operators.window.event_time import watermark_in_words
-from rs_assets.runtime.run.partitions import OutputPartitions, Partition, partitions_of
+from rs_assets.runtime.run.partitions import OutputPartitions, Partition, parted_sinks, partitions_of
 
 Event = AssetMaterialization | AssetObservation
-HOME, BY = "home", "by"
+# The partitions that a cursor is of.
+BY = "by"
 # Partitions in a tick: a first run over years of input closes thousands at once, and a tick has a minute.
 MOST = 500
 # Before all partitions.
@@ -44,7 +45,7 @@ def partition_sensor(assets: StreamAssets, *, running: bool = True) -> SensorDef
 
     `running` is whether the sensor is on by default.
     """
-    sinks = parted_sinks(assets)
+    sinks = parted_sinks(assets.topology)
     if not sinks:
         return None
 
@@ -55,15 +56,13 @@ def partition_sensor(assets: StreamAssets, *, running: bool = True) -> SensorDef
         description=f"Reports the closed partitions of {assets.name}, from its tables and watermarks.",
     )
     def partitions(context: SensorEvaluationContext) -> SensorResult | SkipReason:
-        place, seen = place_of(context, assets.topology), cursor.load(context.cursor)
-        if seen.get(HOME) not in (None, str(place.home.root)):
-            # The cursor is of another home.
-            seen = {}
-        events, moved = list[Event](), dict[str, Any]({HOME: str(place.home.root)})
-        for sink in sinks:
+        place = place_of(context, assets.topology)
+        seen = cursor.of_home(context.cursor, place.home.root)
+        events, moved = list[Event](), dict[str, Any]({cursor.HOME: str(place.home.root)})
+        for sink, parts in sinks:
             found = partitions_of(assets.topology, place.options(), sink=sink.name)
             # Partitions by another unit, field or zone are others.
-            before, parted = seen.get(sink.name, {}), str(sink.partitions)
+            before, parted = seen.get(sink.name, {}), str(parts)
             reported = Reported.of(before if before.get(BY) == parted else {})
             events += reported.events(closed_key(assets, sink.name), found, datetime.now(UTC))
             moved[sink.name] = {BY: parted, **reported.cursor()}

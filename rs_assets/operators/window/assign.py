@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -25,6 +26,8 @@ from rs_assets.operators.window.spec import (
 from rs_assets.records.columns import EVENT_TIME
 
 WINDOW = "_rs_window"
+# The fields that name a window, with their part of WINDOW.
+EDGES: Final = {"start_time": "start", "end_time": "end"}
 
 
 def copied(frame: DataFrame, window: Window, lag: timedelta) -> DataFrame:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from math import gcd
 from typing import ClassVar, Literal
-from zoneinfo import ZoneInfo
 
+from rs_assets.common.zones import checked_zone
 from rs_assets.errors import TopologyError
 from rs_assets.operators.window.durations import checked_duration
 from rs_assets.operators.window.global_window import GlobalWindow
@@ -284,12 +284,7 @@ class CalendarWindow(WindowKind):
             raise TopologyError(
                 f"a calendar window cannot have the unit {self.unit!r}", remedy="use days(), weeks() or months()"
             )
-        try:
-            ZoneInfo(self.zone)
-        except (TypeError, ValueError, KeyError, OSError) as error:
-            raise TopologyError(
-                f"there is no time zone {self.zone!r}", remedy="name one as 'Europe/Berlin' or 'UTC'"
-            ) from error
+        checked_zone(self.zone)
 
     @classmethod
     def days(cls, zone: str, time_field: str | None = None) -> CalendarWindow:

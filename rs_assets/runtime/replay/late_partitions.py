@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Final
 
 from pyspark.sql import functions as F
 
@@ -12,15 +11,13 @@ from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.connectors.delta.event_partitions import EventTimePartitions
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.delta.partitions import event_partition
-from rs_assets.operators.window.assign import WINDOW, assigned, copied
+from rs_assets.operators.window.assign import EDGES, WINDOW, assigned, copied
 from rs_assets.records.columns import LINE, PASSED, SPLIT
 from rs_assets.runtime.replay.replay import Replay
 from rs_assets.topology.nodes.timed import NONE
 from rs_assets.topology.nodes.window import WindowAggregate
 from rs_assets.topology.topology import Topology
 
-# The fields that name a window, with their part of it.
-EDGES: Final = {"start_time": "start", "end_time": "end"}
 # By output and start of the partition: how many rows of the batch came too late for a window in it.
 LatePartitions = Mapping[str, Mapping[datetime, int]]
 

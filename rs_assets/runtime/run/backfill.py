@@ -10,7 +10,6 @@ from pyspark.sql import SparkSession
 
 from rs_assets.catalog.catalog import Row, operation
 from rs_assets.connectors.delta.backfill import Replacement
-from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.sink import BatchMark
 from rs_assets.errors import ConfigurationError
 from rs_assets.runtime.options import RunOptions
@@ -66,12 +65,11 @@ def backfill(
         raise ConfigurationError(
             f"judge must be one of {', '.join(get_args(Judge))}, not {judge!r}", remedy="judge='all'"
         )
-    options, node = options or RunOptions(), parted(topology, sink)
-    assert node.partitions is not None  # noqa: S101  `parted` gives no others
-    way = Way.to(topology, node, node.partitions)
-    chosen = closed_between(topology, options, node, first, last or first)
+    options = options or RunOptions()
+    way = Way.to(topology, *parted(topology, sink))
+    chosen = closed_between(topology, options, way, first, last or first)
     recorded = Recorded.of(topology, options)
-    query_plan = next(each for each in recorded.session.plans if node.name in each.sinks)
+    query_plan = recorded.plan_of(way.sink.name)
 
     def replaced(spark: SparkSession) -> tuple[Backfilled, ...]:
         query = recorded.query(spark, query_plan)
@@ -81,19 +79,16 @@ def backfill(
     return recorded.on_driver(replaced)
 
 
-def closed_between(
-    topology: Topology, options: RunOptions, sink: DeltaSink, first: str, last: str
-) -> Sequence[Partition]:
+def closed_between(topology: Topology, options: RunOptions, way: Way, first: str, last: str) -> Sequence[Partition]:
     """The closed partitions from `first` to `last`, also those without rows; ConfigurationError if one is open."""
-    assert sink.partitions is not None  # noqa: S101  as before
-    begin, end = (sink.partitions.parse(key) for key in (first, last))
-    if sink.partitions.start(begin) > sink.partitions.start(end):
+    begin, end = (way.partitions.parse(key) for key in (first, last))
+    if way.partitions.start(begin) > way.partitions.start(end):
         raise ConfigurationError(f"the partition {last} is before {first}", remedy=f"name {last} first")
-    chosen = partitions_of(topology, options, sink=sink.name, span=(begin, end)).partitions
+    chosen = partitions_of(topology, options, sink=way.sink.name, span=(begin, end)).partitions
     opened = [each.key for each in chosen if not each.closed]
     if opened or not chosen:
         raise ConfigurationError(
-            f"the partition {opened[0] if opened else first} of {sink.name!r} has not closed",
+            f"the partition {opened[0] if opened else first} of {way.sink.name!r} has not closed",
             remedy="wait until it has: rs-assets partitions shows it",
             pipeline=topology.name,
         )

@@ -26,17 +26,15 @@ from rs_assets.connectors.delta.table import open_table
 from rs_assets.errors import ConfigurationError
 from rs_assets.operators.window.bounds import DEFAULT_MAX_AHEAD
 from rs_assets.operators.window.event_time import END_OF_TIME, has_ended
-from rs_assets.runtime.identity import folder_of, matched
+from rs_assets.runtime.identity import matched
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.run.recorded import named
-from rs_assets.runtime.upkeep.returns import path_of
+from rs_assets.runtime.upkeep.returns import valid_batches
 from rs_assets.topology.closing import Closing
 from rs_assets.topology.topology import Topology
 
 # The kind of an operation in the catalog.
 BACKFILL: Final = "backfill"
-# No batch is greater.
-ANY: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +98,8 @@ def partitions_of(
     not ended on the clock (`now`, default the present). With `span` they are those from its first to its last value,
     with rows or not. ConfigurationError for an output without such partitions.
     """
-    options, node = options or RunOptions(), parted(topology, sink)
-    assert node.partitions is not None  # noqa: S101  `parted` gives no others
+    options = options or RunOptions()
+    node, partitions = parted(topology, sink)
     plan = next(plan for plan in plan_queries(topology) if node.name in plan.sinks)
     closing = topology.closings[node.name]
     manifest = manifests.load(options.home.job(topology.namespace, topology.job))
@@ -111,12 +109,12 @@ def partitions_of(
     table = open_table(options.home.table(topology.namespace, node.table))
     if table is None:
         return OutputPartitions(sink=node.name, version=-1, reached=watermark, without_time=0, partitions=())
-    files = _files(table, node.partitions)
+    files = _files(table, partitions)
     now = now or datetime.now(UTC)
     reached = watermark if closing.by_watermark or watermark == END_OF_TIME else _greatest(files, now)
-    held = _held(files, node.partitions)
+    held = _held(files, partitions)
     listing = _Listing(
-        partitions=node.partitions,
+        partitions=partitions,
         closing=closing,
         held=held,
         late=_late(topology, plan, node.name, manifest, Catalog(options.home.catalog)),
@@ -135,15 +133,22 @@ def partitions_of(
     )
 
 
-def parted(topology: Topology, sink: str | None) -> DeltaSink:
-    """The output with partitions by event time that is called `sink`, or the only one."""
-    nodes = [node for node in topology.sinks if isinstance(node, DeltaSink) and node.partitions is not None]
-    if not nodes:
+def parted(topology: Topology, sink: str | None) -> tuple[DeltaSink, EventTimePartitions]:
+    """The output with partitions by event time that is called `sink`, or the only one; and its partitions."""
+    every = {node.name: (node, partitions) for node, partitions in parted_sinks(topology)}
+    if not every:
         raise ConfigurationError(
             f"no output of {topology.name} has partitions by event time",
             remedy="to_delta(..., partitions=EventTimePartitions.hourly('start_time', since='2026-01-01'))",
         )
-    return named(nodes, sink, what="output with partitions", pipeline=topology.name)
+    nodes = [node for node, _ in every.values()]
+    return every[named(nodes, sink, what="output with partitions", pipeline=topology.name).name]
+
+
+def parted_sinks(topology: Topology) -> list[tuple[DeltaSink, EventTimePartitions]]:
+    """The outputs that have partitions by event time, each with them."""
+    sinks = (node for node in topology.sinks if isinstance(node, DeltaSink))
+    return [(node, node.partitions) for node in sinks if node.partitions is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,13 +203,12 @@ def _late(
     topology: Topology, plan: QueryPlan, sink: str, manifest: Manifest | None, catalog: Catalog
 ) -> Counter[datetime]:
     """The late rows of each partition, by its start: of batches that were not undone, after its last backfill."""
-    folder = None if manifest is None else folder_of(manifest, plan)
-    if manifest is None or folder is None:
+    valid = None if manifest is None else valid_batches(manifest, plan)
+    if manifest is None or valid is None:
         return Counter()
-    valid, stored = path_of(manifest.queries[folder], ANY), manifest.aliases.get(sink, sink)
     filled = filled_up_to(topology, plan, sink, manifest, catalog)
     late = Counter[datetime]()
-    for row in catalog.rows("late_partitions", pipeline=topology.name, sink=stored):
+    for row in catalog.rows("late_partitions", pipeline=topology.name, sink=manifest.aliases.get(sink, sink)):
         if filled.get(row["start"], -1) < row["batch_id"] <= valid.get(row["generation"], -1):
             late[row["start"]] += row["rows"]
     return late
@@ -214,8 +218,7 @@ def filled_up_to(
     topology: Topology, plan: QueryPlan, sink: str, manifest: Manifest, catalog: Catalog
 ) -> Mapping[datetime, int]:
     """The last batch whose late records a backfill has taken into a partition, by its start; without undone ones."""
-    folder = folder_of(manifest, plan)
-    valid = {} if folder is None else path_of(manifest.queries[folder], ANY)
+    valid = valid_batches(manifest, plan) or {}
     filled = dict[datetime, int]()
     for row in catalog.rows("operations", pipeline=topology.name, kind=BACKFILL):
         done = json.loads(row["details"])

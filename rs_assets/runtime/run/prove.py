@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType, MapType, VariantType
 
 from rs_assets.catalog.ledger import Ledger
-from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.errors import ConfigurationError
 from rs_assets.records.schema import quoted
 from rs_assets.runtime.options import RunOptions
@@ -74,21 +73,19 @@ def prove(
     """Compare closed partitions of an output with one batch over the recorded input, and note each in the ledger.
 
     Those from `partition` `to` another one; without a name the `newest` that the ledger does not know as equal with as
-    many rows as they have now.
-    Errors as of a backfill.
+    many rows as they have now. Errors as of a backfill.
     """
-    options, node = options or RunOptions(), parted(topology, sink)
-    assert node.partitions is not None  # noqa: S101  `parted` gives no others
-    way, ledger = Way.to(topology, node, node.partitions), Ledger(options.home.catalog, topology.name)
+    options = options or RunOptions()
+    way, ledger = Way.to(topology, *parted(topology, sink)), Ledger(options.home.catalog, topology.name)
     if partition is not None:
-        chosen = closed_between(topology, options, node, partition, to or partition)
+        chosen = closed_between(topology, options, way, partition, to or partition)
     elif to is not None:
         raise ConfigurationError("to= needs the first partition", remedy=f"partition={to!r}")
     else:
-        chosen = _unproved(topology, options, node, ledger)[-newest:]
+        chosen = _unproved(topology, options, way, ledger)[-newest:]
     recorded = Recorded.of(topology, options)
-    plan = next(each for each in recorded.session.plans if node.name in each.sinks)
-    filled = filled_up_to(topology, plan, node.name, recorded.session.manifest, recorded.session.catalog)
+    plan = recorded.plan_of(way.sink.name)
+    filled = filled_up_to(topology, plan, way.sink.name, recorded.session.manifest, recorded.session.catalog)
 
     def proved(spark: SparkSession) -> Iterator[Proof]:
         query = recorded.query(spark, plan)
@@ -99,17 +96,16 @@ def prove(
     return recorded.on_driver(lambda spark: tuple(proved(spark))) if chosen else ()
 
 
-def _unproved(topology: Topology, options: RunOptions, sink: DeltaSink, ledger: Ledger) -> Sequence[Partition]:
+def _unproved(topology: Topology, options: RunOptions, way: Way, ledger: Ledger) -> Sequence[Partition]:
     """The closed partitions without a proof of the rows that they have now."""
-    newest = {entry["start"]: entry for entry in ledger.entries() if entry["sink"] == sink.name}
+    newest = {entry["start"]: entry for entry in ledger.entries() if entry["sink"] == way.sink.name}
     proved = {start: entry["rows_stream"] for start, entry in newest.items() if entry["equal"]}
-    closed = list(partitions_of(topology, options, sink=sink.name).closed)
+    closed = list(partitions_of(topology, options, sink=way.sink.name).closed)
     # Partitions of which all rows are gone, before the first one with rows.
     lost = min(newest, default=None)
-    assert sink.partitions is not None  # noqa: S101  it was chosen by them
     if lost is not None and closed and lost < closed[0].start:
-        span = sink.partitions.value_of(lost), sink.partitions.value_of(closed[-1].start)
-        closed = list(partitions_of(topology, options, sink=sink.name, span=span).closed)
+        span = way.partitions.value_of(lost), way.partitions.value_of(closed[-1].start)
+        closed = list(partitions_of(topology, options, sink=way.sink.name, span=span).closed)
     return [each for each in closed if proved.get(each.start) != each.rows]
 
 

@@ -57,6 +57,10 @@ class Recorded:
         session.manifest, session.folders = resumed(topology, session.plans, stored, options)
         return cls(session, stored.code)
 
+    def plan_of(self, sink: str) -> QueryPlan:
+        """The query that writes a sink."""
+        return next(plan for plan in self.session.plans if sink in plan.sinks)
+
     def code_changed(self, plan: QueryPlan, batch: int) -> bool:
         """Whether the code of now is another than that which computed a batch, as far as the manifest knows."""
         code = self.session.topology.code

@@ -16,7 +16,7 @@ from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.compile.late_rows import WATERMARK
 from rs_assets.connectors.nodes import Source
 from rs_assets.errors import ConfigurationError, DataError, TopologyError
-from rs_assets.operators.window.assign import WINDOW, assigned, copied
+from rs_assets.operators.window.assign import EDGES, WINDOW, assigned, copied
 from rs_assets.records.columns import LATE, LINE, PASSED, RAW, SPLIT, visible
 from rs_assets.records.schema import quoted
 from rs_assets.runtime.options import RunOptions
@@ -27,8 +27,6 @@ from rs_assets.topology.nodes.window import WindowAggregate
 from rs_assets.topology.topology import Topology
 
 SOURCE = "_rs_source"
-# The fields that name a window, with their part of a window of Spark's.
-EDGES = {"start_time": "start", "end_time": "end"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,7 @@ def records_of(
     sinks = [node for node in topology.sinks if node.family == "sink"]
     name = named(sinks, sink, what="sink", pipeline=topology.name).name
     recorded = Recorded.of(topology, options or RunOptions())
-    plan = next(plan for plan in recorded.session.plans if name in plan.sinks)
+    plan = recorded.plan_of(name)
     given = {field: _in_utc(value) for field, value in row.items()}
     return recorded.on_driver(lambda spark: _Back(recorded.query(spark, plan), topology, name, given, limit).records())
 

@@ -17,11 +17,14 @@ from rs_assets.connectors.generations import Lineage, Point
 from rs_assets.connectors.nodes import Sink
 from rs_assets.connectors.sink import BatchMark, Closing, Rewinding
 from rs_assets.errors import SinkError, TopologyChangedError
-from rs_assets.runtime.identity import matched
+from rs_assets.runtime.identity import folder_of, matched
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.upkeep.claims import Claimed
 from rs_assets.topology.nodes.shuffle import ShuffleWrite
 from rs_assets.topology.topology import Topology
+
+# After the last batch of any query.
+NEWEST = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +163,12 @@ def path_of(facts: QueryFacts, batch: int) -> dict[int, int]:
     chain = (*facts.path, (facts.generation, 0))
     began = {later[0]: Point(*before) for before, later in pairwise(chain)}
     return Lineage(began).path(Point(facts.generation, batch))
+
+
+def valid_batches(manifest: Manifest, plan: QueryPlan) -> dict[int, int] | None:
+    """The last batch of each generation of a query that was not undone; None for a query that has no state yet."""
+    folder = folder_of(manifest, plan)
+    return None if folder is None else path_of(manifest.queries[folder], NEWEST)
 
 
 def begun_with(facts: QueryFacts, batch: int, generation: int) -> QueryFacts:

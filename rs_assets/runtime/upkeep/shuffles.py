@@ -21,7 +21,7 @@ from rs_assets.recovery.savepoints import Link
 from rs_assets.runtime.identity import matched
 from rs_assets.runtime.places import table_at
 from rs_assets.runtime.upkeep.claims import Claimed
-from rs_assets.runtime.upkeep.returns import QueryReturn
+from rs_assets.runtime.upkeep.returns import NEWEST, QueryReturn
 from rs_assets.runtime.upkeep.rewound import refuse_batch
 from rs_assets.topology.nodes.shuffle import ShuffleRead
 from rs_assets.topology.topology import Topology
@@ -101,10 +101,6 @@ def begin_tables(
             forget_repeating(link.checkpoint.parent)
 
 
-# After the last batch of any query.
-_NEWEST = 2**62
-
-
 def _batch_of(links: tuple[Link, ...], going: Mapping[str, QueryReturn], reader: str) -> int | None:
     """The batch to roll a reader back to, with the writers in `going`; None if it has read none of the removed rows."""
     read = (link for link in links if link.reader == reader and link.writer in going)
@@ -130,7 +126,7 @@ def _unread(link: Link, written: int) -> int | None:
 def _check_there(link: Link, going: Mapping[str, QueryReturn]) -> None:
     """CheckpointError if rows that a reader has to read again are gone."""
     written = going.get(link.writer)
-    end = end_of(link.table, written.batch if written else _NEWEST)
+    end = end_of(link.table, written.batch if written else NEWEST)
     needed_files(link.table, CheckpointLog(link.checkpoint), link.source, batch=going[link.reader].batch, end=end)
 
 
