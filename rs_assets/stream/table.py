@@ -18,7 +18,6 @@ from rs_assets.stream.reduced_table import CogroupedTable, adder, reduced
 from rs_assets.stream.table_sinks import TableSinks
 from rs_assets.topology.nodes.step import Filter, Map, WithFields
 from rs_assets.topology.nodes.table import SUBTRACTED, TableChanges, TableGroup, TableJoin, TableJoinType, TableTop
-from rs_assets.topology.user_code.clock import QUOTED
 from rs_assets.topology.user_code.expression import (
     ColumnBuilder,
     Expression,
@@ -29,6 +28,7 @@ from rs_assets.topology.user_code.expression import (
     native,
     returned_schema,
 )
+from rs_assets.topology.user_code.quoting import QUOTED
 
 if TYPE_CHECKING:
     from rs_assets.stream.data_stream import DataStream

@@ -13,8 +13,10 @@ from datetime import date
 import pytest
 
 from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets.topology.nodes.step import Script
 from rs_assets.topology.shape import changes, shape_of
 from rs_assets.topology.user_code.code import code_digest
+from rs_assets.topology.user_code.expression import ConditionText
 
 LIMIT = 5
 
@@ -201,8 +203,11 @@ def test_a_helper_that_does_another_thing_changes_what_calls_it(monkeypatch):
     assert code_digest(calls_helper).partition("+")[0] == known.partition("+")[0]
 
 
+FIELDS = "page string, ms bigint, `a b` bigint, `a  b` bigint, ts timestamp"
+
+
 def windows_behind(condition):
-    source = StreamBuilder.data_stream("shop", "job").from_file("in.jsonl", schema="ms bigint, ts timestamp")
+    source = StreamBuilder.data_stream("shop", "job").from_file("in.jsonl", schema=FIELDS)
     windows = source.filter(condition).window(TumblingWindow.of(Time.seconds(10), "ts"))
     return shape_of(windows.count("n").to_data_stream().to_print().build().topology, "window")
 
@@ -215,3 +220,29 @@ def test_state_is_compared_without_what_its_version_did_not_tell():
     assert changes(now, now) == ()
     assert len(changes(now, other)) == 2
     assert len(changes(now, then)) == 2
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("page = 'a  b'", "page = 'a b'"),
+        ('page = "a  b"', 'page = "a b"'),
+        ("page = 'it''s  x'", "page = 'it''s x'"),
+        ("`a  b` > 1", "`a b` > 1"),
+        ("ms > 0 -- a\n AND ms > 5", "ms > 0 -- a AND ms > 5"),
+    ],
+)
+def test_state_over_a_text_with_other_spaces_in_a_literal_is_refused(one, other):
+    assert len(changes(windows_behind(one), windows_behind(other))) == 2
+
+
+@pytest.mark.parametrize("text", ["page  =\n\t'a  b' ", "page = 'a  b'\n", " page = \r\n 'a  b'"])
+def test_state_over_a_text_in_other_lines_is_kept(text):
+    assert changes(windows_behind("page = 'a  b'"), windows_behind(text)) == ()
+
+
+def test_a_script_and_a_condition_with_other_spaces_in_a_literal_are_others():
+    assert ConditionText("page = 'a  b'").identity() != ConditionText("page = 'a b'").identity()
+    texts = ("x = 'a  b';", "x = 'a b';")
+    one, other = (Script(name="s", inputs=("a",), text=text).identity() for text in texts)
+    assert one != other

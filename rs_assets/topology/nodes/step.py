@@ -10,6 +10,7 @@ from rs_assets.errors import TopologyError
 from rs_assets.expressions.functions.udf import declared_in
 from rs_assets.records.policy import OnFail
 from rs_assets.topology.user_code.expression import ColumnBuilder, Expression, PythonFunction, SqlText
+from rs_assets.topology.user_code.quoting import one_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +182,7 @@ class Script(Node):
 
     def identity(self) -> tuple[str, ...]:
         """The statements and their settings."""
-        return (self.detail(), self.zone, str(self.strict), *(each.code for each in declared_in(self.text)))
+        return (one_line(self.text), self.zone, str(self.strict), *(each.code for each in declared_in(self.text)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

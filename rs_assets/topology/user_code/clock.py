@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 
 from rs_assets.topology.user_code.expression import texts_of
+from rs_assets.topology.user_code.quoting import QUOTED
 
-# Parts of SQL that are not calls: texts, and names in backticks.
-QUOTED = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`", re.DOTALL)
 # Of Spark's SQL, and of conditions and scripts.
 CLOCK = re.compile(
     r"(?<!\w)(?:(now|newdate|today|curdate|getdate|gettime|curstamp_second|timestamp_second|current_time)\s*\("

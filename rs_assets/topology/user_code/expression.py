@@ -14,6 +14,7 @@ from rs_assets.records.schema import is_record_type, record_ddl, schema_text
 from rs_assets.topology.user_code.called import Called
 from rs_assets.topology.user_code.code import HELD, code_digest
 from rs_assets.topology.user_code.deferred import Deferred
+from rs_assets.topology.user_code.quoting import one_line
 from rs_assets.topology.user_code.settings import held_digest
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class SqlText:
 
     def identity(self) -> str:
         """The text for the fingerprint."""
-        return " ".join(self.text.split())
+        return one_line(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ class ConditionText:
 
     def identity(self) -> str:
         """The text for the fingerprint."""
-        return " ".join([*self.text.split(), *(each.code for each in declared_in(self.text))])
+        return " ".join([one_line(self.text), *(each.code for each in declared_in(self.text))])
 
 
 Expression = SqlText | ColumnBuilder | PythonFunction | ConditionText
