@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from dataclasses import asdict, fields, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -177,3 +177,25 @@ def test_state_above_which_a_function_makes_the_rows_of_a_table_is_refused_with_
     earlier = tuple(replace(node, identity=tuple(told.sub("", text) for text in node.identity)) for node in was)
     assert earlier != was
     assert changes(was, was) == changes(earlier, now) == ()
+
+
+def test_rows_of_a_join_with_other_names_are_refused_over_state() -> None:
+    for kind in ("stream", "table", "stream with a table"):
+        was, now, other = (_joined(kind, prefix) for prefix in ("a_", "b_", None))
+        assert len(changes(was, now)) == len(changes(was, other)) == 2
+        assert changes(was, was) == changes(other, other) == changes(_of_earlier_releases(was), now) == ()
+
+
+def _joined(kind: str, prefix: str | None) -> Shape:
+    """The shape of a join whose sides have other names, so that it needs no prefix."""
+    left = begin()
+    right = left.map("page AS p", "ms AS m", "ts")
+    if kind == "stream":
+        within = timedelta(minutes=1)
+        made = left.join(right, on={"page": "p"}, within=within, time_field="ts", prefix=prefix, name="join")
+        return shape_of(built(made), "join")
+    table = left.map("page AS p", "ms AS m").to_table("p", name="prices")
+    if kind == "table":
+        both = left.to_table("page", name="pages").join(table, prefix=prefix, name="join")
+        return shape_of(built(both.to_stream()), "join")
+    return shape_of(built(left.join_table(table, on={"page": "p"}, prefix=prefix, name="join")), "join")

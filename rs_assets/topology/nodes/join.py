@@ -231,6 +231,11 @@ class StreamJoin(TimedState):
             *((f"deletes={self.deletes.identity()}",) if self.deletes is not None else ()),
         )
 
+    @property
+    def reading(self) -> tuple[str, ...]:
+        """The names that it gives to right fields: rows that it has emitted have them."""
+        return (f"prefix={self.prefix}",) if self.prefix is not None else ()
+
     def _refused(self, why: str, remedy: str) -> TopologyError:
         return TopologyError(f"step {self.name!r} {why}", remedy=remedy, step=self.name)
 

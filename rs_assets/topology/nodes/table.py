@@ -323,6 +323,11 @@ class TableJoin(TableState):
         """Everything that decides what is in state."""
         return (self.how, pairs_text(self.on), ",".join(self.keys), f"foreign={self.foreign}")
 
+    @property
+    def reading(self) -> tuple[str, ...]:
+        """The names that it gives to right fields: rows that it has emitted have them."""
+        return (f"prefix={self.prefix}",) if self.prefix is not None else ()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamTableJoin(UntimedState):
@@ -367,6 +372,11 @@ class StreamTableJoin(UntimedState):
         """Everything that decides what is in state."""
         versions = (f"times={self.time_fields}", f"history={self.history}") if self.time_fields else ()
         return (self.how, pairs_text(self.on), *versions)
+
+    @property
+    def reading(self) -> tuple[str, ...]:
+        """The names that it gives to right fields: rows that it has emitted have them."""
+        return (f"prefix={self.prefix}",) if self.prefix is not None else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
