@@ -133,8 +133,8 @@ def as_column(expression: Expression) -> Column:
     match expression:
         case SqlText(text):
             return F.expr(text)
-        case ColumnBuilder(build):
-            return build()
+        case ColumnBuilder():
+            return expression.column()
     raise TypeError(f"{expression!r} is not a native expression")
 
 

@@ -25,8 +25,9 @@ from rs_assets.topology.user_code.expression import (
     SqlText,
     expression,
     is_spark_column,
-    native,
     returned_schema,
+    steady,
+    steady_native,
 )
 from rs_assets.topology.user_code.quoting import QUOTED
 
@@ -35,25 +36,6 @@ if TYPE_CHECKING:
     from rs_assets.stream.pipeline import Pipeline
 
 Keys = str | Sequence[str] | Mapping[str, str]
-# Functions whose result differs from call to call: a row that goes would not equal the one that came.
-UNSTEADY = re.compile(
-    r"(?<![\w.])(?:(rand|randn|random|randstr|uniform|uuid|shuffle|now|curdate|current_time"
-    r"|monotonically_increasing_id|spark_partition_id)\s*\("
-    r"|(unix_timestamp)\s*\(\s*\)|(current_timestamp|current_date|localtimestamp)\b)",
-    re.IGNORECASE,
-)
-
-
-def unsteady(sql: str) -> str | None:
-    """The function of an expression whose result differs from call to call; None without one.
-
-    >>> unsteady("price * rand (7)"), unsteady("current_date - day"), unsteady("uuid = 'now()' AND `rand` > 1")
-    ('rand', 'current_date', None)
-    >>> unsteady("unix_timestamp() - s"), unsteady("unix_timestamp(day)")
-    ('unix_timestamp', None)
-    """
-    found = UNSTEADY.search(QUOTED.sub("''", sql))
-    return next(filter(None, found.groups())) if found is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +106,7 @@ class Table(TableSinks, Fluent):
         [{'id': 2, 'open': True, 'retracted': False}]
         """
         step = self.draft.auto_name("filter", name, after=self.step)
-        made = expression(condition, step=step, trace=trace)
-        _check_steady(made, step=step)
+        made = steady(expression(condition, step=step, trace=trace), step=step)
         return self._then(Filter(name=step, inputs=(self.step,), condition=made))
 
     def map_values(
@@ -149,9 +130,7 @@ class Table(TableSinks, Fluent):
         if callable(first) and not is_spark_column(first) and not more:
             function = PythonFunction(Keyed(first, self.keys), returned_schema(first, schema, step=step), trace)
             return self._then(Map(name=step, inputs=(self.step,), function=function))
-        select = tuple(native(each, step=step) for each in (first, *more))
-        for each in select:
-            _check_steady(each, step=step)
+        select = tuple(steady_native(each, step=step) for each in (first, *more))
         keys_first = tuple(SqlText(f"`{key}`") for key in self.keys)
         return self._then(Map(name=step, inputs=(self.step,), select=(*keys_first, *select)))
 
@@ -174,9 +153,7 @@ class Table(TableSinks, Fluent):
                 remedy="give the field another name, or make another table of it: .to_stream() ... .to_table(...)",
                 step=step,
             )
-        columns = tuple((field, native(value, step=step)) for field, value in fields.items())
-        for _, each in columns:
-            _check_steady(each, step=step)
+        columns = tuple((field, steady_native(value, step=step)) for field, value in fields.items())
         return self._then(WithFields(name=step, inputs=(self.step,), columns=columns))
 
     def group_by(self, *fields: str) -> GroupedTable:
@@ -436,8 +413,7 @@ class GroupedTable:
             if known is not None:
                 grouped = replace(grouped, aggregates=(*grouped.aggregates, known))
                 continue
-            made = native(value, step=grouped.name)
-            _check_steady(made, step=grouped.name)
+            made = steady_native(value, step=grouped.name)
             _check_distinct(made, step=grouped.name)
             grouped = replace(grouped, own=(*grouped.own, (field, made)))
         return grouped.to_table()
@@ -591,16 +567,6 @@ def _check_pairs(
         raise TopologyError(
             f"step {step!r} must name the key of the other table: {', '.join(keys)}",
             remedy=f"on={{{wanted}}}",
-            step=step,
-        )
-
-
-def _check_steady(made: Expression, *, step: str) -> None:
-    found = unsteady(made.text) if isinstance(made, SqlText | ColumnBuilder) else None
-    if found is not None:
-        raise TopologyError(
-            f"step {step!r} calls {found}, whose result would differ when a row goes",
-            remedy="compute it before .to_table(...)",
             step=step,
         )
 

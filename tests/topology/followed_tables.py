@@ -130,7 +130,7 @@ CASES = [
     ),
     Case(f"{TABLE}::_check_pairs", lambda: joined(on={"a": "v_b"}), "on={'...': 'b'}", lambda: joined(on={"a": "b"})),
     Case(
-        f"{TABLE}::_check_steady",
+        "topology/user_code/expression.py::_refuse_unsteady",
         lambda: orders().filter("rand() > 0.5"),
         "compute it before .to_table(...)",
         lambda: built(stream().with_fields(chance="rand()").to_table("id").filter("chance > 0.5")),

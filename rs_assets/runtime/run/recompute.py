@@ -36,7 +36,7 @@ from rs_assets.topology.nodes.step import ForEach
 from rs_assets.topology.nodes.timed import NONE
 from rs_assets.topology.nodes.window import WindowAggregate
 from rs_assets.topology.topology import Topology
-from rs_assets.topology.user_code.clock import clock_in
+from rs_assets.topology.user_code.expression import clock_in
 
 # Batches that are read in one pass; more of them go through files, so that a plan stays small.
 AT_ONCE: Final = 24

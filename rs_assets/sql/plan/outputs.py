@@ -11,6 +11,7 @@ from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.planner import Planner, QueryContext, name_of
 from rs_assets.sql.plan.relation import Column, Relation, Scope
 from rs_assets.sql.plan.windowing import check_bounds
+from rs_assets.topology.user_code.steady import unsteady
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +99,6 @@ def _check_keys(planner: Planner, relation: Relation, conditions: Sequence[Any])
 
 def check_steady(planner: Planner, values: Iterable[Value], at: Any) -> None:
     """SqlError for a function that differs from call to call: a row that goes would not equal the one that came."""
-    from rs_assets.stream.table import unsteady
-
     found = next(filter(None, (unsteady(value.text) for value in values)), None)
     if found is not None:
         raise planner.error(

@@ -223,4 +223,4 @@ def _text(value: Expression) -> str:
         case PythonFunction():
             return f"{value.label}()"
         case _:
-            return value.text or "a Spark column"
+            return value.text or getattr(value, "written", "") or "a Spark column"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rs_assets.common.node import NO_EFFECT
@@ -16,6 +16,8 @@ from rs_assets.topology.user_code.code import HELD, code_digest
 from rs_assets.topology.user_code.deferred import Deferred
 from rs_assets.topology.user_code.quoting import one_line
 from rs_assets.topology.user_code.settings import held_digest
+from rs_assets.topology.user_code.spark_column import column_text
+from rs_assets.topology.user_code.steady import clock_of, unsteady, unsteady_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -48,10 +50,21 @@ class ColumnBuilder:
     # The source of the Column, and the fields it names, if known.
     text: str = ""
     fields: frozenset[str] = frozenset()
+    # The expression of a Column that was made while Spark ran.
+    written: str = ""
+    # The step over a table in which it is, whose result must be the same when it is computed again; empty for others.
+    steady_in: str = field(default="", metadata=NO_EFFECT)
 
     def identity(self) -> str:
         """The text for the fingerprint."""
-        return self.text or code_digest(self.build)
+        return self.text or self.written or code_digest(self.build)
+
+    def column(self) -> Column:
+        """The Column, made; TopologyError if it is over a table and would differ when a row goes."""
+        made = self.build()
+        if self.steady_in:
+            _refuse_unsteady(unsteady_column(made), step=self.steady_in)
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +135,10 @@ def _texts(node: object) -> Iterator[str]:
         value = found.pop()
         if isinstance(value, tuple):
             found += value
-        elif isinstance(value, SqlText | ColumnBuilder):
+        elif isinstance(value, SqlText):
             yield value.text
+        elif isinstance(value, ColumnBuilder):
+            yield value.text or value.written
 
 
 def function_of(node: object) -> PythonFunction | None:
@@ -155,11 +170,51 @@ def native(value: object, *, step: str) -> SqlText | ColumnBuilder:
         return ColumnBuilder(value.rs_build, value.rs_text, value.rs_fields)
     if is_spark_column(value):
         made = typing.cast("Column", value)
-        return ColumnBuilder(lambda: made)
+        return ColumnBuilder(lambda: made, written=column_text(made))
     raise TopologyError(
         f"step {step!r} takes SQL text or a Spark Column, not {type(value).__name__}",
         remedy="pass a string, or a Column made by rs_assets.F",
     )
+
+
+def steady(made: Expression, *, step: str) -> Expression:
+    """`made` for a step over a table; TopologyError if its result would differ when it is computed again.
+
+    Of a Column that is not made yet this is found when the pipeline starts. Functions in Python are taken.
+    """
+    if isinstance(made, SqlText | ColumnBuilder):
+        _refuse_unsteady(unsteady(made.text), step=step)
+    if not isinstance(made, ColumnBuilder):
+        return made
+    checked = replace(made, steady_in=step)
+    if made.written:
+        checked.column()
+    return checked
+
+
+def steady_native(value: object, *, step: str) -> SqlText | ColumnBuilder:
+    """`native`, and `steady`."""
+    return typing.cast("SqlText | ColumnBuilder", steady(native(value, step=step), step=step))
+
+
+def _refuse_unsteady(found: str | None, *, step: str) -> None:
+    if found is not None:
+        raise TopologyError(
+            f"step {step!r} calls {found}, whose result would differ when a row goes",
+            remedy="compute it before .to_table(...)",
+            step=step,
+        )
+
+
+def clock_in(node: object) -> str | None:
+    """The function of a node's texts that asks for the clock; None without one, and for functions in Python.
+
+    >>> from rs_assets.topology.nodes.step import Filter
+    >>> texts = ("ts > now() - INTERVAL 1 DAY", "timestamp(ts) > since", "page = 'now()' AND `today` > 1")
+    >>> [clock_in(Filter(name="f", inputs=("a",), condition=SqlText(text))) for text in texts]
+    ['now', None, None]
+    """
+    return next(filter(None, map(clock_of, texts_of(node))), None)
 
 
 def expression(value: object, *, step: str, schema: object = None, trace: bool = True) -> Expression:
