@@ -16,7 +16,7 @@ from rs_assets.records.columns import RAW_LIMIT_BYTES
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SHOWN = ("at", "step", "split", "line", "reason", "record")
+SHOWN = ("at", "step", "source", "split", "line", "reason", "record")
 
 
 @click.command("dead-letters")

@@ -17,7 +17,7 @@ from rs_assets.connectors.nodes import Source
 from rs_assets.connectors.registry import SOURCES
 from rs_assets.connectors.source import Ordered, Positioned, Reading, SourceReader
 from rs_assets.operators.shuffle.reader import ShuffleReader
-from rs_assets.records.columns import ADDRESS, LINE, ORDER, ORIGIN, PLACE, SPLIT, origin_of
+from rs_assets.records.columns import ADDRESS, LINE, ORDER, ORIGIN, PLACE, SOURCE, SPLIT, origin_of
 from rs_assets.topology.nodes.shuffle import ShuffleRead
 
 
@@ -43,12 +43,12 @@ def positioned(node: Source) -> bool:
 
 
 def batch_reader(log: CheckpointLog, batch_id: int) -> Callable[[CompileContext, Source], DataFrame]:
-    """A reader that reads the rows of one planned batch again, with REASON and ADDRESS."""
+    """A reader that reads the rows of one planned batch again, with REASON, ADDRESS and SOURCE."""
 
     def read(context: CompileContext, node: Source) -> DataFrame:
         batch = SourceLog(log, node.name).batch(batch_id)
         reader = reader_of(node, context.home)
-        rows = reader.batch(reading_of(context, node), batch)
+        rows = reader.batch(reading_of(context, node), batch).withColumn(SOURCE, F.lit(node.name))
         return rows.withColumns(_origin(context, node, reader, rows)) if context.by_record else rows
 
     return read

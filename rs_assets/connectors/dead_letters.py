@@ -35,6 +35,7 @@ SCHEMA = pa.schema(
         ("reason", pa.string()),
         ("record", pa.string()),
         ("at", pa.timestamp("us", tz="UTC")),
+        ("source", pa.string()),
     ]
 )
 
@@ -47,9 +48,11 @@ STORED = SCHEMA.append(pa.field(UNDONE, pa.int64()))
 class DeadLetters:
     """Appends to the Delta table at `path`; a batch that is repeated is written once.
 
-    `split`, `line` (from 1) and `offset` (bytes, for lines of files) give the record's position, `record` its text (at
-    most 64 KiB), `at` the time of the batch. `undone_by` is null for valid dead letters. A pipeline that goes back to
-    an earlier batch reads later records again; their previous dead letters then have its new generation in `undone_by`.
+    `source` (the name of its step), `split`, `line` (from 1) and `offset` (bytes, for lines of files) give the record's
+    position, `record` its text (at most 64 KiB), `at` the time of the batch. Rows of windows, rows that a sink refused,
+    and dead letters of earlier releases have null as their source. `undone_by` is null for valid dead letters. A
+    pipeline that goes back to an earlier batch reads later records again; their previous dead letters then have its new
+    generation in `undone_by`.
     """
 
     path: str
@@ -132,7 +135,7 @@ def refused_letters(rows: Sequence[RefusedRow], facts: Mapping[str, object]) -> 
 def dead_letters_of(
     path: str, namespace: str, job: str, *, query: str | None = None, after: datetime | None = None
 ) -> pa.Table:
-    """The valid dead letters of a job, or of one query, by time, split and line; none if there is no table yet.
+    """The valid dead letters of a job, or of one query, by time, source, split and line; none if there is no table yet.
 
     `after` limits them to later batches.
     """
@@ -147,7 +150,11 @@ def dead_letters_of(
         wanted &= pc.field("query") == query
     if after is not None:
         wanted &= pc.field("at") > pa.scalar(after, pa.timestamp("us", tz="UTC"))
-    return dataset.to_table(filter=wanted).sort_by([(name, "ascending") for name in ("at", "split", "line")])
+    found = dataset.to_table(filter=wanted)
+    if "source" not in found.column_names:
+        # The table is of an earlier release.
+        found = found.append_column("source", pa.nulls(found.num_rows, pa.string()))
+    return found.sort_by([(name, "ascending") for name in ("at", "source", "split", "line")])
 
 
 def _quoted(text: str) -> str:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 # The origin of a record: the split, its line or row number from 1, its byte offset, and its text.
 SPLIT, LINE, OFFSET, RAW = "_rs_split", "_rs_line", "_rs_offset", "_rs_raw"
 ADDRESS = (SPLIT, LINE, OFFSET, RAW)
+# The source of a record that is read again: splits of several sources may have one name.
+SOURCE = "_rs_source"
 # The order of its file within a batch: modification time, path, and first byte of the part that was read.
 ORDER = ("_rs_order_time", "_rs_order_file", "_rs_order_start")
 # The reason why a record cannot be used; null for a good record.

@@ -20,7 +20,7 @@ from rs_assets.errors import SchemaError
 from rs_assets.operators.dimension.notes import Versions
 from rs_assets.operators.window.splits import Latest
 from rs_assets.records.admit import ROWS, admit, expected, step_of
-from rs_assets.records.columns import ADDRESS, PREFIX, REASON
+from rs_assets.records.columns import ADDRESS, PREFIX, REASON, SOURCE
 from rs_assets.records.policy import BadRecords, OnFail
 from rs_assets.topology.chain import Link
 from rs_assets.topology.nodes.versioned import VersionedTable
@@ -105,7 +105,8 @@ class BadRecordCollector(BadRecordFilter):
         frame = frame.observe(f"{self.label} {step}", F.count(F.lit(1)).alias(ROWS))
         bad = frame.filter(F.col(REASON).isNotNull())
         if step not in {known.step for known in self.dead}:
-            self.dead.append(Dead(step, bad.select(*ADDRESS, REASON)))
+            source = [SOURCE] if SOURCE in bad.columns else []
+            self.dead.append(Dead(step, bad.select(*source, *ADDRESS, REASON)))
         return frame.filter(F.col(REASON).isNull()).drop(REASON)
 
     def expect(self, frame: DataFrame, *, step: str, on_fail: OnFail) -> DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.checkpoint.source_log import SourceLog
@@ -26,7 +27,8 @@ def send_dead_letters(
     for node in (n for n in nodes if isinstance(n, Source)):
         reader = reader_of(node, context.home)
         if isinstance(reader, DeadLettering):
-            reader.send_dead_letters(reading_of(context, node), SourceLog(log, node.name).batch(batch_id), letters)
+            own = letters.filter(pc.field("source") == node.name)
+            reader.send_dead_letters(reading_of(context, node), SourceLog(log, node.name).batch(batch_id), own)
 
 
 def stage_late(

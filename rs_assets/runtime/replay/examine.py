@@ -21,7 +21,7 @@ from rs_assets.compile.readers import batch_reader
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import RsError, StepError
 from rs_assets.records.admit import BLAMED
-from rs_assets.records.columns import LINE, OFFSET, RAW, REASON, SPLIT
+from rs_assets.records.columns import LINE, OFFSET, RAW, REASON, SOURCE, SPLIT
 from rs_assets.records.poison import digest
 from rs_assets.runtime.replay.bisect import culprits
 from rs_assets.runtime.replay.replay import batch_clock
@@ -145,7 +145,7 @@ class Examination:
         context = self._wired(self.context, batch_reader(self.log, self.batch_id), record_filter=BadRecordCollector())
         for name in self.plan.sources:
             node = self.topology[name]
-            rows = COMPILE[type(node)](context, node, ()).df.drop(OFFSET, RAW)
+            rows = COMPILE[type(node)](context, node, ()).df.drop(SOURCE, OFFSET, RAW)
             self._rows[name] = kept = rows.withColumn(DIGEST, digest(rows)).persist()
             stack.callback(kept.unpersist)
 

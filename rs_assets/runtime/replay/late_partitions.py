@@ -12,7 +12,7 @@ from rs_assets.connectors.delta.event_partitions import EventTimePartitions
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.delta.partitions import event_partition
 from rs_assets.operators.window.assign import EDGES, WINDOW, assigned, copied
-from rs_assets.records.columns import LINE, PASSED, SPLIT
+from rs_assets.records.columns import LINE, PASSED, SOURCE, SPLIT
 from rs_assets.runtime.replay.replay import Replay
 from rs_assets.topology.nodes.timed import NONE
 from rs_assets.topology.nodes.window import WindowAggregate
@@ -43,6 +43,6 @@ def _late(window: WindowAggregate, partitions: EventTimePartitions, replay: Repl
     placed = copied(rows, window.window, NONE).withColumn(WINDOW, assigned(window.window, NONE))
     missed = placed.filter(F.col(WINDOW)["end"] <= passed)
     value = event_partition(F.col(WINDOW)[EDGES[partitions.field]], partitions)
-    counted = missed.groupBy(value.alias("value")).agg(F.count_distinct(SPLIT, LINE).alias("rows"))
+    counted = missed.groupBy(value.alias("value")).agg(F.count_distinct(SOURCE, SPLIT, LINE).alias("rows"))
     found = ((partitions.stored(row["value"]), row["rows"]) for row in counted.toArrow().to_pylist())
     return {partitions.start(value): rows for value, rows in found if value is not None}

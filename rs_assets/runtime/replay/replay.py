@@ -23,7 +23,7 @@ from rs_assets.connectors.nodes import Source
 from rs_assets.errors import BadRecordError, RsError
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.records.admit import MET, refusing_step, step_of
-from rs_assets.records.columns import ADDRESS, LINE, OFFSET, PASSED, RAW, REASON, SPLIT
+from rs_assets.records.columns import ADDRESS, LINE, OFFSET, PASSED, RAW, REASON, SOURCE, SPLIT
 from rs_assets.records.columns import LATE as CAME_BEHIND
 from rs_assets.records.policy import BadRecords
 from rs_assets.topology.nodes.step import Expect, ForEach
@@ -104,7 +104,7 @@ class Replay:
             if self.policy_of(dead.step) is not BadRecords.FAIL:
                 continue
             node = self.topology[step_of(dead.step)]
-            row = dead.rows.orderBy(SPLIT, LINE).limit(1).collect()
+            row = dead.rows.orderBy(SOURCE, SPLIT, LINE).limit(1).collect()
             if row:
                 return BadRecordError(
                     f"a record cannot be used: {row[0][REASON]}",
@@ -167,7 +167,7 @@ class Replay:
             if root and isinstance(node, TimedState) and node.sides and node.family in CAME_LATE:
                 rows = came_late[name] = self._late(name, flows[name].df)
                 reason = F.concat(F.lit(f"{CAME_LATE[node.family]} "), F.date_format(PASSED, PASSED_FORMAT))
-                late.append(Dead(name, rows.select(*ADDRESS, reason.alias(REASON)), late=True))
+                late.append(Dead(name, rows.select(SOURCE, *ADDRESS, reason.alias(REASON)), late=True))
         return Wired(flows, collector.dead, late, came_late)
 
     def _late(self, step: str, rows: DataFrame) -> DataFrame:
@@ -228,6 +228,8 @@ class Replay:
             F.col(REASON).alias("reason"),
             F.col(RAW).alias("record"),
             F.lit(offsets.started).alias("at"),
+            # Rows of a window have none.
+            (F.col(SOURCE) if SOURCE in told.columns else F.lit(None).cast("string")).alias("source"),
         )
 
 

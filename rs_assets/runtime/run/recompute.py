@@ -26,7 +26,7 @@ from rs_assets.connectors.sink import BatchMark
 from rs_assets.errors import BadRecordError, DataLossError, SinkError, TopologyError
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.records.admit import expected
-from rs_assets.records.columns import ADDRESS, EVENT_TIME, LATE, PASSED, REASON
+from rs_assets.records.columns import ADDRESS, EVENT_TIME, LATE, PASSED, REASON, SOURCE
 from rs_assets.records.policy import BadRecords, OnFail
 from rs_assets.records.schema import quoted
 from rs_assets.runtime.replay.replay import Replay
@@ -256,7 +256,7 @@ class Recompute:
     def _taken(self, window: WindowAggregate, batch: int) -> DataFrame:
         """The records of a batch that the window takes, in the reach of the partition; PASSED if it closes windows."""
         replay = self._replay(batch)
-        rows = replay.wired.flows[window.name].df.drop(*ADDRESS)
+        rows = replay.wired.flows[window.name].df.drop(SOURCE, *ADDRESS)
         begin, end = self.way.reach(self.partition)
         rows = rows.filter((F.col(EVENT_TIME) >= F.lit(begin)) & (F.col(EVENT_TIME) < F.lit(end)))
         if self.takes_late(batch):

@@ -17,7 +17,7 @@ from rs_assets.compile.late_rows import WATERMARK
 from rs_assets.connectors.nodes import Source
 from rs_assets.errors import ConfigurationError, DataError, TopologyError
 from rs_assets.operators.window.assign import EDGES, WINDOW, assigned, copied
-from rs_assets.records.columns import LATE, LINE, PASSED, RAW, SPLIT, visible
+from rs_assets.records.columns import LATE, LINE, PASSED, RAW, SOURCE, SPLIT, visible
 from rs_assets.records.schema import quoted
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.replay.replay import Replay
@@ -25,8 +25,6 @@ from rs_assets.runtime.run.recorded import Recorded, RecordedQuery, named, trans
 from rs_assets.topology.nodes.timed import NONE
 from rs_assets.topology.nodes.window import WindowAggregate
 from rs_assets.topology.topology import Topology
-
-SOURCE = "_rs_source"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +154,7 @@ class _Back:
     def _in_batch(self, window: WindowAggregate | None, batch: int, limit: int) -> tuple[int, list[RecordOf]]:
         """The number of rows of a batch, and the records of the first `limit` of them."""
         with translated(self.query.plan.name):
-            made = self._made(window, self.query.replay(batch, _named))
+            made = self._made(window, self.query.replay(batch, lambda _, rows: rows))
             count = made.count()
             first = made.orderBy(SOURCE, SPLIT, LINE).limit(limit).collect() if count and limit else []
         return count, [RecordOf(row[SOURCE], row[SPLIT], row[LINE], row[RAW], batch) for row in first]
@@ -248,10 +246,6 @@ def _moment(value: object) -> datetime | None:
 def _in_utc(value: Any) -> Any:
     """`value`; a time without a zone is in UTC, as in rows, and not in the zone of this machine."""
     return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
-
-
-def _named(source: Source, rows: DataFrame) -> DataFrame:
-    return rows.withColumn(SOURCE, F.lit(source.name))
 
 
 def _equals(frame: DataFrame, name: str, value: Any) -> Column:
