@@ -38,13 +38,15 @@ from rs_assets.topology.nodes.timed import NONE, TimedState
 
 NO_KEY = "the key of the table is null: "
 GONE = f"{PREFIX}gone"
+# The field of a stream of changes that says whether a row goes.
+FLAG = "retracted"
 
 
 def compile_to_table(context: CompileContext, node: ToTable, inputs: tuple[Flow, ...]) -> Flow:
     """The changes of the newest row of each key. A replay ends at the check of the keys."""
     df = inputs[0].df
     check_keys(df, (*node.keys, *node.order_by), step=node.name)
-    rows = _judged(context, df, _without_key(node.keys), gate=node.key_gate)
+    rows = _judged(context, _counted_before(df, node), _without_key(node.keys), gate=node.key_gate)
     if not node.untimed:
         rows = timed(context, node, with_read(rows), visible(df.columns), kept=node.delay)
     if not context.streaming:
@@ -58,13 +60,24 @@ def compile_versions(context: CompileContext, node: TableVersions, inputs: tuple
     check_keys(df, node.keys, step=node.name)
     at = event_time(df, node.time_field, step=node.name, now=context.now())
     reason = F.coalesce(_without_key(node.keys), time_reason(at, EventTimeBounds(), now=context.now()))
-    rows = _judged(context, df, reason, gate=node.key_gate)
+    rows = _judged(context, _counted_before(df, node), reason, gate=node.key_gate)
     return Flow(rows.withColumn(RETRACTED, F.coalesce(_gone(node), F.lit(False))))  # noqa: FBT003  a literal
 
 
 def _without_key(keys: Sequence[str]) -> Column:
-    missing = reduce(or_, (F.col(quoted(key)).isNull() for key in keys))
-    return F.when(missing, F.lit(NO_KEY + ", ".join(keys)))
+    return F.when(_missing(keys), F.lit(NO_KEY + ", ".join(keys)))
+
+
+def _missing(keys: Sequence[str]) -> Column:
+    return reduce(or_, (F.col(quoted(key)).isNull() for key in keys))
+
+
+def _counted_before(df: DataFrame, node: ToTable | TableVersions) -> DataFrame:
+    """The rows, of changes without those that go and have no key: they were bad, and counted, when they came."""
+    if node.deletes is None or dict(df.dtypes).get(FLAG) != "boolean":
+        return df
+    goes = _missing(node.keys) & F.col(FLAG) & _gone(node)
+    return df.filter(~F.coalesce(goes, F.lit(False)))  # noqa: FBT003  a literal
 
 
 def _judged(context: CompileContext, df: DataFrame, reason: Column, *, gate: str) -> DataFrame:
@@ -159,10 +172,10 @@ def _joined(context: CompileContext, spec: TableJoinSpec, inputs: tuple[Flow, ..
 def compile_changes(context: CompileContext, node: TableChanges, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001
     """The flag of changes as the field `retracted`."""
     df = inputs[0].df
-    if "retracted" in (name.casefold() for name in df.columns):
+    if FLAG in (name.casefold() for name in df.columns):
         raise flag_taken(step=node.name)
     fields = (F.col(quoted(name)) for name in df.columns if name != RETRACTED)
-    return Flow(df.select(*fields, F.col(RETRACTED).alias("retracted")))
+    return Flow(df.select(*fields, F.col(RETRACTED).alias(FLAG)))
 
 
 def none_late(node: TimedState, watermark: Column) -> Column:  # noqa: ARG001  the table's form

@@ -118,6 +118,22 @@ def test_a_null_key_is_counted_and_becomes_a_dead_letter(options, policy):
     assert DeltaTable(options.home.table("test", "rows")).to_pyarrow_table().to_pylist() == [{"id": 1, "ms": 4}]
 
 
+def test_a_null_key_among_changes_is_counted_when_it_comes_and_not_when_it_goes(options):
+    file = options.home.root.parent / "in.jsonl"
+    users = StreamBuilder.data_stream("test", "letters").from_file(
+        file, schema="id bigint, boss bigint", tail=True, bad_records="skip", name="users"
+    )
+    changes = users.to_table("id", name="users_table").to_stream()
+    bosses = changes.to_table("boss", deletes="retracted", order_by="id").map_values("id")
+    made = bosses.to_delta("rows").build()
+    seen = []
+    for row in ({"id": 1, "boss": None}, {"id": 1, "boss": 7}, {"id": 1, "boss": None}, {"id": 1, "boss": None}):
+        with file.open("a") as content:
+            content.write(lines(row))
+        seen.append(made.run(options).rows_dead)
+    assert seen == [1, 0, 1, 0]
+
+
 @pytest.mark.canary
 def test_a_record_on_which_the_condition_of_deletions_fails_is_quarantined(options):
     file = options.home.root.parent / "in.jsonl"
