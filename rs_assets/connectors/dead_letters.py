@@ -113,6 +113,11 @@ class DeadLetters:
         )
 
 
+def refused_text(row: Mapping[str, object]) -> str:
+    """A refused row as the text of its dead letter."""
+    return json.dumps(dict(row), ensure_ascii=False, default=str)[:RAW_LIMIT_BYTES]
+
+
 def refused_letters(rows: Sequence[RefusedRow], facts: Mapping[str, object]) -> pa.Table:
     """Dead letters of rows that a sink's system refused; they have no place in a source. `facts` are equal for all."""
     at = datetime.now(UTC)
@@ -125,7 +130,7 @@ def refused_letters(rows: Sequence[RefusedRow], facts: Mapping[str, object]) -> 
             "offset": 0,
             "at": at,
             "reason": each.reason,
-            "record": json.dumps(dict(each.row), ensure_ascii=False, default=str)[:RAW_LIMIT_BYTES],
+            "record": refused_text(each.row),
         }
         for each in rows
     ]

@@ -27,6 +27,7 @@ from rs_assets.cli.state_view import StateQuestion, answer
 from rs_assets.connectors.dead_letters import dead_letters_of
 from rs_assets.errors import CheckpointError, ConfigurationError, DataError, TopologyError
 from rs_assets.runtime.options import RunOptions
+from rs_assets.sinks import BatchSink, PartMark, RowsRefused
 from rs_assets.spark.driver import SparkDriver
 from rs_assets.stream.data_stream import DataStream
 from rs_assets.stream.pipeline import Pipeline
@@ -181,6 +182,35 @@ def test_a_dead_letter_is_explained_by_its_place(tmp_path: Path, options: RunOpt
     (found,) = pipeline.why(options, split=letter["split"], line=letter["line"])
     assert found.text == letter["record"]
     assert found.steps[-1].because.startswith(letter["reason"])
+
+
+class Picky(BatchSink):
+    """Refuses rows as slow as 500 ms."""
+
+    refused = "dead_letter"
+
+    def write(self, rows: list[dict[str, Any]], mark: PartMark) -> None:  # noqa: ARG002
+        found = {at: f"too slow: {each['ms']}" for at, each in enumerate(rows) if each["ms"] >= 500}
+        if found:
+            raise RowsRefused(found)
+
+
+def test_why_of_a_row_that_a_sink_refused_says_so_with_its_reason(tmp_path: Path, options: RunOptions) -> None:
+    folder = put(tmp_path / "in", [row(1), row(2, ms=500), row(3)], [row(2, ms=5)])
+    hits = read(folder).filter("id > 0", name="known")
+    hits.to_delta("all")
+    pipeline = hits.to(Picky(), name="picky").build()
+    pipeline.run(options)
+    (found,) = pipeline.why(options, where="ms = 500")
+    assert [(each.step, each.outcome) for each in found.steps if each.step in ("picky", "all_table")] == [
+        ("all_table", "written"),
+        ("picky", "refused"),
+    ]
+    assert "picky" in str(found)
+    assert "too slow: 500; it is a dead letter" in str(found)
+    for number in (1, 2, 3):
+        ends = dict(steps(pipeline, options, where=f"id = {number} AND ms = 5"))
+        assert ends["picky"] == ends["all_table"] == "written"
 
 
 def test_what_cannot_be_sought_is_refused_with_a_remedy(tmp_path: Path, options: RunOptions) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from types import MappingProxyType
@@ -20,6 +20,7 @@ from rs_assets.records.admit import refusing_step, step_of
 from rs_assets.records.columns import LINE, PASSED, REASON, SPLIT, visible
 from rs_assets.records.poison import digest
 from rs_assets.records.policy import BadRecords
+from rs_assets.runtime.replay.refused_rows import RefusedRows
 from rs_assets.runtime.replay.replay import Replay
 from rs_assets.topology.nodes.dim_join import DimJoin
 from rs_assets.topology.nodes.match import MatchRules
@@ -84,11 +85,15 @@ class StepTrace:
 
 @dataclass(frozen=True)
 class Trace:
-    """A record in a replay of its batch, which is limited to that record; `watermark` is the query's newest one."""
+    """A record in a replay of its batch, which is limited to that record; `watermark` is the query's newest one.
+
+    `refused` are the rows of the batch that sinks have refused.
+    """
 
     replay: Replay
     record: Found
     watermark: datetime
+    refused: RefusedRows = field(default_factory=RefusedRows)
 
     def steps(self) -> Iterator[StepTrace]:
         """The steps that the record reached, in order, up to the first state of each way."""
@@ -101,7 +106,7 @@ class Trace:
             after_state = plan.follows_state(topology, name) and name not in plan.watermark_steps
             if not (came or name == self.record.source) or (after_state and name not in plan.late):
                 continue
-            done[name] = tuple(_into(node, came) if isinstance(node, Sink) else self._at(node))
+            done[name] = tuple(self._into(node, came) if isinstance(node, Sink) else self._at(node))
             yield from done[name]
 
     def _at(self, node: Node) -> Iterator[StepTrace]:
@@ -136,6 +141,17 @@ class Trace:
         now = self.replay.reaching(node.name, self.watermark)
         state = "closed" if end <= now else "open"
         return f"in {_window(node)} {_time(end)}, {state}: the watermark is {_time(now)}"
+
+    def _into(self, sink: Node, came: Sequence[StepTrace]) -> Iterator[StepTrace]:
+        """The rows that a sink gets: those that its system has refused, and those that it has written."""
+        to = "the shuffle" if isinstance(sink, ShuffleWrite) else sink.detail() or sink.kind
+        judged = [(row, self.refused.reason(sink.name, row)) for each in came for row in each.rows]
+        for row, because in judged:
+            if because is not None:
+                yield StepTrace(sink.name, "refused", f"{because}; {REFUSED[BadRecords.DEAD_LETTER]}", (row,))
+        written = tuple(row for row, because in judged if because is None)
+        if written or not judged:
+            yield StepTrace(sink.name, "written", f"to {to}", written)
 
     @cached_property
     def _refused(self) -> Mapping[str, list[str]]:
@@ -172,12 +188,6 @@ def limited_to(record: Found, *, whole_splits: bool) -> Callable[[Source, DataFr
         return rows.withColumn(LINE, F.when(same, F.col(LINE))) if whole_splits else rows.filter(same)
 
     return only
-
-
-def _into(sink: Node, came: Sequence[StepTrace]) -> Iterator[StepTrace]:
-    """The rows that a sink gets."""
-    to = "the shuffle" if isinstance(sink, ShuffleWrite) else sink.detail() or sink.kind
-    yield StepTrace(sink.name, "written", f"to {to}", tuple(row for each in came for row in each.rows))
 
 
 def _with_end(node: Node, rows: DataFrame) -> DataFrame:

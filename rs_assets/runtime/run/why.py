@@ -22,6 +22,7 @@ from rs_assets.records.columns import ADDRESS, LINE, RAW, SPLIT, visible
 from rs_assets.records.poison import digest
 from rs_assets.records.schema import quoted
 from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.replay.refused_rows import RefusedRows
 from rs_assets.runtime.replay.trace import Found, StepTrace, Trace, limited_to
 from rs_assets.runtime.run.recorded import Recorded, RecordedQuery, named, translated
 from rs_assets.topology.nodes.shuffle import ShuffleRead
@@ -189,7 +190,18 @@ class _Search:
             at=offsets.started,
             committed=batch <= log.last_committed(),
             code_changed=query.recorded.code_changed(query.plan, batch),
-            steps=tuple(Trace(replay, record, log.watermark or EPOCH).steps()),
+            steps=tuple(Trace(replay, record, log.watermark or EPOCH, self._refused(batch)).steps()),
+        )
+
+    def _refused(self, batch: int) -> RefusedRows:
+        """The rows of a batch that sinks of the query have refused."""
+        topology, home = self.query.recorded.session.topology, self.query.context.home
+        return RefusedRows.of(
+            home.dead_letters,
+            namespace=topology.namespace,
+            job=topology.job,
+            sinks=self.query.plan.sinks,
+            batch=batch,
         )
 
 
