@@ -28,7 +28,14 @@ from rs_assets import (
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.connectors.delta.backfill import Replacement
 from rs_assets.connectors.delta.data_files import StagedFiles
-from rs_assets.errors import BadRecordError, ConfigurationError, DataLossError, SinkError, TopologyError
+from rs_assets.errors import (
+    BadRecordError,
+    ConfigurationError,
+    DataLossError,
+    SinkError,
+    SourceReadError,
+    TopologyError,
+)
 from rs_assets.runtime.options import RunOptions
 from rs_assets.stream.data_stream import DataStream
 from rs_assets.stream.pipeline import Pipeline
@@ -440,3 +447,34 @@ def test_an_output_of_which_no_part_can_be_computed_is_refused(log: Log, options
     DeltaTable(path := options.home.table("fill", "s")).delete("id = 1")
     sessions.run(replace(options, new_generation=True), finish=True)
     assert sorted(DeltaTable(path).to_pyarrow_table()["id"].to_pylist()) == [1, 2, 3]
+
+
+def test_reader_of_a_backfilled_table_ends_unless_it_reads_changes(log: Log, options: RunOptions) -> None:
+    def reader(job: str, **how: Any) -> Pipeline:
+        stream = StreamBuilder.data_stream("fill", job).from_delta("hits", schema="id bigint, n bigint", **how)
+        return stream.to_delta(job).build()
+
+    def read(job: str, *fields: str) -> list[tuple[Any, ...]]:
+        found = DeltaTable(options.home.table("fill", job)).to_pyarrow_table().to_pylist()
+        return sorted(tuple(row[field] for field in fields) for row in found)
+
+    pipeline = counted(log)
+    for records in ([(1, "10:05")], [(1, "11:15")]):
+        log.put(*records)
+        pipeline.run(options)
+    table(options).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
+    copy = reader("copy")
+    changes = reader("changes", changes=True, starting_version=table(options).version())
+    for each in (copy, changes):
+        each.run(options)
+    log.put((1, "10:06"), (1, "12:30"))
+    pipeline.run(options)
+    pipeline.backfill(TEN, options)
+
+    with pytest.raises(SourceReadError, match="rows of a table that is read were changed") as raised:
+        copy.run(options)
+    assert "changes=True" in raised.value.remedy
+    copy.run(replace(options, new_generation=True))
+    assert read("copy", "id", "n") == sorted(row[:2] for row in rows(options, "id", "n"))
+    changes.run(options)
+    assert read("changes", "_change_type", "n") == [("delete", 1), ("insert", 1), ("insert", 2)]
