@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.timed import timed
 from rs_assets.errors import TopologyError
+from rs_assets.operators.shuffle.memory import with_pieces
 from rs_assets.records.columns import EVENT_TIME, check_fields, visible
 from rs_assets.topology.nodes.distinct import Distinct
 
@@ -17,7 +18,7 @@ def compile_distinct(context: CompileContext, node: Distinct, inputs: tuple[Flow
     df = inputs[0].df
     check_fields(df, node.fields, step=node.name)
     _check_comparable(df, node)
-    rows = timed(context, node, df, visible(df.columns), kept=node.within)
+    rows = timed(context, node, with_pieces(df), visible(df.columns), kept=node.within)
     if not context.streaming:
         return Flow(rows)
     return Flow(rows.dropDuplicatesWithinWatermark(list(node.fields)).drop(EVENT_TIME))

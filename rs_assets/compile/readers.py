@@ -16,6 +16,7 @@ from rs_assets.compile.shuffle import place_of
 from rs_assets.connectors.nodes import Source
 from rs_assets.connectors.registry import SOURCES
 from rs_assets.connectors.source import Ordered, Positioned, Reading, SourceReader
+from rs_assets.operators.shuffle.memory import no_row, task_row
 from rs_assets.operators.shuffle.reader import ShuffleReader
 from rs_assets.records.columns import ADDRESS, LINE, ORDER, ORIGIN, PLACE, SOURCE, SPLIT, origin_of
 from rs_assets.topology.nodes.shuffle import ShuffleRead
@@ -33,8 +34,9 @@ def stream(context: CompileContext, node: Source) -> DataFrame:
     """The rows of `node` as a stream: its fields and REASON, if there is one."""
     reader = reader_of(node, context.home)
     rows = reader.stream(reading_of(context, node))
-    rows = rows.withColumns(_order(reader)) if context.ordered else rows
-    return rows.withColumns(_origin(context, node, reader, rows)).drop(*ADDRESS) if context.by_split else rows
+    origin = _origin(context, node, reader, rows) if context.by_split else {}
+    order = _order(context, node, reader, rows) if context.ordered else {}
+    return rows.withColumns(origin | order).drop(*(ADDRESS if reading_of(context, node).positioned else ()))
 
 
 def positioned(node: Source) -> bool:
@@ -56,8 +58,7 @@ def batch_reader(log: CheckpointLog, batch_id: int) -> Callable[[CompileContext,
 
 def _origin(context: CompileContext, node: Source, reader: SourceReader, rows: DataFrame) -> dict[str, Column]:
     """The split of a row, and its position in the split if that counts: null where a source reads in no order."""
-    split = F.col(SPLIT) if isinstance(reader, Positioned) and SPLIT in rows.columns else F.lit("")
-    origin = F.concat(F.lit(origin_of(node.name)), split)
+    origin = _split_of(node, reader, rows)
     place = F.col(LINE) if LINE in rows.columns else F.lit(None).cast("bigint")
     return {ORIGIN: origin, PLACE: place} if context.by_record else {ORIGIN: origin}
 
@@ -72,17 +73,31 @@ def reading_of(context: CompileContext, node: Source) -> Reading:
         written_by=context.behind,
         max_line_bytes=context.max_line_bytes,
         bad_records=node.bad_records,
-        positioned=context.by_split,
+        positioned=context.by_split or context.scattered,
     )
 
 
-def _order(reader: SourceReader) -> dict[str, Column]:
+def _split_of(node: Source, reader: SourceReader, rows: DataFrame) -> Column:
+    split = F.col(SPLIT) if isinstance(reader, Positioned) and SPLIT in rows.columns else F.lit("")
+    return F.concat(F.lit(origin_of(node.name)), split)
+
+
+def _order(context: CompileContext, node: Source, reader: SourceReader, rows: DataFrame) -> dict[str, Column]:
     """The read position of a row, for sinks that keep the last one: most sources return rows in their order."""
-    return order_columns(reader.order() if isinstance(reader, Ordered) else None)
+    if context.scattered and isinstance(reader, Positioned) and LINE in rows.columns:
+        return order_by_place(_split_of(node, reader, rows), F.col(LINE))
+    known = order_columns(*(reader.order() if isinstance(reader, Ordered) else ()))
+    return known | dict(zip(ORDER[3:], (task_row(rows), no_row()), strict=True)) if context.scattered else known
 
 
-def order_columns(places: tuple[Column, Column, Column] | None = None) -> dict[str, Column]:
-    """The columns of ORDER with `places`; None: null, for rows that have no other order than the one they come in."""
+def order_by_place(origin: Column, place: Column) -> dict[str, Column]:
+    """ORDER by split, and by position in it; split NAME@2 comes before NAME@10."""
+    split = F.concat(F.lpad(F.octet_length(origin).cast("string"), 6, "0"), origin)
+    return order_columns(F.lit(None), split, place) | dict.fromkeys(ORDER[3:], no_row())
+
+
+def order_columns(*places: Column) -> dict[str, Column]:
+    """The first columns of ORDER with `places`; without any null, for rows that have no other order than their own."""
     kinds = ("timestamp", "string", "bigint")
-    columns = places or (F.lit(None),) * len(ORDER)
-    return {name: column.cast(kind) for name, column, kind in zip(ORDER, columns, kinds, strict=True)}
+    columns = places or (F.lit(None),) * len(kinds)
+    return {name: column.cast(kind) for name, column, kind in zip(ORDER, columns, kinds, strict=False)}

@@ -10,7 +10,7 @@ from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.common.home import Home
 from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.operators.shuffle.base import ShufflePlace
-from rs_assets.operators.shuffle.memory import shuffle
+from rs_assets.operators.shuffle.memory import shuffle, with_pieces
 from rs_assets.operators.shuffle.table import TableShuffle
 from rs_assets.operators.shuffle.topic import TopicShuffle
 from rs_assets.records.columns import check_fields, hidden
@@ -25,7 +25,7 @@ def compile_shuffle(context: CompileContext, node: Shuffle, inputs: tuple[Flow, 
     """Spark's exchange inside the query."""
     df = inputs[0].df
     check_fields(df, node.keys, step=node.name)
-    return Flow(shuffle(df, node.partitions, node.keys))
+    return Flow(shuffle(with_pieces(df), node.partitions, node.keys))
 
 
 def compile_shuffle_write(context: CompileContext, node: ShuffleWrite, inputs: tuple[Flow, ...]) -> Flow:

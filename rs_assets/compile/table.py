@@ -10,9 +10,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rs_assets.compile.planner.context import CompileContext, Flow
+from rs_assets.compile.readers import order_by_place
 from rs_assets.compile.step import as_column
 from rs_assets.compile.timed import timed
 from rs_assets.connectors.messages import flag_taken
+from rs_assets.operators.shuffle.memory import with_pieces
 from rs_assets.operators.table.groups import appended_groups, kept_groups, present, signed_groups
 from rs_assets.operators.table.joins import TableJoinSpec, joined
 from rs_assets.operators.table.keys import check_keys
@@ -22,7 +24,17 @@ from rs_assets.operators.window.aggregate import aggregate_column
 from rs_assets.operators.window.bounds import EventTimeBounds
 from rs_assets.operators.window.event_time import event_time, time_reason
 from rs_assets.operators.window.output import Aggregate
-from rs_assets.records.columns import EVENT_TIME, PREFIX, REASON, RETRACTED, check_fields, visible
+from rs_assets.records.columns import (
+    EVENT_TIME,
+    ORDER_PIECE,
+    ORIGIN,
+    PLACE,
+    PREFIX,
+    REASON,
+    RETRACTED,
+    check_fields,
+    visible,
+)
 from rs_assets.records.policy import BadRecords
 from rs_assets.records.schema import quoted
 from rs_assets.topology.nodes.table import (
@@ -166,7 +178,14 @@ def _joined(context: CompileContext, spec: TableJoinSpec, inputs: tuple[Flow, ..
     left, right = (flow.df for flow in inputs)
     for frame, names in ((left, [one for one, _ in spec.on]), (right, spec.right_keys)):
         check_keys(frame, names, step=spec.step)
-    return Flow(joined(left, right, spec))
+    return Flow(_in_order(context, joined(with_pieces(left), right, spec)))
+
+
+def _in_order(context: CompileContext, rows: DataFrame) -> DataFrame:
+    """`rows` with ORDER for a sink. Those that have waited for versions have kept the positions of their records."""
+    if not context.scattered or ORDER_PIECE in rows.columns or not {ORIGIN, PLACE} <= set(rows.columns):
+        return rows
+    return rows.withColumns(order_by_place(F.col(ORIGIN), F.col(PLACE)))
 
 
 def compile_changes(context: CompileContext, node: TableChanges, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001

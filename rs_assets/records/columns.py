@@ -15,8 +15,11 @@ SPLIT, LINE, OFFSET, RAW = "_rs_split", "_rs_line", "_rs_offset", "_rs_raw"
 ADDRESS = (SPLIT, LINE, OFFSET, RAW)
 # The source of a record that is read again: splits of several sources may have one name.
 SOURCE = "_rs_source"
-# The order of its file within a batch: modification time, path, and first byte of the part that was read.
-ORDER = ("_rs_order_time", "_rs_order_file", "_rs_order_start")
+# The order of a row within a batch: modification time and path of its file, and first byte of the part that was read;
+# or its split, and its position there. Where rows change their tasks on the way to a sink, then by the number of the
+# record in the task that has read it, and of the row in the task that it left.
+ORDER = ("_rs_order_time", "_rs_order_file", "_rs_order_start", "_rs_order_row", "_rs_order_piece")
+ORDER_PIECE = ORDER[-1]
 # The reason why a record cannot be used; null for a good record.
 REASON = "_rs_reason"
 # The text of a record that Spark's parser refused.

@@ -150,13 +150,13 @@ class CompileContext:
     checkpoint. `behind` returns the schema of the rows in a durable shuffle, by the name of the step that writes it.
     `now` is the clock of the batch. `quarantines`: a record on which a Python step raises is kept out of the batch.
     `poisons` are records that were found to fail: by stored name of the source and digest, with the reason. `ordered`:
-    rows carry their read position, `by_split`: those of a stream their ORIGIN, `by_record`: all of them ORIGIN and
-    PLACE. `latest` is the progress of the splits before a batch that is read again. `links` say how stateful steps
-    follow others of the query, `controls` the name of the source of control rows for each that follows none.
-    `watermarks` are filled while frames are made: the operator of each input's watermark, by its id. `late` are steps
-    whose late rows a sink gets. `dimension` returns the dimension of a step, `noted` the versions recorded for a batch,
-    by step, and `versions` those to look into; None: those in the local properties of a batch's tasks. `trace`: Python
-    functions are compiled as far as possible.
+    rows carry ORDER, with `scattered` all of it: they change their tasks. `by_split`: rows of a stream carry their
+    ORIGIN, `by_record`: all of them ORIGIN and PLACE. `latest` is the progress of the splits before a batch that is
+    read again. `links` say how stateful steps follow others of the query, `controls` the name of the source of control
+    rows for each that follows none. `watermarks` are filled while frames are made: the operator of each input's
+    watermark, by its id. `late` are steps whose late rows a sink gets. `dimension` returns the dimension of a step,
+    `noted` the versions recorded for a batch, by step, and `versions` those to look into; None: those in the local
+    properties of a batch's tasks. `trace`: Python functions are compiled as far as possible.
     """
 
     spark: SparkSession
@@ -171,6 +171,7 @@ class CompileContext:
     policy: BadRecords = BadRecords.FAIL
     quarantines: bool = False
     ordered: bool = False
+    scattered: bool = False
     by_split: bool = False
     by_record: bool = False
     latest: Latest = field(default_factory=dict)

@@ -24,13 +24,13 @@ NUMBER = f"{PREFIX}number"
 
 
 def winners(rows: pa.Table, *, keys: Sequence[str], order_by: Sequence[str], deletes: str | None = None) -> pa.Table:
-    """One row a key, as a merge must not see a key twice: the last by `order_by`, else by the position of reading.
+    """One row a key, as a merge must not see a key twice: the last by `order_by`, then by the position of reading.
 
     Without either, a row that is not deleted wins over one that is: of a row and its retraction in one batch, which a
     shuffle may have reordered, the row is the newer one. Equal rows keep the order of the batch; null sorts before all
     values. Hidden order columns are removed.
     """
-    by = [*order_by] or [name for name in ORDER if name in rows.column_names]
+    by = [*order_by, *(name for name in ORDER if name in rows.column_names)]
     columns = [rows[name] for name in by]
     if not by and deletes is not None:
         columns = [pc.invert(pc.fill_null(rows[deletes], fill_value=False))]
@@ -136,7 +136,7 @@ def winners_of(
     """The same as `winners`, for a frame that is kept in memory."""
     from pyspark.sql import Window
 
-    by = [*order_by] or [name for name in ORDER if name in frame.columns]
+    by = [*order_by, *(name for name in ORDER if name in frame.columns)]
     newest = [F.col(quoted(name)).desc_nulls_last() for name in by]
     newest = newest or [F.coalesce(F.col(quoted(deletes or "")), F.lit(False)).asc()] * bool(deletes)  # noqa: FBT003  a literal
     window = Window.partitionBy(*(F.col(quoted(key)) for key in keys)).orderBy(*newest, F.col(NUMBER).desc())

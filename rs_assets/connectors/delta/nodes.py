@@ -129,7 +129,7 @@ class DeltaSink(Sink):
     @property
     def read_order(self) -> bool:
         """Whether the winning row depends on the positions at which rows were read."""
-        return self.mode in KEYED and not self.order_by and not self.changes
+        return self.mode in KEYED and not self.changes
 
     @property
     def flag(self) -> str | None:

@@ -16,7 +16,7 @@ from rs_assets.operators.join.spec import two_fields, unlike_keys
 from rs_assets.operators.join.stream_join import LEFT, RIGHT
 from rs_assets.operators.table.keys import NOT_PLAIN
 from rs_assets.operators.table.rows import numbered, order_of_reading, struct_of
-from rs_assets.records.columns import EVENT_TIME, ORIGIN, PLACE, RETRACTED, visible
+from rs_assets.records.columns import EVENT_TIME, ORDER, ORIGIN, PLACE, RETRACTED, visible
 from rs_assets.records.schema import quoted
 from rs_assets.spark.processor.session import check_types, processors_of
 
@@ -141,9 +141,9 @@ def _kept(left: DataFrame, spec: TableJoinSpec) -> list[str]:
 
 
 def _places(left: DataFrame, spec: TableJoinSpec) -> list[str]:
-    """Where the records of a stream were read: their order outlasts the join."""
-    streams = spec.kind in ("stream", "versions")
-    return [name for name in (ORIGIN, PLACE) if streams and name in left.columns]
+    """Where the records of a stream were read: their order outlasts the join. Rows that wait for versions keep less."""
+    carried = {"stream": (ORIGIN, PLACE, *ORDER), "versions": (ORIGIN, PLACE)}.get(spec.kind, ())
+    return [name for name in carried if name in left.columns]
 
 
 def _beside(right: DataFrame, spec: TableJoinSpec) -> list[str]:

@@ -18,10 +18,8 @@ from rs_assets.compile.planner.context import CompileContext
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.readers import stream
 from rs_assets.connectors.dead_letters import DeadLetters
-from rs_assets.connectors.delta.nodes import DeltaSink
-from rs_assets.connectors.nodes import Source
+from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.connectors.source import Watch
-from rs_assets.connectors.store.nodes import StoreSink
 from rs_assets.records.policy import BadRecords
 from rs_assets.runtime.batch.per_batch import before_rejecting
 from rs_assets.runtime.batch.query import QueryRun
@@ -33,12 +31,18 @@ from rs_assets.runtime.job.dimensions import versions_begun
 from rs_assets.runtime.job.inputs import watches_of
 from rs_assets.runtime.record.bookkeeping import Bookkeeper
 from rs_assets.runtime.report import QueryReport
+from rs_assets.topology.nodes.distinct import Distinct
 from rs_assets.topology.nodes.process import Process
+from rs_assets.topology.nodes.shuffle import Shuffle
+from rs_assets.topology.nodes.step import Union
 from rs_assets.topology.nodes.table import StreamTableJoin, ToTable
 from rs_assets.topology.nodes.table_reduce import TableReduce
 
 if TYPE_CHECKING:
     from rs_assets.runtime.job.session import JobSession
+
+# Steps after which rows of a key come in another order than that of their records.
+SCATTERING = (Distinct, Shuffle, StreamTableJoin, Union)
 
 
 def query_of(session: JobSession, spark: SparkSession, plan: QueryPlan) -> QueryRun:
@@ -161,6 +165,8 @@ def context_of(session: JobSession, spark: SparkSession, plan: QueryPlan, folder
         isinstance(node, ToTable | TableReduce | Process | StreamTableJoin)
         for node in map(session.topology.__getitem__, plan.states)
     )
+    nodes = [session.topology[name] for name in plan.nodes]
+    ordered = any(isinstance(node, Sink) and node.read_order for node in nodes)
     policies = {source.bad_records for source in (own if len(own) == len(plan.sources) else read)}
     policy = BadRecords.strictest(policies)
     return CompileContext(
@@ -176,9 +182,8 @@ def context_of(session: JobSession, spark: SparkSession, plan: QueryPlan, folder
         late=plan.late_steps(session.topology),
         by_split=by_split is not None or by_place,
         by_record=by_place or (by_split is not None and by_split.by_record),
-        ordered=any(
-            isinstance(s, DeltaSink | StoreSink) and s.read_order for s in map(session.topology.__getitem__, plan.sinks)
-        ),
+        ordered=ordered,
+        scattered=ordered and any(isinstance(node, SCATTERING) for node in nodes),
         poisons=poisons_of(session, plan),
         max_line_bytes=session.options.max_line_bytes,
         home=session.options.home,
