@@ -142,8 +142,9 @@ class Bar:
     def show(self, batch: BatchProgress) -> None:
         """Advance by one batch."""
         self.batches += 1
-        self._read[batch.query] += batch.rows_in
-        self._first_read += batch.rows_in - batch.rows_in_again
+        if not batch.counted:
+            self._read[batch.query] += batch.rows_in
+            self._first_read += batch.rows_in - batch.rows_in_again
         for source, offset in batch.offsets.items():
             if source in self._metered and offset != NOTHING_READ:
                 self._done[batch.query, source] = self._metered[source].done(offset)

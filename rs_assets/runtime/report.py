@@ -23,7 +23,8 @@ class BatchProgress:
     another query too. `gates` are the rows that came to a step and those that it rejected, by source and by step with
     event time (followed by a dot and the side, if it has several). `late` are the late rows by step. `expectations` are
     the rows that each expectation judged, and those that failed. `rows_refused` are rows of windows that a step after
-    the window could not compute. `replayed`: an earlier run had planned the batch and not completed it.
+    the window could not compute. `replayed`: an earlier run had planned the batch and not completed it. `counted`: the
+    catalog has the batch of an earlier run, after which the checkpoint went back: its rows count no more in sums.
     """
 
     query: str
@@ -46,7 +47,18 @@ class BatchProgress:
     late: Mapping[str, int] = field(default_factory=dict)
     expectations: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     replayed: bool = False
+    counted: bool = False
     generation: int = 1
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The rows "in", "dead" and "late" that this batch adds to sums; none if they are `counted`."""
+        return {} if self.counted else {"in": self.rows_in, "dead": self.rows_dead, "late": self.rows_late}
+
+    @property
+    def judged(self) -> Mapping[str, tuple[int, int]]:
+        """What the expectations of this batch add to sums."""
+        return {} if self.counted else self.expectations
 
 
 # The fields that a query's report sums up over its batches, besides the rows by sink.
@@ -95,8 +107,8 @@ class QueryReport:
     def plus(self, batch: BatchProgress) -> QueryReport:
         """This report with one more batch."""
         out = {k: self.rows_out.get(k, 0) + batch.rows_out.get(k, 0) for k in {*self.rows_out, *batch.rows_out}}
-        sums = {name: getattr(self, name) + getattr(batch, name) for name in ADDED}
-        judged = {name: _added(self, batch, name) for name in {**self.expectations, **batch.expectations}}
+        sums = {name: getattr(self, name) + getattr(batch, name) for name in ADDED if not batch.counted}
+        judged = {**self.expectations, **{name: _added(self, batch, name) for name in batch.judged}}
         return replace(
             self, **sums, rows_out=out, rows_open=batch.state_rows, batches=self.batches + 1, expectations=judged
         )

@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 
 from rs_assets import StreamBuilder, Time, TumblingWindow, column
 from rs_assets.catalog.catalog import Catalog
-from rs_assets.errors import BadRecordError, TopologyError, UnknownFieldError
+from rs_assets.errors import BadRecordError, EngineError, TopologyError, UnknownFieldError
+from rs_assets.runtime.record.bookkeeping import Bookkeeper
 from rs_assets.testing import PipelineDriver
 from tests.operators.driving import cut
 
@@ -277,3 +278,45 @@ def test_the_remedy_of_a_row_that_ends_the_run_lets_it_go_on(tmp_path, options, 
     report = pipeline("warn").run(options, finish=True)
     assert report.expectations == {"e": (2, 1)}
     assert sum(report.table("sums")["n"].to_pylist()) == 2
+
+
+def lose_commit(monkeypatch, options, job):
+    """Spark's log has lost the end of a batch that all others know, as after the loss of a machine."""
+    job.run(options)
+    (commits,) = options.home.job("test", "again").glob("g0001/*/checkpoint/commits")
+    for file in ("0", ".0.crc"):
+        (commits / file).unlink(missing_ok=True)
+
+
+def crash(monkeypatch, options, job):
+    """The sinks have the batch, and neither Spark nor the catalog knows."""
+    with monkeypatch.context() as patched:
+        patched.setattr(Bookkeeper, "after", lambda *_, **__: 1 / 0)
+        with pytest.raises(EngineError, match="division by zero"):
+            job.run(options)
+
+
+@pytest.mark.parametrize(("end", "counted"), [(lose_commit, 0), (crash, 1)])
+def test_rows_of_a_batch_that_comes_again_are_counted_once(monkeypatch, tmp_path, options, end, counted):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS) + '{"ms": "x"}\n')
+    stream = StreamBuilder.data_stream("test", "again").from_file(folder, schema=SCHEMA, bad_records="dead_letter")
+    checked = stream.expect("page IS NOT NULL", name="has_page").expect("ms >= 0", name="has_time")
+    checked.filter("ms < 100").expect("ms >= 0", on_fail="skip", name="took_time").to_delta("short")
+    job = checked.to_delta("long").build()
+    end(monkeypatch, options, job)
+    (folder / "2.jsonl").write_text(json.dumps(ROWS[0]) + "\n")
+    report = job.run(options)
+    catalog = Catalog(options.home.catalog)
+    rows = [(row["step"], row["batch_id"], row["rows"], row["failed"]) for row in catalog.rows("expectations")]
+    first = [("has_page", 0, 3, 0), ("has_time", 0, 3, 2), ("took_time", 0, 2, 1)]
+    assert sorted(rows) == sorted([*first, *((step, 1, 1, 0) for step, *_ in first)])
+    messages = [(row["query"], row["batch_id"], row["number"]) for row in catalog.rows("system_messages")]
+    assert len(messages) == len({*messages})
+    assert (report.rows_in, report.rows_dead, len(letters_in(tmp_path / "rs"))) == (1 + 4 * counted, counted, 1)
+    assert report.expectations == {
+        "has_page": (1 + 3 * counted, 0),
+        "has_time": (1 + 3 * counted, 2 * counted),
+        "took_time": (1 + 2 * counted, counted),
+    }

@@ -37,12 +37,16 @@ class RunSums:
     _rows: Counter[tuple[str, str, str]] = field(default_factory=Counter)
 
     def add(self, progress: BatchProgress) -> None:
-        """Add a finished batch."""
+        """Add a finished batch; the rows of one that is counted, only where sinks got them."""
         query = progress.query
         self.latest[query] = progress
         self.first.setdefault(query, progress)
         self.batches[query] += 1
         self.seconds[query] += progress.seconds
+        for sink, rows in progress.rows_out.items():
+            self._add(query, sink, {"out": rows})
+        if progress.counted:
+            return
         self._add(query, "", {"in": progress.rows_in + progress.rows_shuffled})
         for gate, (rows, dead) in progress.gates.items():
             # Records on which a later step fails, and those whose keys were judged, were counted when they came.
@@ -52,8 +56,6 @@ class RunSums:
             self._add(query, step, {"in": rows, "failed": failed})
         for step, rows in progress.late.items():
             self._add(query, step, {"late": rows})
-        for sink, rows in progress.rows_out.items():
-            self._add(query, sink, {"out": rows})
 
     def rows(self, query: str, kind: str, step: str = "") -> int:
         """The rows of `kind` at a step of the query; without `step` those it has read.

@@ -52,12 +52,12 @@ class PerBatchSteps:
         """Compute `batch`, the rows of the streaming output, once and stage it for `sinks`.
 
         Rows of windows that do not meet an expectation, or in quarantine those on which a Python step raises, are left
-        out and returned as dead letters. Other rows on which a step fails end the batch: they can be traced to the
-        record of a source.
+        out and returned as dead letters. Without `sinks` state and expectations alone are computed. Other rows on which
+        a step fails end the batch: they can be traced to the record of a source.
         """
         guarded = self._guards
         paths = paths_from(self.topology, self.plan.streaming_output)
-        several = sum(paths[name] for name in sinks) > 1 or guarded or self._expects
+        several = sum(paths[name] for name in sinks) > 1 or guarded or self.expects
         shared = batch.persist() if several else batch
 
         def handed_out(*, quarantines: bool) -> StagedBatch:
@@ -67,7 +67,7 @@ class PerBatchSteps:
             return StagedBatch(staged, _once(self.letters(found.dead)), found.judged)
 
         try:
-            if guarded:
+            if guarded or not sinks:
                 # State is computed here and nowhere else, whatever happens to the steps after it.
                 shared.write.format("noop").mode("overwrite").save()
             try:
@@ -88,7 +88,7 @@ class PerBatchSteps:
         return self.context.quarantines and self.plan.stateful is not None and any(map(calls_python, below))
 
     @property
-    def _expects(self) -> bool:
+    def expects(self) -> bool:
         """Whether there are expectations among these steps."""
         return any(isinstance(node, Expect) for node in self.plan.batch_nodes(self.topology))
 
@@ -101,7 +101,7 @@ class PerBatchSteps:
         if all(isinstance(node, Sink) for node in below):
             return {node.name: shown(batch, node) for node in below}
         context = replace(self.context, quarantines=quarantines, record_filter=found)
-        if self.plan.stateful is not None and (quarantines or self._expects):
+        if self.plan.stateful is not None and (quarantines or self.expects):
             batch = _addressed(batch)
         flows = {self.plan.streaming_output: Flow(batch)}
         for node in below:

@@ -103,6 +103,7 @@ class BatchWork:
     def commit(self, batch: DataFrame, batch_id: int, query: StreamingQuery, *, rows_open: int) -> BatchProgress | None:
         """Process one batch of `query`, with `rows_open` in state before it; None if that did nothing."""
         began = time.monotonic()
+        counted = batch_id == self._planned_before and self.book.noted(batch_id)
         self._prepare(batch_id)
         staged, out = self._stage(batch, batch_id)
         refused, execution = staged.refused, BatchExecution.of(query)
@@ -153,6 +154,7 @@ class BatchWork:
             late=late_at,
             generation=self.generation,
             replayed=batch_id == self._planned_before,
+            counted=counted,
         )
 
     def untouched(self, batch_id: int) -> bool:
@@ -210,7 +212,7 @@ class BatchWork:
             self.marks.advance(execution, batch_id, first=self.log.planned_batches()[0])
         came = {gate: _of_rows(times.get(gate)) for gate in self.plan.watermark_inputs}
         missed = {self.aliases.get(sink, sink): rows for sink, rows in late.items()}
-        self.book.after(batch_id, counts.expectations, came, missed)
+        self.book.after(batch_id, counts.expectations, came, missed, replayed=batch_id == self._planned_before)
         for name, watch in self.watches.items():
             if known := watch.read():
                 self.read.setdefault(name, {}).update(known)
@@ -258,12 +260,13 @@ class BatchWork:
         """Compute the batch once and stage it for each sink that does not have it yet; with the rows of each sink."""
         waiting = self._waiting(self.plan.outputs, batch_id)
         out = dict.fromkeys(self.plan.sinks, 0)
-        if not waiting:
+        letters = partial(self._replay(batch_id).dead_letters_of, **self._job)
+        steps = PerBatchSteps(self.topology, self.plan, self.context, letters)
+        if not waiting and not steps.expects:
             # All these sinks have it, but Spark does not know: the state still has to advance.
             batch.write.format("noop").mode("overwrite").save()
             return StagedBatch({}, SCHEMA.empty_table(), {}), out
-        letters = partial(self._replay(batch_id).dead_letters_of, **self._job)
-        return PerBatchSteps(self.topology, self.plan, self.context, letters).stage(batch, waiting), out
+        return steps.stage(batch, waiting), out
 
     def _waiting(self, sinks: Iterable[str], batch_id: int) -> dict[str, tuple[SinkWriter, BatchMark]]:
         """Those of `sinks` that do not have the batch yet."""

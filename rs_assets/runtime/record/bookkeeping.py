@@ -88,15 +88,34 @@ class Bookkeeper:
         expectations: Mapping[str, tuple[int, int]] = NOTHING,
         times: Mapping[str, EventTimes | None] = NO_TIMES,
         late: Mapping[str, Mapping[datetime, int]] = NONE_LATE,
+        *,
+        replayed: bool = False,
     ) -> None:
-        """Queue the batch, with the answers, the counts of expectations, event times and late rows, for the catalog."""
+        """Queue the batch, with the answers, the counts of expectations, event times and late rows, for the catalog.
+
+        What the catalog has of a batch that is `replayed` is not written twice.
+        """
         made = self._messages
         messages = [*(m for each in made for m in each.before), *(m for each in made for m in each.after)]
         self._told = len(messages)
         entry = self._entry(batch_id, messages, replies=self._replies)
         nodes = map(self.topology.__getitem__, expectations)
         conditions = {node.name: node.condition.identity() for node in nodes if isinstance(node, Expect)}
-        self.journal.put(replace(entry, expectations=expectations, conditions=conditions, times=times, late=late))
+        counts = replace(entry, expectations=expectations, conditions=conditions, times=times, late=late)
+        self.journal.put(replace(counts, replayed=replayed))
+
+    def noted(self, batch_id: int) -> bool:
+        """Whether the catalog has the batch: an earlier run has completed it, and the checkpoint went back since.
+
+        False if the catalog cannot be read, which is reported.
+        """
+        columns = ("query", "generation", "batch_id")
+        with self.journal.failures.guarding("a batch that comes again may be counted twice"):
+            there = self.journal.catalog.there(
+                "system_messages", columns, pipeline=self.topology.name, from_batch=batch_id
+            )
+            return (self.plan.name, self.generation, batch_id) in there
+        return False
 
     def finished(self) -> None:
         """The bounded sources have ended."""

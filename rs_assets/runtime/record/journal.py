@@ -46,7 +46,8 @@ class JournalEntry:
     `versions` are the dimension versions first used by it, as columns of the catalog; `expectations` the rows that each
     judged, and those that failed; `conditions` what they expect; `times` the event times at each gate, None without
     rows; `late` its late rows by output and start of the partition. `plan` is its entry in Spark's log, by stored
-    names, `before` that of the batch before it. The steps have the digest `code`.
+    names, `before` that of the batch before it. The steps have the digest `code`. `replayed`: an earlier run may have
+    written it.
     """
 
     namespace: str
@@ -62,6 +63,7 @@ class JournalEntry:
     replies: Mapping[int, tuple[CheckPointState, ...]] = field(default_factory=dict)
     first_number: int = 0
     reconciled: bool = False
+    replayed: bool = False
     versions: Sequence[Row] = ()
     expectations: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     conditions: Mapping[str, str] = field(default_factory=dict)
@@ -212,8 +214,19 @@ def write_entries(
 ) -> None:
     """Write `entries` to the storage of checkpoints and to the tables of splits, versions and messages.
 
-    `again`: some of it may exist already, from an interrupted write; that is not written twice.
+    `again`: some of it may exist already, from an interrupted write; that is not written twice. So it is of replayed
+    batches.
     """
+    known = [entry for entry in entries if again or entry.replayed]
+    fresh = _new_rows([entry for entry in entries if not (again or entry.replayed)])
+    for table, rows in _new_rows(known).items():
+        catalog.append(table, [*_absent(catalog, table, rows), *fresh[table]])
+    # Last: a batch in this storage counts as written, and the storage itself detects repeated batches.
+    storage.save([row for entry in entries for row in checkpoint_rows(entry)])
+
+
+def _new_rows(entries: Sequence[JournalEntry]) -> dict[str, list[Row]]:
+    """The rows of `entries` by table."""
     messages: list[Row] = []
     splits: list[Row] = []
     for entry in entries:
@@ -221,20 +234,15 @@ def write_entries(
             messages.append(_message_row(entry, number, message))
             if isinstance(message, NewSplit | RemoveSplit):
                 splits.append(_split_row(entry, message))
-    versions = [_row(entry, **version) for entry in entries for version in entry.versions]
-    new = {
+    return {
         "splits": splits,
-        "dimensions": versions,
+        "dimensions": [_row(entry, **version) for entry in entries for version in entry.versions],
         "expectations": [row for entry in entries for row in _judged_rows(entry)],
         "batch_times": [row for entry in entries for row in _time_rows(entry)],
         "batch_offsets": [row for entry in entries for row in _offset_rows(entry)],
         "late_partitions": [row for entry in entries for row in _late_rows(entry)],
         "system_messages": messages,
     }
-    for table, rows in new.items():
-        catalog.append(table, _absent(catalog, table, rows) if again else rows)
-    # Last: a batch in this storage counts as written, and the storage itself detects repeated batches.
-    storage.save([row for entry in entries for row in checkpoint_rows(entry)])
 
 
 def _absent(catalog: Catalog, table: str, rows: Sequence[Row]) -> list[Row]:

@@ -77,12 +77,11 @@ class Metrics:
     def count(self, progress: BatchProgress) -> None:
         """Add a finished batch."""
         names = (self._pipeline, progress.query)
-        counts = {"in": progress.rows_in, "dead": progress.rows_dead, "late": progress.rows_late}
-        for kind, rows in counts.items():
+        for kind, rows in progress.counts.items():
             self._rows.labels(*names, kind).inc(rows)
         for sink, rows in progress.rows_out.items():
             self._out.labels(*names, sink).inc(rows)
-        for step, (judged, failed) in progress.expectations.items():
+        for step, (judged, failed) in progress.judged.items():
             self._expected.labels(*names, step, "met").inc(judged - failed)
             self._expected.labels(*names, step, "failed").inc(failed)
         self._seconds.labels(*names).observe(progress.seconds)

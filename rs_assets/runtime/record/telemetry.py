@@ -57,12 +57,11 @@ class Telemetry:
     def count(self, progress: BatchProgress) -> None:
         """Add a finished batch."""
         names = {"pipeline": self._pipeline, "query": progress.query}
-        counts = {"in": progress.rows_in, "dead": progress.rows_dead, "late": progress.rows_late}
-        for kind, rows in counts.items():
+        for kind, rows in progress.counts.items():
             self._rows.add(rows, {**names, "kind": kind})
         for sink, rows in progress.rows_out.items():
             self._out.add(rows, {**names, "sink": sink})
-        for step, (judged, failed) in progress.expectations.items():
+        for step, (judged, failed) in progress.judged.items():
             self._expected.add(judged - failed, {**names, "step": step, "outcome": "met"})
             self._expected.add(failed, {**names, "step": step, "outcome": "failed"})
         self._seconds.record(progress.seconds, names)
