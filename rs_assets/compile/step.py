@@ -86,7 +86,9 @@ def field_types(df: DataFrame) -> dict[str, str | None]:
 
 
 def compile_for_each(context: CompileContext, node: nodes.ForEach, inputs: Inputs) -> Flow:
-    """A side effect in a Python worker."""
+    """A side effect in a Python worker, in one of the queries that have the step."""
+    if node.name in context.called:
+        return inputs[0]
     return inputs[0].then(python_step("for_each", node.name, node.function.call), context)
 
 

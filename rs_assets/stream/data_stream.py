@@ -299,7 +299,7 @@ class DataStream(JoinSteps, DimJoinSteps, TableSteps, ProcessSteps, RuleSteps, S
         return self._then(Script(name=step, inputs=(self.step,), text=text, zone=checked_zone(zone), strict=strict))
 
     def for_each(self, function: Callable[[Record], Any], *, name: str | None = None) -> DataStream:
-        """Call `function` for its side effect. A repeated batch calls it again.
+        """Call `function` for its side effect, once for each record of a batch. A repeated batch calls it again.
 
         Typical uses: count in a metrics library, call a service that tolerates duplicates.
 

@@ -37,10 +37,14 @@ class Flow:
     @property
     def df(self) -> DataFrame:
         """The frame after all waiting steps, and after the filter of records on which they raised."""
+        return self.computed(lambda frame: frame).frame
+
+    def computed(self, kept: Callable[[DataFrame], DataFrame]) -> Flow:
+        """This flow over what all waiting steps have made, as `kept` keeps it for the filter and for later steps."""
         if not self.waiting:
-            return self.frame
-        frame = apply_python(self.frame, self.waiting, quarantines=self.guard is not None)
-        return self.guard(frame) if self.guard is not None else frame
+            return self
+        frame = kept(apply_python(self.frame, self.waiting, quarantines=self.guard is not None))
+        return Flow(self.guard(frame) if self.guard is not None else frame)
 
     @property
     def schema(self) -> StructType:
@@ -154,9 +158,10 @@ class CompileContext:
     ORIGIN, `by_record`: all of them ORIGIN and PLACE. `latest` is the progress of the splits before a batch that is
     read again. `links` say how stateful steps follow others of the query, `controls` the name of the source of control
     rows for each that follows none. `watermarks` are filled while frames are made: the operator of each input's
-    watermark, by its id. `late` are steps whose late rows a sink gets. `dimension` returns the dimension of a step,
-    `noted` the versions recorded for a batch, by step, and `versions` those to look into; None: those in the local
-    properties of a batch's tasks. `trace`: Python functions are compiled as far as possible.
+    watermark, by its id. `late` are steps whose late rows a sink gets, `called` those whose function another query
+    calls for its side effect. `dimension` returns the dimension of a step, `noted` the versions recorded for a batch,
+    by step, and `versions` those to look into; None: those in the local properties of a batch's tasks. `trace`: Python
+    functions are compiled as far as possible.
     """
 
     spark: SparkSession
@@ -180,6 +185,7 @@ class CompileContext:
     controls: Mapping[str, str] = field(default_factory=dict)
     watermarks: dict[str, str] = field(default_factory=dict)
     late: frozenset[str] = frozenset()
+    called: frozenset[str] = frozenset()
     dimension: Callable[[VersionedTable], HeldDimension] = lambda node: declared_dimension(node)  # noqa: PLW0108  it is defined below
     noted: Callable[[int], Versions] = _nothing_noted
     versions: Versions | None = None

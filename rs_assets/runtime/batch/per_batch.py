@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from rs_assets.common.node import Node
 from rs_assets.compile.planner.context import CompileContext, Dead, Flow
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.planner.table import compile_node
@@ -21,9 +22,12 @@ from rs_assets.records.poison import exact_text
 from rs_assets.runtime.batch.expectations import BatchRecordFilter
 from rs_assets.runtime.translate import translate
 from rs_assets.topology.branches import dominators, paths_from
-from rs_assets.topology.nodes.step import Expect
+from rs_assets.topology.nodes.step import Expect, ForEach
 from rs_assets.topology.topology import Topology
 from rs_assets.topology.user_code.expression import calls_python
+
+# Keeps the rows of a frame, once they are computed, until the batch is staged.
+Keep = Callable[[DataFrame], DataFrame]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +63,15 @@ class PerBatchSteps:
         paths = paths_from(self.topology, self.plan.streaming_output)
         several = sum(paths[name] for name in sinks) > 1 or guarded or self.expects
         shared = batch.persist() if several else batch
+        kept = [shared] * several
+
+        def keep(frame: DataFrame) -> DataFrame:
+            kept.append(frame.persist())
+            return frame
 
         def handed_out(*, quarantines: bool) -> StagedBatch:
             found = BatchRecordFilter()
-            frames = self._frames(shared, found, quarantines=quarantines)
+            frames = self._frames(shared, found, keep, quarantines=quarantines)
             staged = {name: writer.stage(frames[name], mark) for name, (writer, mark) in sinks.items()}
             return StagedBatch(staged, _once(self.letters(found.dead)), found.judged)
 
@@ -78,8 +87,8 @@ class PerBatchSteps:
             # Rare enough that rows are checked one by one only after the batch has failed.
             return handed_out(quarantines=True)
         finally:
-            if several:
-                shared.unpersist()
+            for frame in kept:
+                frame.unpersist()
 
     @property
     def _guards(self) -> bool:
@@ -92,10 +101,12 @@ class PerBatchSteps:
         """Whether there are expectations among these steps."""
         return any(isinstance(node, Expect) for node in self.plan.batch_nodes(self.topology))
 
-    def _frames(self, batch: DataFrame, found: BatchRecordFilter, *, quarantines: bool) -> dict[str, DataFrame]:
-        """The rows of `batch` for each sink.
+    def _frames(
+        self, batch: DataFrame, found: BatchRecordFilter, keep: Keep, *, quarantines: bool
+    ) -> dict[str, DataFrame]:
+        """The rows of `batch` for each sink. A frame of which several are made, after a side effect, is kept.
 
-        With `quarantines`, those on which a Python step raises are left out, and added to `found`.
+        With `quarantines`, rows on which a Python step raises are left out, and added to `found`.
         """
         below = self.plan.batch_nodes(self.topology)
         if all(isinstance(node, Sink) for node in below):
@@ -105,8 +116,17 @@ class PerBatchSteps:
             batch = _addressed(batch)
         flows = {self.plan.streaming_output: Flow(batch)}
         for node in below:
-            flows[node.name] = compile_node(context, node, tuple(flows[i] for i in node.inputs))
+            flow = compile_node(context, node, tuple(flows[i] for i in node.inputs))
+            flows[node.name] = flow.computed(keep) if self._called_again(node) else flow
         return {name: flows[name].df for name in self.plan.outputs}
+
+    def _called_again(self, node: Node) -> bool:
+        """Whether the rows of a step with a side effect would be computed by several passes."""
+        if not isinstance(node, ForEach):
+            return False
+        paths = paths_from(self.topology, node.name)
+        judged = [each.name for each in self.plan.batch_nodes(self.topology) if isinstance(each, Expect)]
+        return sum(paths[name] for name in self.plan.outputs) > 1 or any(paths[name] for name in judged)
 
 
 def _addressed(batch: DataFrame) -> DataFrame:

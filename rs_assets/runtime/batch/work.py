@@ -111,7 +111,8 @@ class BatchWork:
         self.heard.update(dict.fromkeys(counts.sources, time.monotonic()))
         state, times = self._measured(execution)
         self._reach(times)
-        replay = self._replay(batch_id)
+        # Only a record on which a function failed is found by calling it again.
+        replay = self._replay(batch_id, effects=self.context.quarantines and counts.dead > 0)
         dropped = bool(state.dropped) or self._came_late(execution)
         late_at = replay.late_rows() if dropped else {}
         late = sum(late_at.values())
@@ -295,11 +296,11 @@ class BatchWork:
     def _job(self) -> dict[str, Any]:
         return {"namespace": self.topology.namespace, "job": self.topology.job, "generation": self.generation}
 
-    def _replay(self, batch_id: int) -> Replay:
+    def _replay(self, batch_id: int, *, effects: bool = True) -> Replay:
         context = self.context
         if self.marks is not None:
             context = replace(context, latest=self.marks.before(batch_id))
-        return Replay(self.topology, self.plan, context, self.log, batch_id)
+        return Replay(self.topology, self.plan, context, self.log, batch_id, effects=effects)
 
     def explained(self, error: Exception, batch_id: int) -> RsError:
         """Our error for `error`; a bad record or a failing step is located by reading the batch again."""

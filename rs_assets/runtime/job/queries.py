@@ -34,7 +34,7 @@ from rs_assets.runtime.report import QueryReport
 from rs_assets.topology.nodes.distinct import Distinct
 from rs_assets.topology.nodes.process import Process
 from rs_assets.topology.nodes.shuffle import Shuffle
-from rs_assets.topology.nodes.step import Union
+from rs_assets.topology.nodes.step import ForEach, Union
 from rs_assets.topology.nodes.table import StreamTableJoin, ToTable
 from rs_assets.topology.nodes.table_reduce import TableReduce
 
@@ -180,6 +180,7 @@ def context_of(session: JobSession, spark: SparkSession, plan: QueryPlan, folder
         policy=policy,
         quarantines=policy is BadRecords.QUARANTINE,
         late=plan.late_steps(session.topology),
+        called=_called(session, plan) if policy is not BadRecords.QUARANTINE else frozenset(),
         by_split=by_split is not None or by_place,
         by_record=by_place or (by_split is not None and by_split.by_record),
         ordered=ordered,
@@ -193,6 +194,11 @@ def context_of(session: JobSession, spark: SparkSession, plan: QueryPlan, folder
         dimension=lambda node: session.dimensions.by_step[node.name].held,
         trace=session.options.trace,
     )
+
+
+def _called(session: JobSession, plan: QueryPlan) -> frozenset[str]:
+    """The steps that an earlier query calls for their side effect, with the same records."""
+    return frozenset(name for name in plan.shared_nodes if isinstance(session.topology[name], ForEach))
 
 
 def _behind(session: JobSession, step: str) -> StructType:

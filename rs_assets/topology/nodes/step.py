@@ -118,7 +118,7 @@ class Expect(Node):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForEach(Node):
-    """Calls a function for its side effect and passes the record on unchanged; a retried batch calls it again."""
+    """Calls a function for its side effect and passes the record on unchanged; a repeated batch calls it again."""
 
     at_once: ClassVar[bool] = True
 
