@@ -18,7 +18,9 @@ from rs_assets.dagster.assets.closed_partitions import closed_assets
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.dagster.sensors.partitions import MOST, WATCHED, Reported, partition_sensor
+from rs_assets.errors import SinkError
 from rs_assets.runtime.run.partitions import OutputPartitions, Partition
+from rs_assets.runtime.run.recorded import Recorded
 from rs_assets.spark.driver import SparkDriver
 from rs_assets.stream.pipeline import Pipeline
 from tests.dagster.projects import call, make_project
@@ -197,6 +199,13 @@ def test_a_run_of_closed_partitions_should_compute_them_again(
     DeltaTable(home.table("shop", "hits")).delete("id < 2")
     monkeypatch.setenv("RS_HOME", str(home.root))
     monkeypatch.setattr(SparkResource, "driver", driver)
+    opened, query = list[str](), Recorded.query
+
+    def counted(*arguments: Any) -> Any:
+        opened.append("query")
+        return query(*arguments)
+
+    monkeypatch.setattr(Recorded, "query", counted)
     [asset] = closed_assets(StreamAssets.of(pipeline))
     span = {"start": "2026-01-05-10:00", "end": "2026-01-05-11:00"}
     with dg.DagsterInstance.ephemeral() as instance:
@@ -212,7 +221,49 @@ def test_a_run_of_closed_partitions_should_compute_them_again(
         }
         assert found == {key: {"dagster/row_count": 1, "rows_before": 0} for key in span.values()}
         assert instance.get_materialized_partitions(KEY) == set(span.values())
+    assert opened == ["query"]
     assert sorted(DeltaTable(home.table("shop", "hits")).to_pyarrow_table()["id"].to_pylist()) == [0, 1, 2, 3]
+
+
+def test_a_damaged_table_should_hold_back_no_other_output(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = StreamBuilder.data_stream("shop", "two").from_memory(MemoryChannel(schema="id int, ts timestamp"))
+    rows.to_delta("broken", partitions=HOURS, name="broken")
+    pipeline = rows.to_delta("whole", partitions=HOURS, name="whole").build()
+    monkeypatch.setenv("RS_HOME", str(home.root))
+    closed, damaged = [partition(0)], {"broken"}
+
+    def partitions_of(*_: Any, sink: str) -> OutputPartitions:
+        if sink in damaged:
+            raise SinkError("the table is damaged", remedy="restore it", step=sink)
+        return replace(found(*closed), sink=sink)
+
+    monkeypatch.setattr("rs_assets.dagster.sensors.partitions.partitions_of", partitions_of)
+    sensor = partition_sensor(StreamAssets.of(pipeline))
+    assert sensor is not None
+
+    def ticked(cursor: str | None) -> tuple[list[tuple[str, str | None]], str | None]:
+        result = sensor(dg.build_sensor_context(cursor=cursor))
+        if not isinstance(result, dg.SensorResult):
+            return [], cursor
+        return [(event.asset_key.path[-2], event.partition) for event in result.asset_events], result.cursor
+
+    events, cursor = ticked(None)
+    assert events == [("whole", partition(0).key)]
+    # The tick fails where nothing else is to be reported.
+    with pytest.raises(SinkError, match="damaged"):
+        ticked(cursor)
+    closed.append(partition(1))
+    events, cursor = ticked(cursor)
+    assert events == [("whole", partition(1).key)]
+    damaged.clear()
+    events, cursor = ticked(cursor)
+    assert events == [("broken", partition(0).key), ("broken", partition(1).key)]
+    damaged.add("broken")
+    closed.append(partition(2))
+    events, cursor = ticked(cursor)
+    damaged.clear()
+    # What was reported of it is still known.
+    assert (events, ticked(cursor)[0]) == ([("whole", partition(2).key)], [("broken", partition(2).key)])
 
 
 def test_a_stream_should_be_launched_without_a_partition_and_depend_on_none(tmp_path: Path) -> None:

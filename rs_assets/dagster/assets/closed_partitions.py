@@ -60,12 +60,15 @@ def _asset(assets: StreamAssets, sink: DeltaSink, partitions: EventTimePartition
     )
     def backfilled(context: AssetExecutionContext, config: BackfillConfig, rs_spark: SparkResource) -> None:
         options = place_of(context, assets.topology).options(driver=rs_spark.driver, run_id=context.run.run_id)
-        for key in context.partition_keys:
-            (done,) = backfill(assets.topology, key, options, sink=sink.name, judge=config.judge)
+        # Dagster gives a range without gaps.
+        first, last = context.partition_keys[0], context.partition_keys[-1]
+        for done in backfill(assets.topology, first, options, last=last, sink=sink.name, judge=config.judge):
             context.log.info("%s", done)
             shown = {"dagster/row_count": done.rows, "rows_before": done.rows_before, "batches": done.batches}
             context.add_asset_metadata(
-                {**shown, "delta_version": done.version}, asset_key=closed_key(assets, sink.name), partition_key=key
+                {**shown, "delta_version": done.version},
+                asset_key=closed_key(assets, sink.name),
+                partition_key=done.partition,
             )
 
     return backfilled

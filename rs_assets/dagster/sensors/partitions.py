@@ -59,16 +59,27 @@ def partition_sensor(assets: StreamAssets, *, running: bool = True) -> SensorDef
         place = place_of(context, assets.topology)
         seen = cursor.of_home(context.cursor, place.home.root)
         events, moved = list[Event](), dict[str, Any]({cursor.HOME: str(place.home.root)})
+        unread: Exception | None = None
         for sink, parts in sinks:
-            found = partitions_of(assets.topology, place.options(), sink=sink.name)
             # Partitions by another unit, field or zone are others.
             before, parted = seen.get(sink.name, {}), str(parts)
             reported = Reported.of(before if before.get(BY) == parted else {})
+            try:
+                found = partitions_of(assets.topology, place.options(), sink=sink.name)
+            except Exception as error:
+                # A damaged table must not hold back the other outputs.
+                context.log.exception("the partitions of %s cannot be read", sink.name)
+                moved |= {sink.name: before} if before else {}
+                unread = error
+                continue
             events += reported.events(closed_key(assets, sink.name), found, datetime.now(UTC))
             moved[sink.name] = {BY: parted, **reported.cursor()}
-        if not events and moved == seen:
-            return SkipReason("no partition has closed")
-        return SensorResult(asset_events=events, cursor=cursor.dump(moved))
+        if events or moved != seen:
+            return SensorResult(asset_events=events, cursor=cursor.dump(moved))
+        if unread is not None:
+            # Nothing of the others is lost: the tick shows what is wrong.
+            raise unread
+        return SkipReason("no partition has closed")
 
     return partitions
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, Literal, get_args
 
 from pyspark.sql import SparkSession
@@ -71,12 +72,13 @@ def backfill(
     recorded = Recorded.of(topology, options)
     query_plan = recorded.plan_of(way.sink.name)
 
-    def replaced(spark: SparkSession) -> tuple[Backfilled, ...]:
-        query = recorded.query(spark, query_plan)
-        made = (Recompute(spark, query, way, each, lambda _: judge == "all") for each in chosen)
-        return tuple(_replaced(each, judge, plan=plan) for each in made)
+    query = recorded.on_driver(lambda spark: recorded.query(spark, query_plan))
 
-    return recorded.on_driver(replaced)
+    def replaced(spark: SparkSession, partition: Partition) -> Backfilled:
+        return _replaced(Recompute(spark, query, way, partition, lambda _: judge == "all"), judge, plan=plan)
+
+    # One call each: a stream of this process has its batches between them.
+    return tuple(recorded.on_driver(partial(replaced, partition=each)) for each in chosen)
 
 
 def closed_between(topology: Topology, options: RunOptions, way: Way, first: str, last: str) -> Sequence[Partition]:
