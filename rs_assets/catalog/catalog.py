@@ -143,6 +143,21 @@ TABLES: Mapping[str, pa.Schema] = MappingProxyType(
                 (DAY, pa.date32()),
             ]
         ),
+        # The records of a batch, and the rows of them that were refused before any state, or late; when it was planned,
+        # and by which code. Spark's log does not have them: a batch may be missing.
+        "batch_counts": pa.schema(
+            [
+                *_WHO,
+                ("query", pa.string()),
+                ("batch_id", pa.int64()),
+                ("rows_in", pa.int64()),
+                ("rows_dead", pa.int64()),
+                ("rows_late", pa.int64()),
+                ("planned", _TIME),
+                ("code", pa.string()),
+                (DAY, pa.date32()),
+            ]
+        ),
         # The rows of a batch that came too late for a window in the partition of an output that begins at `start`.
         "late_partitions": pa.schema(
             [
@@ -188,7 +203,7 @@ TABLES: Mapping[str, pa.Schema] = MappingProxyType(
 # The tables of other modules.
 OTHERS = ("checkpoints", "dead_letters", "deployments", "leases")
 # Tables that grow with every batch.
-GROWING = ("system_messages", "expectations", "batch_times", "batch_offsets", "late_partitions")
+GROWING = ("system_messages", "expectations", "batch_times", "batch_offsets", "batch_counts", "late_partitions")
 PARTITIONS: Mapping[str, Sequence[str]] = MappingProxyType(dict.fromkeys(GROWING, ("pipeline", DAY)))
 # Tables with more files than this are compacted at the end of a run, or once an hour.
 CROWD = 300

@@ -21,6 +21,21 @@ from rs_assets.errors import CheckpointError
 
 TABLE: Final = "ledger"
 _TIME = pa.timestamp("us", tz="UTC")
+# The equation of a proof, which the first entries of a ledger may lack: then their hash is of the other columns alone.
+ADDED: Final = (
+    ("rows_in", pa.int64()),
+    ("rows_used", pa.int64()),
+    ("rows_dead", pa.int64()),
+    ("rows_late", pa.int64()),
+    ("rows_filtered", pa.int64()),
+    ("rows_waiting", pa.int64()),
+    ("rows_elsewhere", pa.int64()),
+    ("rows_unaccounted", pa.int64()),
+    ("filtered_by", pa.string()),
+    ("batches_counted", pa.int64()),
+    ("miscounted", pa.string()),
+    ("accounted", pa.bool_()),
+)
 # What a proof says; `number` counts the rows of a pipeline, and `hash` is that of all other columns.
 SCHEMA: Final = pa.schema(
     [
@@ -42,6 +57,7 @@ SCHEMA: Final = pa.schema(
         ("code", pa.string()),
         ("previous", pa.string()),
         ("hash", pa.string()),
+        *ADDED,
     ]
 )
 NOTHING_BEFORE: Final = ""
@@ -57,15 +73,14 @@ class Ledger:
     pipeline: str
 
     def entries(self) -> Sequence[Entry]:
-        """All of them, in their order."""
+        """All of them, in their order; columns that an earlier release did not write are None."""
         return self._entries(self._table())
 
     def _entries(self, table: DeltaTable | None) -> Sequence[Entry]:
         if table is None:
             return ()
         found = table.to_pyarrow_table(filters=[("pipeline", "=", self.pipeline)])
-        entries: list[Entry] = found.sort_by("number").to_pylist()
-        return entries
+        return [dict.fromkeys(SCHEMA.names) | row for row in found.sort_by("number").to_pylist()]
 
     @retry(
         retry=retry_if_exception_type(CommitFailedError),
@@ -91,7 +106,8 @@ class Ledger:
                 options = storage_options(path)
                 write_deltalake(path, data, mode="error", commit_properties=marker, storage_options=options)
             else:
-                write_deltalake(table, data, mode="append", commit_properties=marker)
+                # A ledger of an earlier release gets the columns that it lacks.
+                write_deltalake(table, data, mode="append", schema_mode="merge", commit_properties=marker)
         except CommitFailedError:
             raise
         except (DeltaError, OSError) as error:
@@ -119,8 +135,9 @@ class Ledger:
 
 
 def hash_of(entry: Entry) -> str:
-    """The SHA-256 of all columns but the hash itself, as JSON with sorted keys."""
-    columns = {name: entry[name] for name in SCHEMA.names if name != "hash"}
+    """The SHA-256 of all columns but the hash itself, as JSON with sorted keys; without ADDED ones that are null."""
+    added = {name for name, _ in ADDED if entry.get(name) is None}
+    columns = {name: entry[name] for name in SCHEMA.names if name != "hash" and name not in added}
     return hashlib.sha256(json.dumps(columns, default=_text, sort_keys=True).encode()).hexdigest()
 
 

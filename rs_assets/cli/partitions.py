@@ -112,7 +112,7 @@ def prove(name: str | None, modules: tuple[str, ...], *, as_json: bool, **chosen
         click.echo(str(each))
     if not done and not as_json:
         click.echo("all closed partitions are proved")
-    if not all(each.equal for each in done):
+    if not all(each.holds for each in done):
         sys.exit(FAILED)
 
 
@@ -129,6 +129,9 @@ def audit(name: str | None, modules: tuple[str, ...]) -> None:
     broken, entries = ledger.first_break(), ledger.entries()
     unequal = [entry["partition"] for entry in entries if not entry["equal"]]
     click.echo(broken or f"{len(entries):,} proofs, none changed since; unequal: {', '.join(unequal) or 'none'}")
+    lost = [entry["partition"] for entry in entries if entry["accounted"] is False]
+    if lost and not broken:
+        click.echo(f"records that are not accounted for, or were counted otherwise by the stream: {', '.join(lost)}")
     if broken:
         sys.exit(FAILED)
 

@@ -1,6 +1,7 @@
 """The check that the closed partitions of an output equal one batch over the recorded input."""
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -28,8 +29,9 @@ from rs_assets.dagster.nightly import nightly
 from rs_assets.dagster.place import place_of
 from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.errors import TopologyError
+from rs_assets.runtime.run.equation import TERMS
 from rs_assets.runtime.run.partitions import parted_sinks
-from rs_assets.runtime.run.prove import prove
+from rs_assets.runtime.run.prove import Proof, prove
 from rs_assets.runtime.run.recompute import Way
 
 CHECK = "stream_equals_batch"
@@ -89,16 +91,35 @@ def _check(assets: StreamAssets, sink: DeltaSink) -> AssetChecksDefinition:
         ledger = Ledger(place.home.catalog, assets.name)
         newest = {each["start"]: each for each in ledger.entries() if each["sink"] == sink.name}
         unequal = [each["partition"] for each in newest.values() if not each["equal"]]
+        # None: by an earlier release.
+        lost = [each["partition"] for each in newest.values() if each["accounted"] is False]
+        wrong = {"unequal": unequal, "records not accounted for": lost}
+        said = "; ".join(f"{what}: {', '.join(keys)}" for what, keys in wrong.items() if keys)
         broken = ledger.first_break()
-        shown: dict[str, Any] = {"proved_now": len(proofs), "proved": len(newest), "unequal": len(unequal)}
-        differing = "\n".join(str(each) for each in proofs if not each.equal)
-        if differing:
-            shown["differences"] = MetadataValue.md(f"```\n{differing}\n```")
         return AssetCheckResult(
-            passed=not (unequal or broken),
+            passed=not (said or broken),
             severity=AssetCheckSeverity.ERROR,
-            description=broken or (f"unequal: {', '.join(unequal)}" if unequal else None),
-            metadata=shown,
+            description=broken or said or None,
+            metadata={
+                "proved_now": len(proofs),
+                "proved": len(newest),
+                "unequal": len(unequal),
+                "not_accounted": len(lost),
+                **_shown(proofs),
+            },
         )
 
     return check
+
+
+def _shown(proofs: Sequence[Proof]) -> dict[str, Any]:
+    """The records of the partitions that were proved now, and what differs."""
+    shown: dict[str, Any] = {}
+    if proofs:
+        names = ("rows_in", *TERMS, "unaccounted")
+        rows = ["| ".join([each.partition, *(f"{getattr(each.records, name):,}" for name in names)]) for each in proofs]
+        head = ["| ".join(["partition", *names]), "| ".join(["---", *("---:" for _ in names)])]
+        shown["records"] = MetadataValue.md("\n".join([*head, *rows]))
+    if differing := "\n".join(str(each) for each in proofs if not each.holds):
+        shown["differences"] = MetadataValue.md(f"```\n{differing}\n```")
+    return shown

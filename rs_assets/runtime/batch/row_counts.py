@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from rs_assets.common.node import Node
@@ -35,6 +35,10 @@ class Counts:
     gates: Mapping[str, tuple[int, int]] = field(default_factory=dict, compare=False)
     expectations: Mapping[str, tuple[int, int]] = field(default_factory=dict, compare=False)
     unmet: bool = field(default=False, compare=False)
+
+    def dead_at(self, gates: Collection[str]) -> int:
+        """The rows that these gates rejected."""
+        return sum(dead for gate, (_, dead) in self.gates.items() if gate in gates)
 
 
 def counts_of(

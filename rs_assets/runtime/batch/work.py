@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from rs_assets.catalog.batch_counts import BatchCounts
 from rs_assets.catalog.batch_times import EventTimes
 from rs_assets.catalog.lease import Lease
 from rs_assets.catalog.offsets.messages import SystemMessageListener
@@ -36,6 +37,7 @@ from rs_assets.runtime.batch.row_counts import Counts, acts_at_once, counts_of
 from rs_assets.runtime.batch.sink_progress import SinkProgress
 from rs_assets.runtime.batch.split_watermarks import SplitWatermarks
 from rs_assets.runtime.record.bookkeeping import Bookkeeper
+from rs_assets.runtime.replay.account import counted_gates
 from rs_assets.runtime.replay.dead_letters import send_dead_letters, stage_late
 from rs_assets.runtime.replay.late_partitions import LatePartitions, late_partitions
 from rs_assets.runtime.replay.replay import Replay
@@ -127,7 +129,7 @@ class BatchWork:
         if self.uploads is not None:
             self.uploads.committed()
         missed = late_partitions(self.topology, self.plan, replay) if dropped else {}
-        self._record(execution, batch_id, out, counts, times, missed)
+        self._record(execution, batch_id, out, counts, times, missed, late)
         # State can shrink without an output row: a window in update mode closes silently, a later filter may drop its
         # row.
         moved = state.rows != rows_open
@@ -201,7 +203,8 @@ class BatchWork:
         out: Mapping[str, int],
         counts: Counts,
         times: Mapping[str, EventTimes],
-        late: LatePartitions,
+        missed: LatePartitions,
+        late: int,
     ) -> None:
         """Record a committed batch: progress of sinks and splits, and input state of sources.
 
@@ -212,8 +215,10 @@ class BatchWork:
         if self.marks is not None:
             self.marks.advance(execution, batch_id, first=self.log.planned_batches()[0])
         came = {gate: _of_rows(times.get(gate)) for gate in self.plan.watermark_inputs}
-        missed = {self.aliases.get(sink, sink): rows for sink, rows in late.items()}
-        self.book.after(batch_id, counts.expectations, came, missed, replayed=batch_id == self._planned_before)
+        parted = {self.aliases.get(sink, sink): rows for sink, rows in missed.items()}
+        read = BatchCounts(counts.rows_in + counts.shuffled, counts.dead_at(counted_gates(self.plan)), late)
+        again = batch_id == self._planned_before
+        self.book.after(batch_id, counts.expectations, came, parted, read, replayed=again)
         for name, watch in self.watches.items():
             if known := watch.read():
                 self.read.setdefault(name, {}).update(known)

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from tenacity import Retrying, retry_if_result, stop_after_attempt, wait_exponential
 
+from rs_assets.catalog.batch_counts import BatchCounts
 from rs_assets.catalog.batch_times import EventTimes
 from rs_assets.catalog.catalog import Catalog, Row
 from rs_assets.catalog.offsets import CheckpointStorage
@@ -88,6 +89,7 @@ class Bookkeeper:
         expectations: Mapping[str, tuple[int, int]] = NOTHING,
         times: Mapping[str, EventTimes | None] = NO_TIMES,
         late: Mapping[str, Mapping[datetime, int]] = NONE_LATE,
+        counts: BatchCounts | None = None,
         *,
         replayed: bool = False,
     ) -> None:
@@ -98,11 +100,11 @@ class Bookkeeper:
         made = self._messages
         messages = [*(m for each in made for m in each.before), *(m for each in made for m in each.after)]
         self._told = len(messages)
-        entry = self._entry(batch_id, messages, replies=self._replies)
+        entry = replace(self._entry(batch_id, messages, replies=self._replies), counts=counts)
         nodes = map(self.topology.__getitem__, expectations)
         conditions = {node.name: node.condition.identity() for node in nodes if isinstance(node, Expect)}
-        counts = replace(entry, expectations=expectations, conditions=conditions, times=times, late=late)
-        self.journal.put(replace(counts, replayed=replayed))
+        counted = replace(entry, expectations=expectations, conditions=conditions, times=times, late=late)
+        self.journal.put(replace(counted, replayed=replayed))
 
     def noted(self, batch_id: int) -> bool:
         """Whether the catalog has the batch: an earlier run has completed it, and the checkpoint went back since.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from rs_assets.catalog.batch_counts import BatchCounts
 from rs_assets.catalog.batch_offsets import offsets_row
 from rs_assets.catalog.batch_times import EventTimes
 from rs_assets.catalog.catalog import Catalog, Row, operation, row_of
@@ -34,6 +35,7 @@ IDENTITIES: Mapping[str, tuple[str, ...]] = {
     "expectations": ("query", "generation", "batch_id", "step"),
     "batch_times": ("query", "generation", "batch_id", "gate"),
     "batch_offsets": ("query", "generation", "batch_id", "planned"),
+    "batch_counts": ("query", "generation", "batch_id", "planned"),
     "late_partitions": ("query", "generation", "batch_id", "sink", "start"),
 }
 Follower = Callable[[Sequence["JournalEntry"]], object]
@@ -45,9 +47,9 @@ class JournalEntry:
 
     `versions` are the dimension versions first used by it, as columns of the catalog; `expectations` the rows that each
     judged, and those that failed; `conditions` what they expect; `times` the event times at each gate, None without
-    rows; `late` its late rows by output and start of the partition. `plan` is its entry in Spark's log, by stored
-    names, `before` that of the batch before it. The steps have the digest `code`. `replayed`: an earlier run may have
-    written it.
+    rows; `late` its late rows by output and start of the partition; `counts` its records, if it was computed. `plan`
+    is its entry in Spark's log, by stored names, `before` that of the batch before it. The steps have the digest
+    `code`. `replayed`: an earlier run may have written it.
     """
 
     namespace: str
@@ -69,6 +71,7 @@ class JournalEntry:
     conditions: Mapping[str, str] = field(default_factory=dict)
     times: Mapping[str, EventTimes | None] = field(default_factory=dict)
     late: Mapping[str, Mapping[datetime, int]] = field(default_factory=dict)
+    counts: BatchCounts | None = None
     plan: BatchOffsets | None = None
     before: BatchOffsets | None = None
     code: str = ""
@@ -240,6 +243,7 @@ def _new_rows(entries: Sequence[JournalEntry]) -> dict[str, list[Row]]:
         "expectations": [row for entry in entries for row in _judged_rows(entry)],
         "batch_times": [row for entry in entries for row in _time_rows(entry)],
         "batch_offsets": [row for entry in entries for row in _offset_rows(entry)],
+        "batch_counts": [row for entry in entries for row in _count_rows(entry)],
         "late_partitions": [row for entry in entries for row in _late_rows(entry)],
         "system_messages": messages,
     }
@@ -347,6 +351,15 @@ def _offset_rows(entry: JournalEntry) -> list[Row]:
     if entry.plan is None or entry.log is None or entry.first_number:
         return []
     return [{**_row(entry, **offsets_row(entry.plan, entry.before)), "query": entry.log.stored_name}]
+
+
+def _count_rows(entry: JournalEntry) -> list[Row]:
+    """The counts of a batch that was computed."""
+    if entry.counts is None or entry.plan is None or entry.log is None:
+        return []
+    read = {"rows_in": entry.counts.rows_in, "rows_dead": entry.counts.dead, "rows_late": entry.counts.late}
+    row = _row(entry, **read, planned=entry.plan.started, code=entry.code)
+    return [{**row, "query": entry.log.stored_name}]
 
 
 def _late_rows(entry: JournalEntry) -> list[Row]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,11 +14,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType, MapType, VariantType
 
-from rs_assets.catalog.ledger import Ledger
+from rs_assets.catalog.ledger import SCHEMA, Ledger
 from rs_assets.errors import ConfigurationError
 from rs_assets.records.schema import quoted
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.run.backfill import closed_between
+from rs_assets.runtime.run.equation import TERMS, Accounts, Equation
 from rs_assets.runtime.run.partitions import Partition, filled_up_to, parted, partitions_of
 from rs_assets.runtime.run.recompute import Recompute, Way, Written
 from rs_assets.runtime.run.recorded import Recorded
@@ -31,7 +33,7 @@ DIGITS: Final = "%.11e"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """A partition, and whether its rows are those of one batch over its `batches`.
+    """A partition, whether its rows are those of one batch over its `batches`, and what became of all records there.
 
     The digests are sums of the rows' hashes. `only_stream` and `only_batch` are the first rows, as JSON, that only the
     table, or only the batch has.
@@ -45,20 +47,28 @@ class Proof:
     rows_batch: int
     digest_stream: str
     digest_batch: str
+    records: Equation
     only_stream: tuple[str, ...] = ()
     only_batch: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """Whether the rows are equal, each record is accounted for, and the stream has counted the same records."""
+        return self.equal and self.records.holds
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, as plain values."""
         return asdict(self)
 
     def __str__(self) -> str:
-        """A line, and one for each row that differs."""
+        """A line, one for each row that differs, and the equation."""
+        equation = [f"  {line}" for line in str(self.records).splitlines()]
         if self.equal:
-            return f"{self.partition}: {self.rows_stream:,} rows equal one batch over {self.batches:,} batches"
+            head = f"{self.partition}: {self.rows_stream:,} rows equal one batch over {self.batches:,} batches"
+            return "\n".join([head, *equation])
         head = f"{self.partition}: {self.rows_stream:,} rows in the table, {self.rows_batch:,} by one batch"
         rows = [f"  only in the table: {row}" for row in self.only_stream]
-        return "\n".join([head, *rows, *(f"  only by the batch: {row}" for row in self.only_batch)])
+        return "\n".join([head, *rows, *(f"  only by the batch: {row}" for row in self.only_batch), *equation])
 
 
 def prove(
@@ -89,9 +99,10 @@ def prove(
 
     def proved(spark: SparkSession) -> Iterator[Proof]:
         query = recorded.query(spark, plan)
+        accounts = Accounts(query, way, [way.partitions.parse(each.key) for each in chosen])
         for each in chosen:
             takes_late = partial(operator.ge, filled.get(each.start, -1))
-            yield _proved(Recompute(spark, query, way, each, takes_late), ledger)
+            yield _proved(Recompute(spark, query, way, each, takes_late), accounts, ledger)
 
     return recorded.on_driver(lambda spark: tuple(proved(spark))) if chosen else ()
 
@@ -99,7 +110,9 @@ def prove(
 def _unproved(topology: Topology, options: RunOptions, way: Way, ledger: Ledger) -> Sequence[Partition]:
     """The closed partitions without a proof of the rows that they have now."""
     newest = {entry["start"]: entry for entry in ledger.entries() if entry["sink"] == way.sink.name}
-    proved = {start: entry["rows_stream"] for start, entry in newest.items() if entry["equal"]}
+    # Those of earlier releases have no equation.
+    held = {start: entry for start, entry in newest.items() if entry["equal"] and entry["accounted"] is not False}
+    proved = {start: entry["rows_stream"] for start, entry in held.items()}
     closed = list(partitions_of(topology, options, sink=way.sink.name).closed)
     # Partitions of which all rows are gone, before the first one with rows.
     lost = min(newest, default=None)
@@ -109,7 +122,7 @@ def _unproved(topology: Topology, options: RunOptions, way: Way, ledger: Ledger)
     return [each for each in closed if proved.get(each.start) != each.rows]
 
 
-def _proved(made: Recompute, ledger: Ledger) -> Proof:
+def _proved(made: Recompute, accounts: Accounts, ledger: Ledger) -> Proof:
     written = Written.by(made.query, made.way.sink)
     batches = made.batches(written.mark.batch_id)
     with made.reading(batches) as folder:
@@ -119,6 +132,7 @@ def _proved(made: Recompute, ledger: Ledger) -> Proof:
         equal = (rows_stream, digest_stream) == (rows_batch, digest_batch)
         ways = () if equal else ((stream, batch), (batch, stream))
         only = tuple(tuple(row[0] for row in _beyond(one, other)) for one, other in ways) or ((), ())
+        records = accounts.equation(made, batches)
     proof = Proof(
         partition=made.partition.key,
         equal=equal,
@@ -128,6 +142,7 @@ def _proved(made: Recompute, ledger: Ledger) -> Proof:
         rows_batch=rows_batch,
         digest_stream=digest_stream,
         digest_batch=digest_batch,
+        records=records,
         only_stream=only[0],
         only_batch=only[1],
     )
@@ -136,14 +151,27 @@ def _proved(made: Recompute, ledger: Ledger) -> Proof:
 
 
 def _entry(made: Recompute, proof: Proof, written: Written) -> Mapping[str, Any]:
-    noted = {name: value for name, value in proof.as_dict().items() if not name.startswith("only_")}
+    noted = {name: value for name, value in proof.as_dict().items() if name in SCHEMA.names}
     return {
         **noted,
+        **_terms(proof.records),
         "sink": made.way.sink.name,
         "start": made.partition.start,
         "generation": written.mark.generation,
         "batch_id": written.mark.batch_id,
         "code": made.way.topology.code,
+    }
+
+
+def _terms(records: Equation) -> Mapping[str, Any]:
+    """The equation as columns of the ledger."""
+    return {
+        "rows_in": records.rows_in,
+        **{f"rows_{name}": getattr(records, name) for name in (*TERMS, "unaccounted")},
+        "filtered_by": json.dumps(dict(records.filtered_by), sort_keys=True),
+        "batches_counted": records.counted,
+        "miscounted": json.dumps(records.miscounted),
+        "accounted": records.holds,
     }
 
 
