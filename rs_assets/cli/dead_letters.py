@@ -1,4 +1,4 @@
-"""Dead letters of a pipeline: shown, counted by reason, exported to a file for repair."""
+"""Dead letters of a pipeline: shown, counted by reason, exported to a file for repair, redriven."""
 
 from __future__ import annotations
 
@@ -49,8 +49,22 @@ def dead_letters(name: str | None, rows: int, file: Path | None, modules: tuple[
     show(rows_of, ("letters", "step", "reason"), empty="")
     title = f"the newest of {letters.num_rows:,}" if letters.num_rows > rows else "all of them"
     terminal().print(as_table(newest.select(SHOWN), title=title, max_rows=rows))
+    click.echo(f"once the code is corrected: rs-assets redrive {topology.job}")
     if told:
         click.echo(told)
+
+
+@click.command()
+@NAME_OR_NONE
+@click.option("--where", metavar="SQL", help="A condition on the dead letters: \"reason LIKE 'malformed%'\".")
+@click.option("--plan", is_flag=True, help="Only say how many the code of now would accept.")
+@MODULES
+@AS_JSON
+@guarded
+def redrive(name: str | None, modules: tuple[str, ...], *, where: str | None, plan: bool, as_json: bool) -> None:
+    """Take dead letters through the code of now, and append their rows, each once; the stream may run."""
+    done = chosen(modules, name).redrive(where=where, plan=plan)
+    click.echo(json.dumps(done.as_dict()) if as_json else str(done))
 
 
 def export(letters: pa.Table, file: Path) -> str:

@@ -12,7 +12,7 @@ import click
 
 from rs_assets.cli.base import AS_JSON, MODULES, NAME_OR_NONE, chosen, guarded, known
 from rs_assets.cli.collect import collect
-from rs_assets.cli.dead_letters import dead_letters
+from rs_assets.cli.dead_letters import dead_letters, redrive
 from rs_assets.cli.deploy import deploy, deployments
 from rs_assets.cli.partitions import COMMANDS as PARTITIONS
 from rs_assets.cli.project import PROJECT_COMMANDS
@@ -194,7 +194,7 @@ def _targets(modules: tuple[str, ...]) -> tuple[list[str], list[str]]:
     return [part for module in (*own, *ours) for part in ("-m", module)], alone
 
 
-OTHERS = (collect, dead_letters, deploy, deployments, rules, show, sql)
+OTHERS = (collect, dead_letters, deploy, deployments, redrive, rules, show, sql)
 for command in (*COMMANDS, *PROJECT_COMMANDS, *QUERIES, *WHY, *PARTITIONS, *OTHERS):
     main.add_command(command)
 

@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, Field, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Field, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from deltalake.schema import PrimitiveType
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
@@ -36,12 +38,34 @@ SCHEMA = pa.schema(
         ("record", pa.string()),
         ("at", pa.timestamp("us", tz="UTC")),
         ("source", pa.string()),
+        ("whole", pa.bool_()),
+        ("code", pa.string()),
     ]
 )
 
-# The table's schema also has the generation that undid the dead letter's batch, null if the batch is valid.
-UNDONE = "undone_by"
-STORED = SCHEMA.append(pa.field(UNDONE, pa.int64()))
+# What became of a dead letter, null at first: the generation that undid its batch; the redrive that counts and its
+# time, all its redrives with their places (see `Redrives`), the redrive that has begun, and how often one refused it.
+UNDONE, REDRIVEN, REDRIVEN_AT = "undone_by", "redriven_by", "redriven_at"
+REDRIVES, REDRIVING, TRIES = "redrives", "redriving", "tries"
+STATE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        UNDONE: "long",
+        REDRIVEN: "long",
+        REDRIVEN_AT: "timestamp",
+        REDRIVES: "string",
+        REDRIVING: "string",
+        TRIES: "long",
+    }
+)
+ARROW = {"long": pa.int64(), "timestamp": pa.timestamp("us", tz="UTC"), "string": pa.string(), "boolean": pa.bool_()}
+STORED = pa.schema([*SCHEMA, *((name, ARROW[kind]) for name, kind in STATE.items())])
+# A commit that lost against a batch with dead letters is tried again.
+again = retry(
+    retry=retry_if_exception_type(CommitFailedError),
+    stop=stop_after_attempt(8),
+    wait=wait_random_exponential(multiplier=0.01, max=0.5),
+    reraise=True,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +73,11 @@ class DeadLetters:
     """Appends to the Delta table at `path`; a batch that is repeated is written once.
 
     `source` (the name of its step), `split`, `line` (from 1) and `offset` (bytes, for lines of files) give the record's
-    position, `record` its text (at most 64 KiB), `at` the time of the batch. Rows of windows, rows that a sink refused,
-    and dead letters of earlier releases have null as their source. `undone_by` is null for valid dead letters. A
+    position, `record` its text (at most 64 KiB), `at` the time of the batch, `code` the digest of the steps. Rows of
+    windows, rows that a sink refused, and dead letters of earlier releases have null as their source. `whole`: no row
+    of the record has reached an output of the query. `undone_by` and `redriven_by` are null for valid dead letters. A
     pipeline that goes back to an earlier batch reads later records again; their previous dead letters then have its new
-    generation in `undone_by`.
+    generation in `undone_by`. `redriven_by` is the number of the redrive by which rows of the record are in the output.
     """
 
     path: str
@@ -65,6 +90,7 @@ class DeadLetters:
         check_fence(table, mark)
         return last_batch(table, mark) >= mark.batch_id
 
+    @again
     def write(self, rows: pa.Table, mark: BatchMark) -> int:
         """Append `rows` in one transaction with the marker of the batch; returns how many were new."""
         if not rows.num_rows or self.committed(mark):
@@ -73,7 +99,7 @@ class DeadLetters:
             Path(self.path).parent.mkdir(parents=True, exist_ok=True)
         write_deltalake(
             self.path,
-            rows.cast(SCHEMA).append_column(UNDONE, pa.nulls(rows.num_rows, pa.int64())),
+            _stored(rows.cast(SCHEMA)),
             mode="append",
             schema_mode="merge",
             commit_properties=properties(mark),
@@ -81,36 +107,82 @@ class DeadLetters:
         )
         return int(rows.num_rows)
 
-    @retry(
-        retry=retry_if_exception_type(CommitFailedError),
-        stop=stop_after_attempt(5),
-        wait=wait_random_exponential(multiplier=0.01, max=0.5),
-        reraise=True,
-    )
+    @again
     def go_to(
         self, path: Mapping[int, int], begun: BatchMark, *, job: tuple[str, str], names: Sequence[str] | None
     ) -> None:
         """Mark the dead letters of a query that are not on the path to its target, and unmark those that are.
 
-        `path` maps the generations on the path to their last batches; it is empty for a new beginning. `names` are all
-        names that the query has had; None means all queries of the job. May be called twice.
+        Redrives count as far as they are on the path, too. `path` maps the generations on the path to their last
+        batches; it is empty for a new beginning. `names` are all names that the query has had; None means all queries
+        of the job. May be called twice.
         """
-        table = open_table(self.path)
+        table = with_state(self.path)
         if table is None:
             return
-        if UNDONE not in {field.name for field in table.schema().fields}:
-            table.alter.add_columns([Field(UNDONE, PrimitiveType("long"))])
-            table.update_incremental()
-        own = f"namespace = {_quoted(job[0])} AND job = {_quoted(job[1])}"
+        own = letters_of(*job)
         if names is not None:
-            own += f" AND query IN ({', '.join(map(_quoted, names))})"
+            own += f" AND query IN ({', '.join(map(quoted_text, names))})"
         leads = " OR ".join(f"(generation = {g} AND batch_id <= {last})" for g, last in path.items()) or "FALSE"
         stands = f"({leads})"
         table.update(
             predicate=f"{own} AND (({UNDONE} IS NULL AND NOT {stands}) OR ({UNDONE} IS NOT NULL AND {stands}))",
             updates={UNDONE: f"CASE WHEN {stands} THEN CAST(NULL AS BIGINT) ELSE {begun.generation} END"},
-            commit_properties=CommitProperties(app_transactions=[Transaction(begun.fence, begun.token)]),
+            commit_properties=_fenced(begun),
         )
+        for text, now in redrives_on(path, self.path, job).items():
+            table = with_state(self.path)
+            assert table is not None  # noqa: S101  it was there
+            other = f"{REDRIVEN} IS NOT NULL" if now is None else f"({REDRIVEN} IS NULL OR {REDRIVEN} <> {now})"
+            table.update(
+                predicate=f"{own} AND {REDRIVES} = {quoted_text(text)} AND {other}",
+                updates={REDRIVEN: f"CAST({'NULL' if now is None else now} AS BIGINT)"},
+                commit_properties=_fenced(begun),
+            )
+
+
+def _fenced(begun: BatchMark) -> CommitProperties:
+    return CommitProperties(app_transactions=[Transaction(begun.fence, begun.token)])
+
+
+def with_state(path: str) -> DeltaTable | None:
+    """The table with all columns of STORED, which one of an earlier release lacks; None if there is none."""
+    table = open_table(path)
+    if table is None:
+        return None
+    there = {field.name for field in table.schema().fields}
+    kinds = {"source": "string", "whole": "boolean", "code": "string", **STATE}
+    lacking = [Field(name, PrimitiveType(kind)) for name, kind in kinds.items() if name not in there]
+    if lacking:
+        table.alter.add_columns(lacking)
+        table.update_incremental()
+    return table
+
+
+def redrives_on(path: Mapping[int, int], table: str, job: tuple[str, str]) -> Mapping[str, int | None]:
+    """For each text in REDRIVES of a job: the number of its newest redrive on `path`, None for none."""
+    opened = open_table(table)
+    if opened is None:
+        return {}
+    wanted = (pc.field("namespace") == job[0]) & (pc.field("job") == job[1]) & pc.field(REDRIVES).is_valid()
+    texts = dataset_of(opened, table).to_table(columns=[REDRIVES], filter=wanted)[REDRIVES].unique().to_pylist()
+    return {text: redrive_on(path, text) for text in texts}
+
+
+def redrive_on(path: Mapping[int, int], redrives: str) -> int | None:
+    """The number of the newest of `redrives` whose batch is on `path`: "number:generation:batch", with blanks between.
+
+    >>> redrive_on({2: 5}, "1:1:3 2:2:4 7:2:6")
+    2
+    """
+    each = [tuple(map(int, text.split(":"))) for text in redrives.split()]
+    return max((number for number, generation, batch in each if batch <= path.get(generation, -1)), default=None)
+
+
+def _stored(rows: pa.Table) -> pa.Table:
+    for name, kind in STATE.items():
+        rows = rows.append_column(name, pa.nulls(rows.num_rows, ARROW[kind]))
+    return rows
 
 
 def refused_text(row: Mapping[str, object]) -> str:
@@ -142,15 +214,16 @@ def dead_letters_of(
 ) -> pa.Table:
     """The valid dead letters of a job, or of one query, by time, source, split and line; none if there is no table yet.
 
-    `after` limits them to later batches.
+    Those of batches that were undone, and those that were redriven, are not valid. `after` limits them to later batches.
     """
     table = open_table(path)
     if table is None:
         return STORED.empty_table()
     dataset = dataset_of(table, path)
     wanted = (pc.field("namespace") == namespace) & (pc.field("job") == job)
-    if UNDONE in dataset.schema.names:
-        wanted &= pc.field(UNDONE).is_null()
+    for name in (UNDONE, REDRIVEN):
+        if name in dataset.schema.names:
+            wanted &= pc.field(name).is_null()
     if query is not None:
         wanted &= pc.field("query") == query
     if after is not None:
@@ -162,5 +235,11 @@ def dead_letters_of(
     return found.sort_by([(name, "ascending") for name in ("at", "source", "split", "line")])
 
 
-def _quoted(text: str) -> str:
+def letters_of(namespace: str, job: str) -> str:
+    """The SQL condition for the dead letters of a job."""
+    return f"namespace = {quoted_text(namespace)} AND job = {quoted_text(job)}"
+
+
+def quoted_text(text: str) -> str:
+    """`text` as a literal of SQL."""
     return "'" + text.replace("'", "''") + "'"

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rs_assets.runtime.run.prove import Proof
     from rs_assets.runtime.run.realtime import RealTimePipeline
     from rs_assets.runtime.run.records_of import Records
+    from rs_assets.runtime.run.redrive import Redriven
     from rs_assets.runtime.run.rescale import RescaleReport
     from rs_assets.runtime.run.running import RunningPipeline
     from rs_assets.runtime.run.why import Explanation
@@ -535,6 +536,39 @@ class Pipeline:
         from rs_assets.runtime.run.backfill import backfill
 
         return backfill(self.topology, partition, options, last=to, sink=sink, judge=judge, plan=plan)
+
+    def redrive(self, options: RunOptions | None = None, *, where: str | None = None, plan: bool = False) -> Redriven:
+        """Take dead letters through the code of now, and append the rows of those that it accepts, each once.
+
+        Typical uses: a parser or a condition was too strict, and is corrected. The records are read again at their
+        places in the recorded batches. Rows are appended in one commit, whose marker makes a second one impossible,
+        also after a crash; then these dead letters no longer count. Those that are refused again stay, with the new
+        reason. The pipeline may run. A rewind to a batch before the redrive undoes it, and its dead letters count
+        again. Only outputs to Delta with mode="append" and without `partitions=`, whose rows have passed no state;
+        TopologyError for others. SinkError if the table has no batch with rows yet, or if another redrive or a rewind
+        has begun in the meantime.
+
+        - `where` (str, default None: all): SQL over the columns of the dead letters, as "reason LIKE 'malformed%'".
+        - `plan` (bool, default False): only say how many would be redriven; their records are read.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from rs_assets import Home, MemoryChannel, RunOptions, StreamBuilder
+        >>> source = MemoryChannel(schema="id int, ms int")
+        >>> def hits(condition):
+        ...     read = StreamBuilder.data_stream("docs", "redriven").from_memory(source)
+        ...     return read.expect(condition, on_fail="dead_letter", name="usual").to_delta("hits").build()
+        >>> source.put({"id": 1, "ms": 12}, {"id": 2, "ms": 1200}, {"id": 3, "ms": -1})
+        >>> with TemporaryDirectory() as folder:
+        ...     options = RunOptions(home=Home.at(folder))
+        ...     _ = hits("ms BETWEEN 0 AND 1000").run(options)
+        ...     first = hits("ms >= 0").redrive(options)
+        ...     second = hits("ms >= 0").redrive(options)
+        >>> first.letters, first.rows, first.refused, second.letters
+        (1, 1, 1, 0)
+        """
+        from rs_assets.runtime.run.redrive import redrive
+
+        return redrive(self.topology, options, where=where, plan=plan)
 
     def prove(
         self,

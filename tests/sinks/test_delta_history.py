@@ -106,6 +106,16 @@ class Model:
         noted = {"rs.backfilled_by": writer, "rs.backfilled_batch": str(self.point.batch)}
         self.commit(self.stands[self.point], theirs, "WRITE", {"mode": "Append"}, **noted)
 
+    def redrive(self):
+        """A row of a dead letter is added, after the batches up to now; refused before the first of a generation."""
+        (ours, theirs), writer = self.now, f"p1/g{self.point.generation}/rows"
+        own = (entry.get("rs.writer") or entry.get("rs.rewound_by") for entry in reversed(self.entries))
+        if next(filter(None, own), None) != writer or ours != self.stands[self.point]:
+            return
+        self.stands[self.point] = ours | {self.row()}
+        noted = {"rs.redriven_by": writer, "rs.redriven_batch": str(self.point.batch)}
+        self.commit(self.stands[self.point], theirs, "WRITE", {"mode": "Append"}, **noted)
+
     def others(self, what):
         if not self.entries:
             return
@@ -133,6 +143,8 @@ def step_of(world, step, keep):
             world.afresh()
         case ("backfill",):
             world.backfill()
+        case ("redrive",):
+            world.redrive()
         case ("others", what):
             world.others(what)
         case ("by hand", back):
@@ -145,7 +157,7 @@ def step_of(world, step, keep):
 
 BATCH = st.tuples(st.just("batch"), st.booleans())
 GO = st.tuples(st.just("go"), st.integers(0, 1000))
-OURS = st.one_of(BATCH, BATCH, GO, *map(st.just, (("others", "compact"), ("afresh",), ("backfill",))))
+OURS = st.one_of(BATCH, BATCH, GO, *map(st.just, (("others", "compact"), ("afresh",), ("backfill",), ("redrive",))))
 THEIRS = st.one_of(
     st.tuples(st.just("others"), st.sampled_from(["append", "truncate", "overwrite"])),
     st.tuples(st.just("by hand"), st.integers(1, 4)),
@@ -156,6 +168,7 @@ THEIRS = st.one_of(
 @settings(max_examples=200, deadline=None)
 @example([("batch", False)] * 4 + [("go", 2), ("go", 0), ("go", 3), ("batch", False), ("go", 1)])
 @example([("batch", False), ("batch", True), ("backfill",), ("go", 1), ("go", 0)])
+@example([("batch", False), ("batch", True), ("redrive",), ("batch", False), ("go", 1), ("go", 0), ("go", 4)])
 def test_going_back_and_forward_always_finds_the_rows_of_the_batch(steps):
     world = Model()
     for step in steps:

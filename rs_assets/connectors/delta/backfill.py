@@ -88,11 +88,7 @@ class Replacement:
         return files.rows, self._commit(files, path)
 
     def _staged(self, rows: DataFrame, path: str, partition_by: tuple[str, ...]) -> BatchFiles:
-        # A folder of its own: a start of the stream removes what its sink has staged.
-        mark = replace(self.mark, sink=f"{self.mark.sink}.backfill")
-        if is_remote(path):
-            return store_files(rows, path, mark, partition_by=partition_by)
-        return stage_files(rows, Path(path), mark, partition_by=partition_by, step=self.mark.sink)
+        return stage_apart(rows, path, self.mark, partition_by, purpose="backfill")
 
     def _commit(self, files: BatchFiles, path: str) -> int:
         """Commit on the version whose files were compared: a compaction after it would bring the old rows back."""
@@ -150,6 +146,16 @@ class Replacement:
             step=self.mark.sink,
             table=self.read.table_uri,
         )
+
+
+def stage_apart(
+    rows: DataFrame, path: str, mark: BatchMark, partition_by: tuple[str, ...], *, purpose: str
+) -> BatchFiles:
+    """Compute `rows` and write them next to a stream, which removes what its own sink has staged when it starts."""
+    apart = replace(mark, sink=f"{mark.sink}.{purpose}")
+    if is_remote(path):
+        return store_files(rows, path, apart, partition_by=partition_by)
+    return stage_files(rows, Path(path), apart, partition_by=partition_by, step=mark.sink)
 
 
 def _files(table: DeltaTable, partitions: EventTimePartitions, value: PartitionValue) -> list[File]:

@@ -21,6 +21,10 @@ FENCED, REWOUND = "rs.fenced_by", "rs.rewound_by"
 # The writer's name in a commit that replaces the rows of a partition by those of a backfill, the last batch of which it
 # has rows, and the partition.
 BACKFILLED, BACKFILLED_BATCH, BACKFILLED_PARTITION = "rs.backfilled_by", "rs.backfilled_batch", "rs.backfilled"
+# The writer's name in a commit that adds the rows of dead letters, the last batch before it, and the redrive's number.
+REDRIVEN, REDRIVEN_BATCH, REDRIVE = "rs.redriven_by", "rs.redriven_batch", "rs.redrive"
+# Where an entry names its author.
+AUTHORS = ("rs.writer", REWOUND, FENCED, BACKFILLED, REDRIVEN)
 # How many entries of a history are searched at first.
 NEWEST = 50
 
@@ -68,7 +72,7 @@ def last_claim(table: DeltaTable, mark: BatchMark) -> Entry:
 def author(entry: Entry) -> tuple[str, str] | None:
     """The pipeline and the sink that made an entry of a history, None if it does not say."""
     metadata = noted(entry)
-    said = next((metadata[name] for name in ("rs.writer", REWOUND, FENCED, BACKFILLED) if metadata.get(name)), "")
+    said = next((metadata[name] for name in AUTHORS if metadata.get(name)), "")
     match = WRITER.fullmatch(str(said))
     return (match[1], match[3]) if match else None
 

@@ -11,7 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from rs_assets.connectors.delta.commit_info import BACKFILLED, BACKFILLED_BATCH, FENCED, REWOUND, WRITER, noted
+from rs_assets.connectors.delta.commit_info import (
+    BACKFILLED,
+    BACKFILLED_BATCH,
+    FENCED,
+    REDRIVEN,
+    REDRIVEN_BATCH,
+    REWOUND,
+    WRITER,
+    noted,
+)
 from rs_assets.connectors.generations import Point
 from rs_assets.connectors.sink import BatchMark
 
@@ -43,15 +52,16 @@ REMOVALS = frozenset({"DELETE", "TRUNCATE"})
 REPLACEMENTS = ("REPLACE TABLE", "CREATE OR REPLACE", "CLONE", "FSCK", "DROP COLUMNS", "REPLACE COLUMNS")
 NO_PREDICATE = frozenset({"", "[]", "true", "[true]", '["true"]'})
 
-Kind = Literal["batch", "return", "backfill", "restore", "added", "edited", "removed", "wiped", "harmless"]
+Kind = Literal["batch", "return", "backfill", "redrive", "restore", "added", "edited", "removed", "wiped", "harmless"]
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """One version of the table, from the point of view of the sink of one pipeline.
 
-    `batch`, `return` and `backfill` are this sink's own, the first two at `point`; a return also has the point that was
-    `kept`, a backfill that of the last batch of which it has rows. `source` is the version whose rows a return or a
+    `batch`, `return`, `backfill` and `redrive` are this sink's own, the first two at `point`; a return also has the
+    point that was `kept`, a backfill that of the last batch of which it has rows, a redrive that of the last batch
+    before it. `source` is the version whose rows a return or a
     restore took, NO_ROWS for none, None if the entry does not say. Changes of other
     writers are `restore`, `added` (rows), `edited` (rows of any writer), `removed` (some rows) and `wiped` (all earlier
     rows); `rows` says whether they brought their own rows. `replaces`: a batch replaced all earlier rows. `accepts`:
@@ -86,6 +96,9 @@ def change_of(entry: Mapping[str, Any], mark: BatchMark) -> Change:
     filled = _point(metadata.get(BACKFILLED), metadata.get(BACKFILLED_BATCH), mark)
     if filled is not None:
         return Change(version, "backfill", operation, kept=filled)
+    redriven = _point(metadata.get(REDRIVEN), metadata.get(REDRIVEN_BATCH), mark)
+    if redriven is not None:
+        return Change(version, "redrive", operation, kept=redriven)
     return _of_others(version, operation, parameters, no_rows=REWOUND in metadata or FENCED in metadata)
 
 
@@ -230,13 +243,17 @@ class History:
         return self._backfilled(begun.version, kept) if begun is not None else self._start_of(kept)
 
     def _backfilled(self, version: int, kept: Point) -> int:
-        """The last backfill of the rows of a batch before the next one, if it has none of later batches than `kept`."""
+        """The last backfill or redrive after a batch and before the next one, if none has rows of batches after `kept`.
+
+        A redrive is taken whatever others did before it: its dead letters count as redriven as long as its batch does.
+        """
         last = version
         for change in self.changes[version - self.oldest + 1 :]:
             if change.point is not None:
                 break
             unchanged = self.contents[change.version - 1].made_by == self.contents[last].made_by
-            if change.kind == "backfill" and change.kept is not None and _reached(change.kept, kept) and unchanged:
+            takes = change.kind == "redrive" or (change.kind == "backfill" and unchanged)
+            if takes and change.kept is not None and _reached(change.kept, kept):
                 last = change.version
         return last
 

@@ -115,6 +115,12 @@ def changes_by_others(table: DeltaTable, mark: BatchMark, path: str) -> Sequence
     return tuple(_described(change, own, path) for change in strange_changes(history))
 
 
+def newest_generation(table: DeltaTable, mark: BatchMark) -> int:
+    """The generation of the newest batch or return of the mark's sink in the table, 0 if it has none."""
+    own = _last_entries(table, mark).last_own
+    return own.point.generation if own is not None and own.point is not None else 0
+
+
 def refuse_changes(table: DeltaTable, mark: BatchMark, *, own: int, path: str) -> None:
     """SinkError if others removed rows of this sink from the table since `own`, a commit of ours (-1: the last one)."""
     history = _history(table, mark, table.version() - own + 1, path) if own >= 0 else _last_entries(table, mark)

@@ -76,7 +76,8 @@ def no_records_refused(topology: Topology, sink: str, place: Place) -> AssetChec
     since, query = datetime.now(UTC) - REFUSED_WITHIN, _plan(topology, sink).name
     letters = dead_letters_of(place.home.dead_letters, topology.namespace, topology.job, after=since)
     refused = sum(name == query for name in letters.column("query").to_pylist())
-    problems = [f"{refused:,} records were rejected within a day: rs-assets dead-letters {topology.name}"]
+    found = f"{refused:,} records were rejected within a day: rs-assets dead-letters {topology.name}"
+    problems = [f"{found}; once the code is corrected: rs-assets redrive {topology.name}"]
     return _verdict(problems * bool(refused), severity=AssetCheckSeverity.WARN, dead_letters=refused)
 
 

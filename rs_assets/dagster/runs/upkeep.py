@@ -40,6 +40,7 @@ from rs_assets.errors import PipelineBusyError
 from rs_assets.runtime.job import preflight
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.run.records_of import records_of
+from rs_assets.runtime.run.redrive import redrive
 from rs_assets.runtime.run.rescale import check_partitions, rescale
 from rs_assets.runtime.run.why import Sought, why
 from rs_assets.runtime.upkeep import savepoints
@@ -121,6 +122,14 @@ def _records_of(context: OpExecutionContext, assets: StreamAssets, options: RunO
     return {"rows": found.rows, "records": MetadataValue.md(f"```\n{found}\n```")}
 
 
+def _redrive(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:
+    done = redrive(assets.topology, options, where=config["where"], plan=config["plan"])
+    context.log.info("%s", done)
+    left = {f"left: {why}": count for why, count in done.left.items()}
+    counts = {"letters": done.letters, "refused": done.refused, "rows": done.rows, "version": done.version}
+    return {**{name: count for name, count in counts.items() if count is not None}, **left}
+
+
 def _optional(about: str, kind: type = str) -> Field:
     return Field(Noneable(kind), default_value=None, description=about)
 
@@ -190,6 +199,16 @@ ACTIONS: Mapping[str, Action] = MappingProxyType(
                 "row": Field(dict, description="Fields of the row; of a window its groups and its times"),
                 "sink": _optional("The sink, if there are several"),
                 "limit": Field(int, default_value=20, description="The most records that are shown"),
+            },
+            roles=frozenset({"output"}),
+        ),
+        "redrive": Action(
+            _redrive,
+            "Takes dead letters through the code of now, and appends their rows to the output, each once. A stream may"
+            " run.",
+            {
+                "where": _optional("SQL over the columns of the dead letters: reason LIKE 'expected%'; default: all"),
+                "plan": Field(bool, default_value=False, description="Only say how many would be redriven"),
             },
             roles=frozenset({"output"}),
         ),

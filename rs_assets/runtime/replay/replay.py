@@ -28,6 +28,7 @@ from rs_assets.records.columns import LATE as CAME_BEHIND
 from rs_assets.records.policy import BadRecords
 from rs_assets.topology.nodes.step import Expect, ForEach
 from rs_assets.topology.nodes.timed import TimedState
+from rs_assets.topology.redrive import refusing_whole
 from rs_assets.topology.topology import Topology
 from rs_assets.topology.user_code.expression import function_of
 
@@ -230,7 +231,16 @@ class Replay:
             F.lit(offsets.started).alias("at"),
             # Rows of a window have none.
             (F.col(SOURCE) if SOURCE in told.columns else F.lit(None).cast("string")).alias("source"),
+            self._is_whole(dead, by).alias("whole"),
+            F.lit(self.topology.code).alias("code"),
         )
+
+    def _is_whole(self, dead: Dead, by: Column) -> Column:
+        """Whether no row of the record has reached an output of the query."""
+        if dead.step.endswith(POISON):
+            return F.lit(True)  # noqa: FBT003
+        whole = () if dead.late else refusing_whole(self.topology)
+        return by.isin(*whole) if whole else F.lit(False)  # noqa: FBT003
 
 
 def batch_clock(offsets: BatchOffsets) -> Callable[[], Column]:

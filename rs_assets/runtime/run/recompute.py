@@ -228,8 +228,8 @@ class Recompute:
         """The rows of the partition, made of the records of `batches`."""
         window = self.way.window
         if window is None:
-            return self._together((self._within(self._written(batch)) for batch in batches), folder)
-        records = self._together((self._taken(window, batch) for batch in batches), folder)
+            return together(self.spark, (self._within(self._written(batch)) for batch in batches), folder)
+        records = together(self.spark, (self._taken(window, batch) for batch in batches), folder)
         # Dimensions after the window are those of now.
         versions = self.query.context.noted(self.query.log.last_committed())
         context = replace(self.query.context, record_filter=AsInARun(), versions=versions)
@@ -269,20 +269,23 @@ class Recompute:
     def _replay(self, batch: int) -> Replay:
         return self.query.replay(batch, lambda _, rows: rows, strict=True)
 
-    def _together(self, frames: Iterator[DataFrame], folder: Path) -> DataFrame:
-        """The rows of many batches as one frame: some at once, more of them through files in `folder`."""
-        waiting, parts = list[DataFrame](), list[DataFrame]()
-        for frame in frames:
-            waiting.append(frame)
-            if len(waiting) == AT_ONCE:
-                parts.append(self._stored(_union(waiting), folder / str(len(parts))))
-                waiting = []
-        return _union([*parts, *waiting])
 
-    def _stored(self, rows: DataFrame, folder: Path) -> DataFrame:
-        rows.write.parquet(str(folder))
-        return self.spark.read.schema(rows.schema).parquet(str(folder))
+def together(spark: SparkSession, frames: Iterator[DataFrame], folder: Path) -> DataFrame:
+    """The rows of many batches as one frame: some at once, more of them through files in `folder`."""
+    waiting, parts = list[DataFrame](), list[DataFrame]()
+    for frame in frames:
+        waiting.append(frame)
+        if len(waiting) == AT_ONCE:
+            parts.append(_stored(spark, union(waiting), folder / str(len(parts))))
+            waiting = []
+    return union([*parts, *waiting])
 
 
-def _union(frames: Sequence[DataFrame]) -> DataFrame:
+def _stored(spark: SparkSession, rows: DataFrame, folder: Path) -> DataFrame:
+    rows.write.parquet(str(folder))
+    return spark.read.schema(rows.schema).parquet(str(folder))
+
+
+def union(frames: Sequence[DataFrame]) -> DataFrame:
+    """The rows of all `frames`, by name; there must be one."""
     return reduce(lambda one, other: one.unionByName(other), frames)

@@ -138,11 +138,16 @@ def roll_back_dead_letters(
 
     A dead letter has the stored name of its query; those of earlier releases have the name at that time.
     """
+    _route_dead_letters(topology, home, folder, path=path, begun=begun, names=names_of(topology, plan, folder))
+
+
+def names_of(topology: Topology, plan: QueryPlan, folder: str) -> tuple[str, ...]:
+    """All names that a query has had."""
     old = {new: name for name, new in topology.renamed}
     names = [plan.name]
     while old.get(names[-1], names[0]) not in names:
         names.append(old[names[-1]])
-    _route_dead_letters(topology, home, folder, path=path, begun=begun, names=tuple(dict.fromkeys((*names, folder))))
+    return tuple(dict.fromkeys((*names, folder)))
 
 
 def _route_dead_letters(
