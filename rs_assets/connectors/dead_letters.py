@@ -214,7 +214,7 @@ def dead_letters_of(
 ) -> pa.Table:
     """The valid dead letters of a job, or of one query, by time, source, split and line; none if there is no table yet.
 
-    Those of batches that were undone, and those that were redriven, are not valid. `after` limits them to later batches.
+    Those of batches that were undone, and those that were redriven, are not valid. `after` takes later batches alone.
     """
     table = open_table(path)
     if table is None:

@@ -49,9 +49,7 @@ def test_dead_letters_of_splits_of_one_name_have_their_source(tmp_path: Path, op
     assert len(letters) == report.rows_dead == 4
     found = {(each["source"], each["split"], each["line"], each["step"]) for each in letters}
     assert found == {
-        (source, "f0.jsonl", line, step)
-        for source in ("one", "other")
-        for line, step in ((1, "many"), (2, source))
+        (source, "f0.jsonl", line, step) for source in ("one", "other") for line, step in ((1, "many"), (2, source))
     }
     (explained,) = pipeline.why(options, source=letters[0]["source"], split="f0.jsonl", line=letters[0]["line"])
     assert explained.steps[-1].outcome == "refused"

@@ -189,7 +189,7 @@ class Picky(BatchSink):
 
     refused = "dead_letter"
 
-    def write(self, rows: list[dict[str, Any]], mark: PartMark) -> None:  # noqa: ARG002
+    def write(self, rows: list[dict[str, Any]], mark: PartMark) -> None:
         found = {at: f"too slow: {each['ms']}" for at, each in enumerate(rows) if each["ms"] >= 500}
         if found:
             raise RowsRefused(found)

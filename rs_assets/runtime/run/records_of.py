@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 from rs_assets.catalog.batch_times import BatchTimes
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.compile.late_rows import WATERMARK
-from rs_assets.connectors.nodes import Source
 from rs_assets.errors import ConfigurationError, DataError, TopologyError
 from rs_assets.operators.window.assign import EDGES, WINDOW, assigned, copied
 from rs_assets.records.columns import LATE, LINE, PASSED, RAW, SOURCE, SPLIT, visible

@@ -76,7 +76,7 @@ def _first(pattern: re.Pattern[str], text: str) -> str | None:
     for each in _texts(text):
         found = pattern.search(QUOTED.sub(_emptied, each))
         if found is not None:
-            return next(filter(None, found.groups()))
+            return str(next(filter(None, found.groups())))
     return None
 
 
