@@ -125,7 +125,7 @@ def test_a_null_key_among_changes_is_counted_when_it_comes_and_not_when_it_goes(
     )
     changes = users.to_table("id", name="users_table").to_stream()
     bosses = changes.to_table("boss", deletes="retracted", order_by="id").map_values("id")
-    made = bosses.to_delta("rows").build()
+    made = bosses.to_stream().to_delta("rows").build()
     seen = []
     for row in ({"id": 1, "boss": None}, {"id": 1, "boss": 7}, {"id": 1, "boss": None}, {"id": 1, "boss": None}):
         with file.open("a") as content:

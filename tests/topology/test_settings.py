@@ -189,8 +189,8 @@ def test_rows_of_a_join_with_other_names_are_refused_over_state() -> None:
 def _joined(kind: str, prefix: str | None) -> Shape:
     """The shape of a join whose sides have other names, so that it needs no prefix."""
     left = begin()
-    right = left.map("page AS p", "ms AS m", "ts")
     if kind == "stream":
+        right = left.map("page AS p", "ms AS m", "ts")
         within = timedelta(minutes=1)
         made = left.join(right, on={"page": "p"}, within=within, time_field="ts", prefix=prefix, name="join")
         return shape_of(built(made), "join")

@@ -114,7 +114,7 @@ def test_unsteady_column_of_a_running_spark_is_refused() -> None:
 
 
 @pytest.mark.usefixtures("spark")
-def test_columns_of_a_running_spark_are_told_apart_by_what_they_do() -> None:
+def test_columns_of_a_running_spark_have_their_expression_as_identity() -> None:
     from pyspark.sql import functions
 
     def codes(made: Callable[[Any], Any]) -> set[str]:
@@ -128,7 +128,7 @@ def test_columns_of_a_running_spark_are_told_apart_by_what_they_do() -> None:
         lambda f: f.transform("items", lambda item: item + f.rand()),
         lambda f: f.transform("items", lambda item: item + f.col("x_1")),
         lambda f: f.rand(5),
-        lambda f: f.udf(str)("ms"),
+        lambda f: f.udf(lambda ms: f"{ms}")("ms"),
     ]
     found = [codes(made) for made in columns]
     assert [len(each) for each in found] == [1] * len(columns)
