@@ -114,6 +114,17 @@ def test_a_row_that_a_table_retracts_removes_its_key(redis, options):
     assert {key: client.hget(key, "tier") for key in client.keys("tier:*")} == {"tier:2": "paid", "tier:3": "free"}
 
 
+def test_a_hash_after_a_shuffle_has_the_last_record_of_its_key(redis, options):
+    channel = MemoryChannel(schema="k bigint, v bigint")
+    rows = [{"k": n % 5, "v": n * 7919 % 1009} for n in range(200)]
+    channel.put(*rows)
+    begin = StreamBuilder.data_stream("shop", "last").from_memory(channel).shuffle(3)
+    begin.to_redis(redis.url, prefix="last:", key="k").build().run(options)
+    client = redis.client()
+    found = {int(key.removeprefix("last:")): int(client.hget(key, "v")) for key in client.keys("last:*")}
+    assert found == {row["k"]: row["v"] for row in rows}
+
+
 def test_a_stream_should_keep_the_promises_of_a_sink(redis, driver):
     def write(stream):
         return stream.to_redis(redis.url, prefix="out", structure="stream", name="sink")

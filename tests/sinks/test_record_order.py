@@ -9,8 +9,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from deltalake import DeltaTable
 
-from rs_assets import StreamBuilder, Time
+from rs_assets import HttpEndpoint, StreamBuilder, Time
 from rs_assets.connectors.memory import MemoryChannel
+from rs_assets.testing import SearchServer
 
 SCHEMA = "k bigint, v bigint, ts timestamp"
 START = datetime(2026, 11, 24, 12, tzinfo=UTC)
@@ -115,3 +116,14 @@ def test_upsert_into_a_database_keeps_the_row_of_the_newer_file(options, tmp_pat
     stream = StreamBuilder.data_stream("shop", "ups").from_file(folder, schema=schema)
     stream.to_database(f"sqlite:///{place}", "rows", mode="upsert", keys=["k"], deletes=deletes).build().run(options)
     assert in_database(place) == {7: 2}
+
+
+@pytest.mark.parametrize("version", [None, "o"])
+def test_upsert_into_a_search_system_keeps_the_last_record(options, version):
+    channel = MemoryChannel(schema=SCHEMA)
+    channel.put(*ROWS)
+    stream = StreamBuilder.data_stream("shop", "found").from_memory(channel).shuffle(3).with_fields(o="v % 1")
+    with SearchServer() as server:
+        place = HttpEndpoint(url=server.url)
+        stream.to_search(place, "rows", mode="upsert", keys=["k"], version=version).build().run(options)
+        assert {row["k"]: row["v"] for row in server.documents("rows").values()} == LAST
