@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rs_assets import KafkaCluster
+from rs_assets import KafkaCluster, StreamBuilder
 from rs_assets.checkpoint.manifest import QueryFacts
 from rs_assets.runtime.identity import _shape
 from rs_assets.stream.data_stream import DataStream
@@ -188,14 +188,15 @@ def test_rows_of_a_join_with_other_names_are_refused_over_state() -> None:
 
 def _joined(kind: str, prefix: str | None) -> Shape:
     """The shape of a join whose sides have other names, so that it needs no prefix."""
-    left = begin()
+    begun = StreamBuilder.data_stream("shop", "code")
+    left = begun.from_file("in.jsonl", schema="page string, ms bigint, ts timestamp", name="left")
+    right = begun.from_file("other.jsonl", schema="p string, m bigint, ts timestamp", name="right")
     if kind == "stream":
-        right = left.map("page AS p", "ms AS m", "ts")
         within = timedelta(minutes=1)
         made = left.join(right, on={"page": "p"}, within=within, time_field="ts", prefix=prefix, name="join")
         return shape_of(built(made), "join")
-    table = left.map("page AS p", "ms AS m").to_table("p", name="prices")
+    table = right.select_fields("p", "m").to_table("p", order_by="m", name="prices")
     if kind == "table":
-        both = left.to_table("page", name="pages").join(table, prefix=prefix, name="join")
+        both = left.to_table("page", order_by="ms", name="pages").join(table, prefix=prefix, name="join")
         return shape_of(built(both.to_stream()), "join")
     return shape_of(built(left.join_table(table, on={"page": "p"}, prefix=prefix, name="join")), "join")

@@ -48,7 +48,7 @@ STEADY = (
 
 def orders() -> Table:
     begin = StreamBuilder.data_stream("shop", "steady")
-    return begin.from_file("in.jsonl", schema="id bigint, page string, ts timestamp").to_table("id")
+    return begin.from_file("in.jsonl", schema="id bigint, page string, ts timestamp").to_table("id", order_by="ts")
 
 
 @pytest.mark.parametrize("text", CLOCKS)
