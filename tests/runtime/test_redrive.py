@@ -21,7 +21,7 @@ from rs_assets.errors import CheckpointError, ConfigurationError, SinkError, Top
 from rs_assets.runtime.batch.work import BatchWork
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.run.redrive_letters import GONE, PARTLY, RECOMPUTED
-from rs_assets.runtime.upkeep.savepoints import rewind
+from rs_assets.runtime.upkeep.savepoints import restore, rewind, savepoint
 from rs_assets.stream.data_stream import DataStream
 from rs_assets.stream.pipeline import Pipeline
 
@@ -223,6 +223,25 @@ def test_rewind_keeps_or_undoes_a_redrive_with_its_letters(log: Log, options: Ru
     assert (ids(options), mended.redrive(options).letters) == ([1, 2, 3, 4, 5], 0)
     mended.run(replace(options, new_generation=True))
     assert (ids(options), letters(options)) == ([1, 2, 3, 4, 5], Counter())
+
+
+def test_way_back_and_forward_again_counts_the_redrive_that_the_table_has(log: Log, options: RunOptions) -> None:
+    log.put((1, 5), (2, 2000))
+    log.put((3, 5))
+    log.hits(STRICT).run(options)
+    mended = log.hits(MENDED)
+    assert mended.redrive(options).letters == 1
+    saved = savepoint(mended.topology, options)
+    rewind(mended.topology, 0, options)
+    assert (ids(options), letters(options)) == ([1], Counter({_line(2, 2000): 1}))
+    assert mended.redrive(options).letters == 1
+    assert ids(options) == [1, 2]
+
+    restore(mended.topology, options, savepoint_id=saved.id)
+    assert (ids(options), letters(options)) == ([1, 2, 3], Counter())
+    assert mended.redrive(options).letters == 0
+    mended.run(options)
+    assert ids(options) == [1, 2, 3]
 
 
 def test_rewind_while_rows_are_added_is_not_mixed_with_them(
