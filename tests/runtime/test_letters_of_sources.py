@@ -14,10 +14,10 @@ from rs_assets.stream.data_stream import DataStream
 pytestmark = pytest.mark.long
 
 
-def both(folder: Path) -> DataStream:
-    """The union of two folders."""
+def folders(folder: Path) -> list[DataStream]:
+    """The streams of two folders, of one pipeline."""
     begin = StreamBuilder.data_stream("letters", "both")
-    one, other = (
+    return [
         begin.from_file(
             folder / name,
             schema="id bigint, ts timestamp",
@@ -26,7 +26,12 @@ def both(folder: Path) -> DataStream:
             name=name,
         )
         for name in ("one", "other")
-    )
+    ]
+
+
+def both(folder: Path) -> DataStream:
+    """The union of two folders."""
+    one, other = folders(folder)
     return one.union(other, name="all")
 
 
@@ -46,7 +51,7 @@ def test_dead_letters_of_splits_of_one_name_have_their_source(tmp_path: Path, op
     pipeline = both(tmp_path).expect("id > 1", on_fail="dead_letter", name="many").to_delta("all").build()
     report = pipeline.run(options)
     letters = dead_letters_of(options.home.dead_letters, "letters", "both").to_pylist()
-    assert len(letters) == report.rows_dead == 4
+    assert (len(letters), report.rows_dead, report.expectations) == (4, 2, {"many": (2, 2)})
     found = {(each["source"], each["split"], each["line"], each["step"]) for each in letters}
     assert found == {
         (source, "f0.jsonl", line, step) for source in ("one", "other") for line, step in ((1, "many"), (2, source))
@@ -64,3 +69,16 @@ def test_late_rows_of_splits_of_one_name_are_counted_each(tmp_path: Path, option
         pipeline.run(options)
     found = pipeline.partitions(options).partitions
     assert {each.key: each.late for each in found if each.late} == {"2026-01-05-10:00": 2}
+
+
+def test_late_rows_of_a_join_have_their_source(tmp_path: Path, options: RunOptions) -> None:
+    one, other = folders(tmp_path)
+    joined = one.asof_join(other, on="id", time_field="ts", prefix="o_", tolerance=Time.minutes(1))
+    pipeline = joined.to_delta("all").build()
+    for number, clock in enumerate(("10:00:00", "12:00:00", "10:01:00")):
+        put(tmp_path, number, at(clock))
+        pipeline.run(options)
+    letters = dead_letters_of(options.home.dead_letters, "letters", "both").to_pylist()
+    assert {(each["source"], each["split"], each["line"]) for each in letters} == {
+        (name, "f2.jsonl", 1) for name in ("one", "other")
+    }

@@ -80,7 +80,7 @@ class BadRecordFilter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Dead:
-    """Rows that a step of a replayed batch rejects: their ADDRESS and REASON.
+    """Rows that a step of a replayed batch rejects: their SOURCE, ADDRESS and REASON.
 
     Whether a row is `late` depends on the batches of the query, so the result holds for this query only.
     """
@@ -88,6 +88,12 @@ class Dead:
     step: str
     rows: DataFrame
     late: bool = False
+
+    @classmethod
+    def of(cls, step: str, rows: DataFrame, *, late: bool = False) -> Dead:
+        """Those of `rows`, which have a REASON; the source of rows of a window is null."""
+        source = F.col(SOURCE) if SOURCE in rows.columns else F.lit(None).cast("string").alias(SOURCE)
+        return cls(step, rows.select(source, *ADDRESS, REASON), late)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +115,7 @@ class BadRecordCollector(BadRecordFilter):
         frame = frame.observe(f"{self.label} {step}", F.count(F.lit(1)).alias(ROWS))
         bad = frame.filter(F.col(REASON).isNotNull())
         if step not in {known.step for known in self.dead}:
-            source = [SOURCE] if SOURCE in bad.columns else []
-            self.dead.append(Dead(step, bad.select(*source, *ADDRESS, REASON)))
+            self.dead.append(Dead.of(step, bad))
         return frame.filter(F.col(REASON).isNull()).drop(REASON)
 
     def expect(self, frame: DataFrame, *, step: str, on_fail: OnFail) -> DataFrame:

@@ -33,7 +33,7 @@ class BatchRecordFilter(BadRecordCollector):
         if failed and on_fail is OnFail.FAIL:
             raise _error(unmet, step, f"{failed:,} of {rows:,} rows")
         if failed and on_fail is OnFail.DEAD_LETTER and set(ADDRESS) <= set(frame.columns):
-            self.dead.append(Dead(step, unmet.select(*ADDRESS, REASON)))
+            self.dead.append(Dead.of(step, unmet))
         return expected(frame, step=step, on_fail=on_fail, counted=False)
 
 

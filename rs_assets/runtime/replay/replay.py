@@ -23,8 +23,8 @@ from rs_assets.connectors.nodes import Source
 from rs_assets.errors import BadRecordError, RsError
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.records.admit import MET, refusing_step, step_of
-from rs_assets.records.columns import ADDRESS, LINE, OFFSET, PASSED, RAW, REASON, SOURCE, SPLIT
 from rs_assets.records.columns import LATE as CAME_BEHIND
+from rs_assets.records.columns import LINE, OFFSET, PASSED, RAW, REASON, SOURCE, SPLIT
 from rs_assets.records.policy import BadRecords
 from rs_assets.topology.nodes.step import Expect, ForEach
 from rs_assets.topology.nodes.timed import TimedState
@@ -105,7 +105,7 @@ class Replay:
             if self.policy_of(dead.step) is not BadRecords.FAIL:
                 continue
             node = self.topology[step_of(dead.step)]
-            row = dead.rows.orderBy(_source_in(dead.rows), SPLIT, LINE).limit(1).collect()
+            row = dead.rows.orderBy(SOURCE, SPLIT, LINE).limit(1).collect()
             if row:
                 return BadRecordError(
                     f"a record cannot be used: {row[0][REASON]}",
@@ -168,7 +168,7 @@ class Replay:
             if root and isinstance(node, TimedState) and node.sides and node.family in CAME_LATE:
                 rows = came_late[name] = self._late(name, flows[name].df)
                 reason = F.concat(F.lit(f"{CAME_LATE[node.family]} "), F.date_format(PASSED, PASSED_FORMAT))
-                late.append(Dead(name, rows.select(_source_in(rows), *ADDRESS, reason.alias(REASON)), late=True))
+                late.append(Dead.of(name, rows.withColumn(REASON, reason), late=True))
         return Wired(flows, collector.dead, late, came_late)
 
     def _late(self, step: str, rows: DataFrame) -> DataFrame:
@@ -229,7 +229,7 @@ class Replay:
             F.col(REASON).alias("reason"),
             F.col(RAW).alias("record"),
             F.lit(offsets.started).alias("at"),
-            _source_in(told).alias("source"),
+            F.col(SOURCE).alias("source"),
             self._is_whole(dead, by).alias("whole"),
             F.lit(self.topology.code).alias("code"),
         )
@@ -240,11 +240,6 @@ class Replay:
             return F.lit(True)  # noqa: FBT003
         whole = () if dead.late else refusing_whole(self.topology)
         return by.isin(*whole) if whole else F.lit(False)  # noqa: FBT003
-
-
-def _source_in(rows: DataFrame) -> Column:
-    """The source of each record; null for rows of windows and of joins, which have none."""
-    return (F.col(SOURCE) if SOURCE in rows.columns else F.lit(None).cast("string")).alias(SOURCE)
 
 
 def batch_clock(offsets: BatchOffsets) -> Callable[[], Column]:
