@@ -161,11 +161,7 @@ def with_state(path: str) -> DeltaTable | None:
 
 def redrives_on(path: Mapping[int, int], table: str, job: tuple[str, str]) -> Mapping[str, int | None]:
     """For each text in REDRIVES of a job: the number of its newest redrive on `path`, None for none."""
-    opened = open_table(table)
-    if opened is None:
-        return {}
-    wanted = (pc.field("namespace") == job[0]) & (pc.field("job") == job[1]) & pc.field(REDRIVES).is_valid()
-    texts = dataset_of(opened, table).to_table(columns=[REDRIVES], filter=wanted)[REDRIVES].unique().to_pylist()
+    texts = stored_letters(table, *job, pc.field(REDRIVES).is_valid())[REDRIVES].unique().to_pylist()
     return {text: redrive_on(path, text) for text in texts}
 
 
@@ -216,23 +212,22 @@ def dead_letters_of(
 
     Those of batches that were undone, and those that were redriven, are not valid. `after` takes later batches alone.
     """
-    table = open_table(path)
-    if table is None:
-        return STORED.empty_table()
-    dataset = dataset_of(table, path)
-    wanted = (pc.field("namespace") == namespace) & (pc.field("job") == job)
-    for name in (UNDONE, REDRIVEN):
-        if name in dataset.schema.names:
-            wanted &= pc.field(name).is_null()
+    wanted = pc.field(UNDONE).is_null() & pc.field(REDRIVEN).is_null()
     if query is not None:
         wanted &= pc.field("query") == query
     if after is not None:
         wanted &= pc.field("at") > pa.scalar(after, pa.timestamp("us", tz="UTC"))
-    found = dataset.to_table(filter=wanted)
-    if "source" not in found.column_names:
-        # The table is of an earlier release.
-        found = found.append_column("source", pa.nulls(found.num_rows, pa.string()))
+    found = stored_letters(path, namespace, job, wanted)
     return found.sort_by([(name, "ascending") for name in ("at", "source", "split", "line")])
+
+
+def stored_letters(path: str, namespace: str, job: str, wanted: pc.Expression) -> pa.Table:
+    """The dead letters of a job for which `wanted` holds; a column that an earlier release did not write is null."""
+    table = open_table(path)
+    if table is None:
+        return STORED.empty_table()
+    own = (pc.field("namespace") == namespace) & (pc.field("job") == job)
+    return dataset_of(table, path).replace_schema(STORED).to_table(filter=own & wanted)
 
 
 def letters_of(namespace: str, job: str) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction
 
 from rs_assets.connectors.dead_letters import (
@@ -20,18 +20,21 @@ from rs_assets.connectors.dead_letters import (
     TRIES,
     UNDONE,
     again,
+    dead_letters_of,
     letters_of,
     quoted_text,
     with_state,
 )
-from rs_assets.connectors.delta.rows import dataset_of
+from rs_assets.connectors.delta.table import open_table
 
 Letter = Mapping[str, Any]
 # By which a dead letter is known. Records of several rows, and files of one name, may have several dead letters.
 KEY = ("generation", "query", "batch_id", "step", "source", "split", "line", "offset")
 KEYS = pa.schema([STORED.field(name) for name in KEY])
-# In place of a position that a source does not have, and of the source that an earlier release did not note.
-ABSENT: Mapping[str, Any] = {"source": "", "line": -1, "offset": -1}
+# In place of a line or an offset that a source does not have.
+NOWHERE: Final = -1
+# The same, and in place of the source that an earlier release did not note.
+ABSENT: Final[Mapping[str, Any]] = MappingProxyType({"source": "", "line": NOWHERE, "offset": NOWHERE})
 SAME = " AND ".join(
     f"coalesce(t.{name}, {ABSENT[name]!r}) = s.{name}" if name in ABSENT else f"t.{name} = s.{name}" for name in KEY
 )
@@ -51,18 +54,13 @@ class Redrives:
 
     def counting(self) -> list[Letter]:
         """The dead letters that count, also those that are claimed; by batch and place."""
-        table = with_state(self.path)
-        if table is None:
-            return []
-        mine = (pc.field("namespace") == self.namespace) & (pc.field("job") == self.job)
-        wanted = mine & pc.field(UNDONE).is_null() & pc.field(REDRIVEN).is_null()
-        found = dataset_of(table, self.path).to_table(filter=wanted)
+        found = dead_letters_of(self.path, self.namespace, self.job)
         letters: list[Letter] = found.sort_by([(name, "ascending") for name in KEY]).to_pylist()
         return letters
 
     def last_number(self, pipeline_id: str) -> int:
         """The greatest number of a claim, 0 for none."""
-        table = with_state(self.path)
+        table = open_table(self.path)
         return 0 if table is None else table.transaction_version(_claims(pipeline_id)) or 0
 
     @again

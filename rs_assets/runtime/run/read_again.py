@@ -15,6 +15,7 @@ from rs_assets.compile.readers import batch_reader
 from rs_assets.compile.sink import rows_for
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.nodes import Source
+from rs_assets.connectors.redrives import NOWHERE
 from rs_assets.errors import DataError
 from rs_assets.records.columns import LINE, OFFSET, REASON, SPLIT
 from rs_assets.runtime.replay.bisect import culprits
@@ -26,8 +27,6 @@ from rs_assets.runtime.translate import translate
 
 # How many batches are read by one job of Spark.
 TOGETHER: Final = 16
-# In place of a line or an offset that a source does not have.
-NOWHERE: Final = -1
 PLACES: Final = "_rs_at_split string, _rs_at_line bigint, _rs_at_offset bigint"
 BATCH: Final = "_rs_batch"
 

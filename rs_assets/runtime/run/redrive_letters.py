@@ -17,9 +17,9 @@ from rs_assets.compile.source import POISON
 from rs_assets.connectors.dead_letters import REDRIVING, STORED
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.nodes import Source
-from rs_assets.connectors.redrives import KEY, Letter
+from rs_assets.connectors.redrives import KEY, NOWHERE, Letter
 from rs_assets.errors import ConfigurationError
-from rs_assets.runtime.run.read_again import NOWHERE, Place, ReadAgain
+from rs_assets.runtime.run.read_again import Place, ReadAgain
 from rs_assets.runtime.run.recompute import union
 from rs_assets.runtime.run.recorded import RecordedQuery
 from rs_assets.runtime.upkeep.returns import names_of
