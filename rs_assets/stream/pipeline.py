@@ -582,7 +582,8 @@ class Pipeline:
         """Prove that closed partitions of an output equal one batch over the recorded input.
 
         Typical uses: a nightly check, an audit, doubt. Nothing is changed but the ledger in the catalog, which gets a
-        row for each partition. The pipeline may run. Outputs and errors as of `backfill`.
+        row for each partition. `records` of a proof says what became of each record that its batches have read. The
+        pipeline may run. Outputs and errors as of `backfill`.
 
         - `partition`, `to` (str, default None): the first and the last one, by name.
         - `sink` (str, default: the only one).

@@ -80,6 +80,18 @@ def test_a_partition_equals_a_batch_until_it_is_changed_by_hand(log: Log, option
 
 
 @pytest.mark.long
+def test_the_oldest_partition_that_lost_all_rows_before_its_first_proof_is_found(log: Log, options: RunOptions) -> None:
+    pipeline = counted(log)
+    # The last one is late, and would be in an hour without rows.
+    for records in ([(1, "10:05"), (2, "10:07")], [(1, "12:15")], [(1, "08:06"), (1, "13:30")]):
+        log.put(*records)
+        pipeline.run(options)
+    table(options).delete("start_time < '2026-01-05T11:00:00Z'")
+    found = [(each.partition[-5:], each.equal, each.rows_stream, each.rows_batch) for each in pipeline.prove(options)]
+    assert found == [("10:00", False, 0, 2), ("11:00", True, 0, 0), ("12:00", True, 1, 1)]
+
+
+@pytest.mark.long
 def test_sums_of_doubles_are_equal_whatever_the_order_of_rows(tmp_path: Path, options: RunOptions) -> None:
     chance, folder = random.Random(3), tmp_path / "doubles"
     folder.mkdir()

@@ -6,6 +6,7 @@ import json
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -16,6 +17,8 @@ from pyspark.sql.types import DataType, DoubleType, FloatType, MapType, VariantT
 
 from rs_assets.catalog.ledger import SCHEMA, Ledger
 from rs_assets.errors import ConfigurationError
+from rs_assets.operators.window.durations import EPOCH
+from rs_assets.operators.window.spec import HoppingWindow, TumblingWindow
 from rs_assets.records.schema import quoted
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.run.backfill import closed_between
@@ -87,13 +90,13 @@ def prove(
     """
     options = options or RunOptions()
     way, ledger = Way.to(topology, *parted(topology, sink)), Ledger(options.home.catalog, topology.name)
+    recorded = Recorded.of(topology, options)
     if partition is not None:
         chosen = closed_between(topology, options, way, partition, to or partition)
     elif to is not None:
         raise ConfigurationError("to= needs the first partition", remedy=f"partition={to!r}")
     else:
-        chosen = _unproved(topology, options, way, ledger)[-newest:]
-    recorded = Recorded.of(topology, options)
+        chosen = _unproved(recorded, options, way, ledger)[-newest:]
     plan = recorded.plan_of(way.sink.name)
     filled = filled_up_to(topology, plan, way.sink.name, recorded.session.manifest, recorded.session.catalog)
 
@@ -107,19 +110,43 @@ def prove(
     return recorded.on_driver(lambda spark: tuple(proved(spark))) if chosen else ()
 
 
-def _unproved(topology: Topology, options: RunOptions, way: Way, ledger: Ledger) -> Sequence[Partition]:
+def _unproved(recorded: Recorded, options: RunOptions, way: Way, ledger: Ledger) -> Sequence[Partition]:
     """The closed partitions without a proof of the rows that they have now."""
     newest = {entry["start"]: entry for entry in ledger.entries() if entry["sink"] == way.sink.name}
     # Those of earlier releases have no equation.
     held = {start: entry for start, entry in newest.items() if entry["equal"] and entry["accounted"] is not False}
     proved = {start: entry["rows_stream"] for start, entry in held.items()}
-    closed = list(partitions_of(topology, options, sink=way.sink.name).closed)
+    topology, sink = way.topology, way.sink.name
+    closed = list(partitions_of(topology, options, sink=sink).closed)
     # Partitions of which all rows are gone, before the first one with rows.
-    lost = min(newest, default=None)
-    if lost is not None and closed and lost < closed[0].start:
-        span = way.partitions.value_of(lost), way.partitions.value_of(closed[-1].start)
-        closed = list(partitions_of(topology, options, sink=way.sink.name, span=span).closed)
+    begun = _begun(recorded, way)
+    lost = min((*newest, *(() if begun is None else (begun,))), default=None)
+    if lost is not None and (not closed or lost < closed[0].start):
+        span = way.partitions.value_of(lost), way.partitions.value_of(closed[-1].start if closed else lost)
+        closed = list(partitions_of(topology, options, sink=sink, span=span).closed)
     return [each for each in closed if proved.get(each.start) != each.rows]
+
+
+def _begun(recorded: Recorded, way: Way) -> datetime | None:
+    """The start of the first partition with windows that were open when records of a batch came into them.
+
+    By the event times in the catalog; None if they do not say it.
+    """
+    kind = way.window.window if way.window is not None else None
+    if way.window is None or not isinstance(kind, TumblingWindow | HoppingWindow):
+        return None
+    plan = recorded.plan_of(way.sink.name)
+    log, known = recorded.log(plan), recorded.times(plan, way.window.name).known
+    offsets = filter(None, map(log.offsets, {*log.committed_batches(), *log.older}))
+    came = ((known.get((each.batch_id, each.started)), each.watermark) for each in offsets)
+    at = min((max(times.least, watermark) for times, watermark in came if times is not None), default=None)
+    if at is None:
+        return None
+    passed = (at - EPOCH - kind.offset) % kind.slide
+    start = at - passed - (kind.size - passed - timedelta.resolution) // kind.slide * kind.slide
+    edges = {"start_time": start, "end_time": start + kind.size}
+    edge = edges.get(way.partitions.field, start + kind.size + way.window.delay)
+    return way.partitions.start(way.partitions.value_of(edge))
 
 
 def _proved(made: Recompute, accounts: Accounts, ledger: Ledger) -> Proof:

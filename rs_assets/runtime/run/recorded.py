@@ -87,11 +87,18 @@ class Recorded:
         context = context_of(session, spark, plan, folder)
         notes = session.dimensions.of_query(folder, plan.nodes).notes
         reading = replace(context, noted=notes.of, pinned=partial(_known, pinned), streaming=False)
-        log = session.log(plan)
+        return RecordedQuery(self, plan, reading, self.log(plan))
+
+    def log(self, plan: QueryPlan) -> RecalledLog:
+        """The log of one query, with the batches that only the catalog has."""
+        log, session = self.session.log(plan), self.session
         recall = partial(older_batches, session.catalog, pipeline=session.topology.name, query=log.stored_name)
-        return RecordedQuery(
-            self, plan, reading, RecalledLog(log.folder, log.aliases, recall=lambda first: recall(first=first))
-        )
+        return RecalledLog(log.folder, log.aliases, recall=lambda first: recall(first=first))
+
+    def times(self, plan: QueryPlan, gate: str) -> BatchTimes:
+        """The event times at a gate, as far as the catalog has them."""
+        name, code = self.session.topology.name, self.session.topology.code
+        return BatchTimes.of(self.session.catalog, pipeline=name, query=plan.name, gate=gate, code=code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +132,7 @@ class RecordedQuery:
 
     def times(self, gate: str) -> BatchTimes:
         """The event times at a gate, as far as the catalog has them."""
-        session = self.recorded.session
-        return BatchTimes.of(
-            session.catalog,
-            pipeline=session.topology.name,
-            query=self.plan.name,
-            gate=gate,
-            code=session.topology.code,
-        )
+        return self.recorded.times(self.plan, gate)
 
     def removed_source(self, batch: int) -> str | None:
         """A source of which a batch has read records, and that the pipeline no longer has; None if there is none."""
