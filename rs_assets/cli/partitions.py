@@ -1,4 +1,4 @@
-"""The commands `partitions`, `backfill`, `prove` and `audit`: closed partitions, their rows again, and proofs."""
+"""The commands `partitions`, `backfill`, `try`, `prove` and `audit`: closed partitions, their rows again, proofs."""
 
 from __future__ import annotations
 
@@ -136,4 +136,29 @@ def audit(name: str | None, modules: tuple[str, ...]) -> None:
         sys.exit(FAILED)
 
 
-COMMANDS = (partitions, backfill, prove, audit)
+@click.command("try")
+@NAME_OR_NONE
+@click.option("--partition", metavar="KEY", help="The partition; default: the newest closed ones.")
+@click.option("--to", metavar="KEY", help="The last one.")
+@click.option("--sink", help="The output, if several have partitions.")
+@click.option(
+    "--last", "newest", default=24, show_default=True, type=click.IntRange(min=1), help="Without a name, so many."
+)
+@click.option("--keys", default="", metavar="FIELDS", help="Fields that identify a row, with commas between them.")
+@click.option("--into", type=click.Path(), help="A new folder, for a Delta table with each row that differs.")
+@click.option("--expect-equal", is_flag=True, help="Exit with 1 if there is a difference.")
+@MODULES
+@AS_JSON
+@guarded
+def try_code(
+    name: str | None, modules: tuple[str, ...], *, keys: str, expect_equal: bool, as_json: bool, **chosen_by: Any
+) -> None:
+    """Compare the code of now with the rows that a former version has written; nothing is changed."""
+    fields = tuple(key.strip() for key in keys.split(",") if key.strip())
+    found = chosen(modules, name).compare(keys=fields, **chosen_by)
+    click.echo(json.dumps({**found.as_dict(), "empty": found.empty}) if as_json else str(found))
+    if expect_equal and not found.empty:
+        sys.exit(FAILED)
+
+
+COMMANDS = (partitions, backfill, try_code, prove, audit)

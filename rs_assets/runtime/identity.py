@@ -56,7 +56,7 @@ def resumed(
         _refuse_moved(topology, shapes)
     else:
         used = set(folders.values())
-        gone = [renamed(_shape(facts), names) for folder, facts in stored.queries.items() if folder not in used]
+        gone = [renamed(stored_shape(facts), names) for folder, facts in stored.queries.items() if folder not in used]
         new = [shape_of(topology, plan.stateful) for plan in plans if folders[plan.name] not in stored.queries]
         between = [names_between(was, now) for was, now in (*shapes, *product(gone, new))]
         undeclared = {old: name for found in between for old, name in found.items()}
@@ -135,7 +135,7 @@ def _folders(
 
 def _taken(topology: Topology, plan: QueryPlan, facts: QueryFacts, names: Mapping[str, str]) -> TopologyChangedError:
     """The error for a query in the folder of another one: only a name distinguishes them, or nothing connects them."""
-    before = renamed(_shape(facts), names)
+    before = renamed(stored_shape(facts), names)
     declared = _declared(names_between(before, shape_of(topology, plan.stateful, through=looks_through(before))))
     was = f"the state of {facts.stateful!r}" if facts.stateful else f"what was read for {', '.join(facts.sinks)}"
     return TopologyChangedError(
@@ -195,7 +195,7 @@ def _shapes(
 ) -> list[tuple[Shape, Shape]]:
     """The shapes that made the state of each query and that would use it, except for state to be dropped."""
     kept = [(plan, stored.queries.get(folders[plan.name])) for plan in plans if not _is_reset(plan, options)]
-    stood = [(plan, renamed(_shape(facts), names)) for plan, facts in kept if facts is not None and facts.shape]
+    stood = [(plan, renamed(stored_shape(facts), names)) for plan, facts in kept if facts is not None and facts.shape]
     return [(shape, shape_of(topology, plan.stateful, through=looks_through(shape))) for plan, shape in stood]
 
 
@@ -230,7 +230,7 @@ def _removed(stored: Manifest, used: set[str], names: Mapping[str, str], options
         if folder in used or facts.stateful is None:
             continue
         if names.get(facts.stateful, facts.stateful) not in options.reset_steps:
-            yield f"- {_shape(facts)[-1] if facts.shape else facts.stateful}"
+            yield f"- {stored_shape(facts)[-1] if facts.shape else facts.stateful}"
 
 
 def _aliases(topology: Topology, stored: Manifest, names: Mapping[str, str]) -> Mapping[str, str]:
@@ -266,7 +266,8 @@ def _is_reset(plan: QueryPlan, options: RunOptions) -> bool:
     return not set(plan.forgettable).isdisjoint(options.reset_steps)
 
 
-def _shape(facts: QueryFacts) -> Shape:
+def stored_shape(facts: QueryFacts) -> Shape:
+    """The steps that made the state of a query, as the manifest has them."""
     return tuple(
         NodeShape(
             name=node["name"],

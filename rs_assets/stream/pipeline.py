@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -13,6 +13,7 @@ from rs_assets.topology.describe import as_mermaid, as_text, in_short
 from rs_assets.topology.topology import Topology
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from threading import Event
 
     import pyarrow as pa
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from rs_assets.runtime.options import RunOptions
     from rs_assets.runtime.report import RunReport
     from rs_assets.runtime.run.backfill import Backfilled, Judge
+    from rs_assets.runtime.run.compare import Difference
     from rs_assets.runtime.run.partitions import OutputPartitions
     from rs_assets.runtime.run.prove import Proof
     from rs_assets.runtime.run.realtime import RealTimePipeline
@@ -607,6 +609,52 @@ class Pipeline:
         from rs_assets.runtime.run.prove import prove
 
         return prove(self.topology, options, partition=partition, to=to, sink=sink, newest=newest)
+
+    def compare(
+        self,
+        options: RunOptions | None = None,
+        *,
+        partition: str | None = None,
+        to: str | None = None,
+        sink: str | None = None,
+        newest: int = 24,
+        keys: Sequence[str] = (),
+        into: str | Path | None = None,
+    ) -> Difference:
+        """Compare the rows that this code would have written with those that a former version has written.
+
+        Typical uses: a try of new code before it is deployed, a review. Closed partitions are computed from recorded
+        batches and compared with their rows in the table. The home is not changed, and the pipeline may run. No sink is
+        written, and functions of `for_each` are not called. Outputs as of `backfill`; records that were late then are
+        late again. Window and aggregates may be others than then, the watermark delay not. TopologyChangedError if the
+        recorded batches do not fit the code, DataLossError if their input is no longer there.
+
+        - `partition`, `to` (str, default None): the first and the last one, by name.
+        - `sink` (str, default: the only one).
+        - `newest` (int, default 24): without names, at most so many closed ones.
+        - `keys` (names of fields, default none): rows with equal keys are one row, changed or not. Without keys whole
+          rows are compared. ConfigurationError if two rows of a partition have the same keys.
+        - `into` (path, default None): a new folder, for a Delta table with each row that differs.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from rs_assets import EventTimePartitions, Home, RunOptions, StreamBuilder, Time
+        >>> hits = StreamBuilder.data_stream("docs", "compared").from_array(
+        ...     [{"id": 1, "at": "2026-01-05 10:05:00"}, {"id": 2, "at": "2026-01-05 11:30:00"}],
+        ...     schema="id int, at timestamp",
+        ... )
+        >>> hours = EventTimePartitions.hourly("at", since="2026-01-01", settle=Time.minutes(0))
+        >>> with TemporaryDirectory() as folder:
+        ...     options = RunOptions(home=Home.at(folder))
+        ...     _ = hits.to_delta("hits", partitions=hours).build().run(options)
+        ...     found = hits.filter("id > 1").to_delta("hits", partitions=hours).build().compare(options)
+        >>> found.rows_before, found.rows_after, found.only_before, found.only_after
+        (2, 1, 1, 0)
+        """
+        from rs_assets.runtime.run.compare import compare
+
+        return compare(
+            self.topology, options, partition=partition, to=to, sink=sink, newest=newest, keys=keys, into=into
+        )
 
     def records_of(
         self, row: Mapping[str, Any], options: RunOptions | None = None, *, sink: str | None = None, limit: int = 20

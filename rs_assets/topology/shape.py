@@ -37,6 +37,8 @@ class NodeShape:
 Shape = tuple[NodeShape, ...]
 # Parts of an identity that say where state lies; state elsewhere cannot be used.
 LAG, KEPT_BY = "lag=", "kept by "
+# The part of an identity with the watermark delay.
+DELAY = "water_mark="
 
 
 def shape_of(topology: Topology, stateful: str | None, *, through: bool = True) -> Shape:
@@ -93,7 +95,16 @@ def _keeper(node: Node) -> tuple[str, ...]:
 
 def lags(shape: Shape) -> Mapping[str, str]:
     """The part of each step's identity that places its windows in state; state with another one cannot be used."""
-    return {node.name: " ".join(part for part in node.identity if part.startswith((LAG, KEPT_BY))) for node in shape}
+    return _parts(shape, (LAG, KEPT_BY))
+
+
+def delays(shape: Shape) -> Mapping[str, str]:
+    """The part of each step's identity with its watermark delay, by which late records are judged; empty for none."""
+    return _parts(shape, (DELAY,))
+
+
+def _parts(shape: Shape, beginnings: tuple[str, ...]) -> Mapping[str, str]:
+    return {node.name: " ".join(part for part in node.identity if part.startswith(beginnings)) for node in shape}
 
 
 def renamed(shape: Iterable[NodeShape], names: Mapping[str, str]) -> Shape:

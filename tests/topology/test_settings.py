@@ -15,7 +15,7 @@ import pytest
 
 from rs_assets import KafkaCluster, StreamBuilder
 from rs_assets.checkpoint.manifest import QueryFacts
-from rs_assets.runtime.identity import _shape
+from rs_assets.runtime.identity import stored_shape
 from rs_assets.stream.data_stream import DataStream
 from rs_assets.topology.nodes.shuffle import ShuffleRead, ShuffleWrite
 from rs_assets.topology.shape import Shape, changes, shape_of
@@ -152,7 +152,7 @@ def test_state_of_records_that_were_read_in_another_way_is_refused(case: str) ->
 
 def _of_earlier_releases(shape: Shape) -> Shape:
     stored = tuple({name: value for name, value in asdict(node).items() if name != "reading"} for node in shape)
-    return _shape(QueryFacts(generation=1, shape=stored))
+    return stored_shape(QueryFacts(generation=1, shape=stored))
 
 
 @pytest.mark.parametrize(

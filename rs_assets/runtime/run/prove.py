@@ -153,8 +153,8 @@ def _proved(made: Recompute, accounts: Accounts, ledger: Ledger) -> Proof:
     written = Written.by(made.query, made.way.sink)
     batches = made.batches(written.mark.batch_id)
     with made.reading(batches) as folder:
-        batch = _comparable(made.rows(batches, folder))
-        stream = _comparable(_stored(made, written.path, written.table).select(*map(quoted, batch.columns)))
+        batch = comparable(made.rows(batches, folder))
+        stream = comparable(stored_rows(made, written.path, written.table).select(*map(quoted, batch.columns)))
         (rows_stream, digest_stream), (rows_batch, digest_batch) = map(_digest, (stream, batch))
         equal = (rows_stream, digest_stream) == (rows_batch, digest_batch)
         ways = () if equal else ((stream, batch), (batch, stream))
@@ -202,13 +202,13 @@ def _terms(records: Equation) -> Mapping[str, Any]:
     }
 
 
-def _stored(made: Recompute, path: str, table: DeltaTable) -> DataFrame:
+def stored_rows(made: Recompute, path: str, table: DeltaTable) -> DataFrame:
     """The rows of the partition in the version that was read."""
     rows = made.spark.read.format("delta").option("versionAsOf", table.version()).load(path)
     return rows.filter(F.col(quoted(made.way.partitions.column)) == F.lit(made.value))
 
 
-def _comparable(rows: DataFrame) -> DataFrame:
+def comparable(rows: DataFrame) -> DataFrame:
     """The rows with values that are equal, and have equal hashes, where two computations give the same."""
     return rows.select(*(_same(rows[quoted(each.name)], each.dataType).alias(each.name) for each in rows.schema))
 

@@ -1,0 +1,148 @@
+"""The code of now over recorded batches, compared with the rows that a former version has written."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets.errors import ConfigurationError, DataLossError, TopologyChangedError
+from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.run.compare import Difference, Sample
+from rs_assets.stream.pipeline import Pipeline
+from tests.runtime.test_backfill import ELEVEN, SCHEMA, TEN, Log, counted, hour, hourly, kept, log, rows, windows
+
+__all__ = ["log"]
+
+
+def files(options: RunOptions) -> dict[str, str]:
+    """The digest of each file of a home."""
+    every = (path for path in options.home.root.rglob("*") if path.is_file())
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in every}
+
+
+def summed(log: Log, condition: str = "id > 0", **aggregates: str) -> Pipeline:
+    hits = log.stream().filter(condition, name="kept").window(TumblingWindow.of(Time.minutes(10), "ts"), name="windows")
+    sums = hits.group_by("id").aggregate(**(aggregates or {"n": "count(*)"}))
+    return sums.to_data_stream().to_delta("hits", partitions=hourly()).build()
+
+
+def test_a_difference_is_printed_with_counts_columns_and_samples() -> None:
+    samples = (
+        Sample(change="only_before", before='{"id":1}', after=None),
+        Sample(change="changed", before='{"id":2,"n":1}', after='{"id":2,"n":2}'),
+    )
+    found = Difference(
+        partitions=(TEN,), batches=2, version=1, keys=("id",), rows_before=1_200, rows_after=2, only_before=1,
+        changed=1, by_column={"n": 1}, columns_added=("m",), samples=samples,
+    )  # fmt: skip
+    assert str(found).splitlines() == [
+        "1,200 rows before, 2 after, in 1 partitions, from 2 batches",
+        "only_before 1, only_after 0, changed 1",
+        "  changed in n: 1",
+        "  columns added: m",
+        '  only_before: {"id":1}',
+        '  changed: {"id":2,"n":1} -> {"id":2,"n":2}',
+    ]
+    assert (found.empty, Difference().empty, Difference(columns_retyped=("n",)).empty) == (False, True, False)
+    assert found.as_dict()["samples"][0] == {"change": "only_before", "before": '{"id":1}', "after": None}
+
+
+def test_a_changed_filter_gives_exactly_its_rows_and_the_home_is_as_before(
+    log: Log, options: RunOptions, tmp_path: Path
+) -> None:
+    log.put((1, "10:05"), (2, "10:07"), (2, "10:07"), (4, "10:08"))
+    log.put((1, "11:15"), (3, "11:20"), (3, "12:30"))
+    kept(log, "id < 4").run(options)
+    home = files(options)
+    assert kept(log, "id < 4").compare(options).empty
+    into = tmp_path / "difference"
+    found = kept(log, "id <> 2").compare(options, into=into)
+    assert (found.partitions, found.rows_before, found.rows_after) == ((TEN, ELEVEN), 5, 4)
+    assert (found.only_before, found.only_after, found.changed) == (2, 1, 0)
+    written = DeltaTable(str(into)).to_pyarrow_table().to_pylist()
+    assert sorted((row["partition"], row["change"], row["rows"]) for row in written) == [
+        (TEN, "only_after", 1),
+        (TEN, "only_before", 2),
+    ]
+    assert [(each.change, json.loads(each.before or each.after or "")["id"]) for each in found.samples] == [
+        ("only_before", 2),
+        ("only_after", 4),
+    ]
+    assert files(options) == home
+    with pytest.raises(ConfigurationError, match="the table of the difference exists"):
+        kept(log).compare(options, into=into)
+    with pytest.raises(ConfigurationError, match="needs the first partition"):
+        kept(log).compare(options, to=TEN)
+    assert kept(log, "id < 4").compare(options, partition=TEN, to=ELEVEN).empty
+    # Two rows have the id 2: the folder of a comparison that failed is gone.
+    other = tmp_path / "other"
+    with pytest.raises(ConfigurationError, match="2 rows with the same id"):
+        kept(log, "id < 4").compare(options, keys=["id"], into=other)
+    with pytest.raises(ConfigurationError, match="'page' is not a field of both sides"):
+        kept(log, "id < 4").compare(options, keys=["page"])
+    assert not other.exists()
+    assert files(options) == home
+
+
+def test_a_changed_aggregate_is_counted_by_key_and_column(log: Log, options: RunOptions) -> None:
+    for records in (
+        [(1, "10:05"), (1, "10:06"), (2, "10:07")],
+        [(1, "11:15"), (9, "11:16")],
+        [(1, "10:06")],
+        [(1, "13:30")],
+    ):
+        log.put(*records)
+        summed(log).run(options)
+    before = hour(rows(options, "id", "start_time", "n"), 10)
+    home = files(options)
+    assert summed(log).compare(options, keys=["id", "start_time"]).empty
+    # One counts differently, another has a column more and other records.
+    found = summed(log, n="count(*) * 2 - 1").compare(options, keys=["id", "start_time"])
+    twice = sum(1 for (_, _, n) in rows(options, "id", "start_time", "n") if n != n * 2 - 1)
+    assert twice == 1
+    assert (found.changed, dict(found.by_column), found.only_before, found.only_after) == (twice, {"n": twice}, 0, 0)
+    (sample,) = found.samples
+    assert [json.loads(text or "")["n"] for text in (sample.before, sample.after)] == [2, 3]
+    more = summed(log, "id < 9", n="count(*)", m="max(id)").compare(options, keys=["id", "start_time"])
+    assert (more.only_before, more.changed, more.columns_added) == (1, 0, ("m",))
+    assert (more.rows_before, more.rows_after) == (4, 3)
+    # The late record stays late: the rows are those that the stream would have written.
+    assert before != hour(windows(log.records), 10)
+    assert files(options) == home
+
+
+@pytest.mark.long
+def test_recorded_batches_that_do_not_fit_the_code_are_refused(log: Log, options: RunOptions, tmp_path: Path) -> None:
+    log.put((1, "10:05"), (2, "11:07"))
+    log.put((1, "13:30"))
+    counted(log).run(options)
+    home = files(options)
+    begin = StreamBuilder.data_stream("fill", "hits")
+
+    def changed(window: str = "windows", source: str = "file", delay: int = 0, folder: Path = log.folder) -> Pipeline:
+        hits = begin.from_file(folder, schema=SCHEMA, name=source, max_files_per_batch=1)
+        made = hits.window(TumblingWindow.of(Time.minutes(10), "ts"), name=window).group_by("id").count("n")
+        late = made.water_mark(Time.minutes(delay)) if delay else made
+        return late.to_data_stream().to_delta("hits", partitions=hourly()).build()
+
+    assert changed().compare(options).empty
+    other = tmp_path / "elsewhere"
+    other.mkdir()
+    for pipeline in (changed(window="renamed"), changed(source="other", folder=other), changed(delay=5), kept(log)):
+        with pytest.raises(TopologyChangedError):
+            pipeline.compare(options)
+    with pytest.raises(TopologyChangedError, match="'windows' has another watermark delay"):
+        changed(delay=5).compare(options)
+    with pytest.raises(TopologyChangedError, match="reads another place"):
+        changed(folder=other).compare(options)
+    assert files(options) == home
+    for file in log.folder.iterdir():
+        file.unlink()
+    with pytest.raises(DataLossError):
+        changed().compare(options)
+    assert files(options) == home
