@@ -176,7 +176,7 @@ def test_going_back_and_forward_always_finds_the_rows_of_the_batch(steps):
 
 
 @given(st.lists(st.one_of(OURS, OURS, THEIRS), max_size=25))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=20000, deadline=None)
 @example([("batch", False)] * 3 + [("by hand", 2), ("batch", False), ("go", 3)])
 @example([("batch", False), ("others", "overwrite"), ("batch", False), ("go", 1)])
 def test_with_others_at_the_table_the_rows_are_right_or_it_is_refused(steps):
@@ -186,7 +186,9 @@ def test_with_others_at_the_table_the_rows_are_right_or_it_is_refused(steps):
 
 
 @given(st.lists(st.one_of(OURS, OURS, THEIRS), max_size=25), st.integers(1, 12))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=20000, deadline=None)
+@example([("batch", False), ("backfill",), ("by hand", 1), ("batch", False), ("go", 1)], 1)
+@example([("batch", False), ("redrive",), ("by hand", 1), ("batch", False), ("go", 1)], 1)
 def test_with_a_cleaned_log_the_rows_are_right_or_it_is_refused(steps, keep):
     world = Model()
     for step in steps:
@@ -240,6 +242,19 @@ def test_commits_of_the_connector_inside_spark_are_known_by_their_user_metadata(
         for entry in written(0, 1)
     ]
     assert History(entries, MARK).version_for(Point(1, 0)) == 0
+
+
+@pytest.mark.parametrize("what", ["rs.backfilled", "rs.redriven"])
+def test_rows_of_a_backfill_or_redrive_that_others_undid_are_told(what):
+    again = {"version": 2, "operation": "WRITE", "operationParameters": {"mode": "Append"}}
+    again |= {f"{what}_by": "p1/g1/rows", f"{what}_batch": "1"}
+    undone = {"version": 3, "operation": "RESTORE", "operationParameters": {"version": "1"}}
+    entries = [*written(0, 1), again]
+    assert list(strange_changes(History(entries, MARK))) == []
+    [change] = strange_changes(History([*entries, undone], MARK))
+    assert (change.version, change.kind) == (3, "restore")
+    # The rows of the batch are those with the backfill or redrive.
+    assert History([*entries, undone], MARK).version_for(Point(1, 1)) == 2
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,8 @@ REMOVALS = frozenset({"DELETE", "TRUNCATE"})
 REPLACEMENTS = ("REPLACE TABLE", "CREATE OR REPLACE", "CLONE", "FSCK", "DROP COLUMNS", "REPLACE COLUMNS")
 NO_PREDICATE = frozenset({"", "[]", "true", "[true]", '["true"]'})
 
+_OWN = frozenset({"batch", "return", "backfill", "redrive"})
+
 Kind = Literal["batch", "return", "backfill", "redrive", "restore", "added", "edited", "removed", "wiped", "harmless"]
 
 
@@ -77,6 +79,11 @@ class Change:
     replaces: bool = False
     accepts: bool = False
     rows: bool = False
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is of this sink."""
+        return self.kind in _OWN
 
 
 def change_of(entry: Mapping[str, Any], mark: BatchMark) -> Change:
@@ -136,8 +143,7 @@ class Others(NamedTuple):
 class Content:
     """The rows of a version.
 
-    `made_by` is the version that wrote them. `ours` is the newest batch or return of this sink in them, NO_ROWS if
-    none. `others` are the versions of other writers whose rows are in them (rows from before the oldest known version
+    `made_by` is the version that wrote them. `ours` is the newest change of this sink in them, NO_ROWS if none. `others` are the versions of other writers whose rows are in them (rows from before the oldest known version
     count as that version). `damage` says why they do not match any checkpoint, "" if they do.
     """
 
@@ -171,12 +177,12 @@ class History:
         self.contents: dict[int, Content] = {}
         if not self.changes or self.newest - self.oldest + 1 != len(self.changes):
             raise ValueError("a history with a gap")
-        # The last version of each generation: its next batch must follow it.
+        # The last version of each generation: its next change must follow it.
         left: dict[int, int] = {}
         for change in self.changes:
             self.contents[change.version] = self._after(change, left)
-            if change.point is not None:
-                left[change.point.generation] = change.version
+            if change.is_own:
+                left[_generation(change)] = change.version
 
     @property
     def oldest(self) -> int:
@@ -192,6 +198,11 @@ class History:
     def last_own(self) -> Change | None:
         """The newest batch or return of this sink, None if there is none."""
         return next((change for change in reversed(self.changes) if change.point is not None), None)
+
+    @property
+    def last_change(self) -> Change | None:
+        """The newest batch, return, backfill or redrive of this sink, None if there is none."""
+        return next((change for change in reversed(self.changes) if change.is_own), None)
 
     def last_batch(self, generation: int) -> int:
         """The last batch of `generation` that is known to have been in the table, -1 for none."""
@@ -295,8 +306,8 @@ class History:
         version = change.version
         if change.kind == "harmless":
             return before
-        if change.kind == "batch":
-            return self._after_batch(change, before, left)
+        if change.is_own and change.kind != "return":
+            return self._after_own(change, before, left)
         if change.kind == "return":
             return replace(self._of_version(change.source), ours=version)
         if change.kind == "restore":
@@ -307,7 +318,8 @@ class History:
             return Content(version, others=Others(version, None) if change.rows else None, damage=damage)
         return replace(before, made_by=version, others=Others(version, before.others) if change.rows else before.others)
 
-    def _after_batch(self, change: Change, before: Content, left: Mapping[int, int]) -> Content:
+    def _after_own(self, change: Change, before: Content, left: Mapping[int, int]) -> Content:
+        """The rows after a batch, a backfill or a redrive."""
         if change.replaces:
             return Content(change.version, ours=change.version)
         if change.accepts:
@@ -333,7 +345,10 @@ def _described(change: Change) -> str:
 
 
 def _generation(change: Change) -> int:
-    return change.point.generation if change.point is not None else 0
+    """That in which a change of this sink was made, 0 for those of others."""
+    # A return has both: it begins the generation of its point.
+    at = change.point or change.kept
+    return at.generation if at is not None else 0
 
 
 def _reached(point: Point, kept: Point) -> bool:
@@ -371,11 +386,11 @@ def _number(text: object) -> int | None:
 
 
 def strange_changes(history: History) -> Sequence[Change]:
-    """Changes by other writers to rows of this sink since its newest batch or return; oldest first.
+    """Changes by other writers to rows of this sink since its newest change; oldest first.
 
     Excluded are a RESTORE to the version that is current anyway, and rows that others added.
     """
-    own = history.last_own
+    own = history.last_change
     if own is None:
         return ()
     later = [change for change in history.changes if change.version > own.version]

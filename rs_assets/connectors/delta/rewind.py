@@ -112,7 +112,8 @@ def changes_by_others(table: DeltaTable, mark: BatchMark, path: str) -> Sequence
                 remedy=f"go back once more (rs-assets rewind or restore), or {AFRESH}",
             ),
         )
-    return tuple(_described(change, own, path) for change in strange_changes(history))
+    last = history.last_change or own
+    return tuple(_described(change, last, path) for change in strange_changes(history))
 
 
 def newest_generation(table: DeltaTable, mark: BatchMark) -> int:
@@ -124,10 +125,11 @@ def newest_generation(table: DeltaTable, mark: BatchMark) -> int:
 def refuse_changes(table: DeltaTable, mark: BatchMark, *, own: int, path: str) -> None:
     """SinkError if others removed rows of this sink from the table since `own`, a commit of ours (-1: the last one)."""
     history = _history(table, mark, table.version() - own + 1, path) if own >= 0 else _last_entries(table, mark)
-    if history.last_own is None:
+    last = history.last_change
+    if last is None:
         return
     for change in strange_changes(history):
-        found = _described(change, history.last_own, path)
+        found = _described(change, last, path)
         if found.severity == "error":
             raise SinkError(found.what, remedy=found.remedy, step=mark.sink, table=path)
 
