@@ -16,7 +16,7 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -147,13 +147,16 @@ def done(case: Case, folder: Path) -> str:
 
 def _in_a_process(case: Case, place: Path) -> bool:
     """Run the stream in a process of its own; whether that was killed."""
-    process = multiprocessing.get_context("forkserver").Process(target=_killed, args=(case, str(place)))
+    # The server of forks has the environment of the first case.
+    homes = {name: os.environ[name] for name in ("DAGSTER_HOME", "RS_HOME")}
+    process = multiprocessing.get_context("forkserver").Process(target=_killed, args=(case, str(place), homes))
     process.start()
     process.join()
     return process.exitcode == -signal.SIGKILL
 
 
-def _killed(case: Case, place: str) -> None:
+def _killed(case: Case, place: str, homes: Mapping[str, str]) -> None:
+    os.environ.update(homes)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     _run(case, Stream.made(case.number, Path(place)))
 
@@ -245,6 +248,8 @@ def _judged(case: Case, stream: Stream) -> str:
     with DagsterInstance.get() as instance:
         run = stream.newest(instance)
         if run is None:
+            if not case.wished and case.phase != "is recorded":
+                return "the run that was killed is not known"
             # Whoever has started it has seen the end of it.
             return _stays(case, stream, instance)
         if case.kills and not case.by_hand and not run.is_finished:
