@@ -143,8 +143,9 @@ class Others(NamedTuple):
 class Content:
     """The rows of a version.
 
-    `made_by` is the version that wrote them. `ours` is the newest change of this sink in them, NO_ROWS if none. `others` are the versions of other writers whose rows are in them (rows from before the oldest known version
-    count as that version). `damage` says why they do not match any checkpoint, "" if they do.
+    `made_by` is the version that wrote them. `ours` is the newest change of this sink in them, NO_ROWS if none.
+    `others` are the versions of other writers whose rows are in them (rows from before the oldest known version count
+    as that version). `damage` says why they do not match any checkpoint, "" if they do.
     """
 
     made_by: int
