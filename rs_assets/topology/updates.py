@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 
 from rs_assets.common.node import Node
@@ -38,10 +38,24 @@ def check_updates(nodes: Iterable[Node], ancestors: Ancestors) -> None:
     for first in known.values():
         check = _check_of(first)
         if check is not None:
-            for node in known.values():
-                if first.name in ancestors(node.name):
-                    between = ancestors(node.name) - ancestors(first.name) - {first.name}
-                    check(node, [known[name] for name in between])
+            for node in _reached(first, known.values()):
+                between = ancestors(node.name) - ancestors(first.name) - {first.name}
+                check(node, [known[name] for name in between])
+
+
+def _reached(first: Node, nodes: Iterable[Node]) -> Iterator[Node]:
+    """The steps that rows of `first` come to, in their order; a table takes retractions out of its rows."""
+    carrying = {first.name}
+    for node in nodes:
+        if not carrying.isdisjoint(node.inputs):
+            yield node
+            if not (isinstance(first, TableChanges) and _takes_retractions(node)):
+                carrying.add(node.name)
+
+
+def _takes_retractions(node: Node) -> bool:
+    """Whether it is a table of which retracted rows are removed."""
+    return isinstance(node, ToTable) and node.deletes is not None and node.deletes.identity().strip("`") == "retracted"
 
 
 def _check_of(node: Node) -> Callable[[Node, Iterable[Node]], None] | None:
@@ -71,7 +85,7 @@ def _check(window: WindowAggregate, node: Node, *, between: Iterable[Node]) -> N
 
 def _check_changes(changes: TableChanges, node: Node) -> None:
     """TopologyError for a step that would count a row that goes as a new one."""
-    if isinstance(node, ToTable) and node.deletes is not None and node.deletes.identity().strip("`") == "retracted":
+    if _takes_retractions(node):
         return
     if node.stateful or isinstance(node, ShuffleWrite):
         raise TopologyError(

@@ -49,6 +49,28 @@ def test_to_table_of_a_random_history_equals_a_dictionary_after_each_batch(follo
         assert len(changes) == net(before, table)
 
 
+def test_changes_that_become_a_table_again_are_aggregated_as_its_rows(follow):
+    users = source("id bigint, tier string").to_table("id")
+    again = users.to_stream().to_table("id", deletes="retracted", name="again")
+    told = follow(
+        again.group_by("tier").aggregate(n="count(*)").to_stream(),
+        [
+            [{"id": 1, "tier": "free"}, {"id": 2, "tier": "free"}],
+            [{"id": 1, "tier": "paid"}],
+            [{"id": 2, "tier": "paid"}],
+        ],
+    )
+    rows = Told()
+    for changes in told:
+        rows.add(changes)
+    assert rows.equals([{"tier": "paid", "n": 2}])
+    assert sorted((row["tier"], row["n"], row["retracted"]) for row in told[1]) == [
+        ("free", 1, False),
+        ("free", 2, True),
+        ("paid", 1, False),
+    ]
+
+
 def test_to_table_ordered_by_a_field_keeps_the_greatest_whenever_it_comes(follow):
     table = source("id bigint, v bigint, tier string").to_table("id", order_by="v", deletes="tier IS NULL")
     told = follow(
