@@ -39,6 +39,7 @@ from rs_assets.dagster.runs.compaction import compact_pipeline, compact_shared, 
 from rs_assets.errors import PipelineBusyError
 from rs_assets.runtime.job import preflight
 from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.run.compare import compare
 from rs_assets.runtime.run.records_of import records_of
 from rs_assets.runtime.run.redrive import redrive
 from rs_assets.runtime.run.rescale import check_partitions, rescale
@@ -113,13 +114,13 @@ def _why(context: OpExecutionContext, assets: StreamAssets, options: RunOptions,
         context.log.info("%s", each)
     if not found:
         raise Failure("no such record in the batches that can be read again", allow_retries=False)
-    return {f"record {number}": MetadataValue.md(f"```\n{each}\n```") for number, each in enumerate(found, 1)}
+    return {f"record {number}": _text(each) for number, each in enumerate(found, 1)}
 
 
 def _records_of(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:
     found = records_of(assets.topology, config["row"], options, sink=config["sink"], limit=config["limit"])
     context.log.info("%s", found)
-    return {"rows": found.rows, "records": MetadataValue.md(f"```\n{found}\n```")}
+    return {"rows": found.rows, "records": _text(found)}
 
 
 def _redrive(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:
@@ -128,6 +129,23 @@ def _redrive(context: OpExecutionContext, assets: StreamAssets, options: RunOpti
     left = {f"left: {why}": count for why, count in done.left.items()}
     counts = {"letters": done.letters, "refused": done.refused, "rows": done.rows, "version": done.version}
     return {**{name: count for name, count in counts.items() if count is not None}, **left}
+
+
+def _try(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:
+    asked = {name: value for name, value in config.items() if name != "expect_equal"}
+    found = compare(assets.topology, options, **asked)
+    context.log.info("%s", found)
+    if config["expect_equal"] and not found.empty:
+        raise Failure(
+            f"the rows differ: {str(found).splitlines()[1]}", {"difference": _text(found)}, allow_retries=False
+        )
+    counts = ("rows_before", "rows_after", "only_before", "only_after", "changed", "batches")
+    shown = {name: getattr(found, name) for name in counts}
+    return {"equal": found.empty, "partitions": len(found.partitions), **shown, "difference": _text(found)}
+
+
+def _text(shown: object) -> MetadataValue:
+    return MetadataValue.md(f"```\n{shown}\n```")
 
 
 def _optional(about: str, kind: type = str) -> Field:
@@ -209,6 +227,21 @@ ACTIONS: Mapping[str, Action] = MappingProxyType(
             {
                 "where": _optional("SQL over the columns of the dead letters: reason LIKE 'expected%'; default: all"),
                 "plan": Field(bool, default_value=False, description="Only say how many would be redriven"),
+            },
+            roles=frozenset({"output"}),
+        ),
+        "try": Action(
+            _try,
+            "Compares the rows of closed partitions with those that the code of now computes from the recorded batches;"
+            " nothing is changed. A stream may run.",
+            {
+                "partition": _optional("The first partition; default: the newest closed ones"),
+                "to": _optional("The last one; default: the first one alone"),
+                "sink": _optional("The output, if several have partitions"),
+                "newest": Field(int, default_value=24, description="Without a partition, so many"),
+                "keys": Field([str], default_value=[], description="Fields that identify a row; default: whole rows"),
+                "into": _optional("A new folder, for a Delta table with each row that differs"),
+                "expect_equal": Field(bool, default_value=False, description="Fail if a row or a column differs"),
             },
             roles=frozenset({"output"}),
         ),

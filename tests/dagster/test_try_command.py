@@ -1,0 +1,68 @@
+"""Try on the command line and in Dagster: the code of now beside the rows that a former version has written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from dagster import DagsterInstance, JobDefinition
+
+from rs_assets import Home
+from rs_assets.dagster.definitions_of import build_definitions
+from rs_assets.dagster.resources.spark import SparkResource
+from rs_assets.runtime.options import RunOptions
+from rs_assets.spark.driver import SparkDriver
+from tests.dagster.projects import call, make_project
+
+MODULE = """
+from rs_assets import EventTimePartitions, StreamBuilder, Time
+HOURS = EventTimePartitions.hourly('at', since='2026-01-01', settle=Time.minutes(0))
+TIMES = ['2026-01-05 10:05:00', '2026-01-05 10:06:00', '2026-01-05 12:00:00']
+ROWS = [{'id': number, 'at': at} for number, at in enumerate(TIMES, 1)]
+def made(value):
+    hits = StreamBuilder.data_stream('shop', 'hits').from_array(ROWS, schema='id int, at timestamp', name='read')
+    return hits.with_fields(n=value).to_delta('hits', partitions=HOURS, name='out').build()
+pipeline = made('id * 10')
+"""
+KEYS = {"keys": ["id"]}
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: SparkDriver) -> JobDefinition:
+    """The upkeep job of a pipeline of a project, whose former code has run."""
+    make_project(tmp_path, monkeypatch, module="tried_hits", code=MODULE)
+    monkeypatch.delenv("RS_HOME", raising=False)
+    monkeypatch.setattr(SparkDriver, "shared", lambda *_: driver)
+    monkeypatch.setattr(SparkResource, "driver", driver)
+    import tried_hits  # type: ignore[import-not-found]
+
+    tried_hits.made("id + 18 * (id - 1)").run(RunOptions(home=Home.default(), driver=driver))
+    return build_definitions([tried_hits.pipeline]).resolve_job_def("shop_hits_upkeep")
+
+
+def test_the_command_and_the_upkeep_job_show_the_difference(job: JobDefinition, tmp_path: Path) -> None:
+    # Of id 1 it was 1 and would be 10, of id 2 both are 20, of id 3 it was 39 and would be 30.
+    code, text = call("try", "hits", "--keys", "id")
+    assert (code, text.splitlines()[:3]) == (0, [
+        "3 rows before, 3 after, in 3 partitions, from 3 batches",
+        "only_before 0, only_after 0, changed 2",
+        "  changed in n: 2",
+    ])  # fmt: skip
+    into = tmp_path / "difference"
+    code, text = call("try", "--json", "--expect-equal", "--into", str(into))
+    found = json.loads(text)
+    assert (code, found["empty"], found["only_before"], found["only_after"]) == (1, False, 2, 2)
+    assert (into / "_delta_log").is_dir()
+    with DagsterInstance.ephemeral() as instance:
+        config = {"ops": {"upkeep": {"config": {"try": dict(KEYS)}}}}
+        done = job.execute_in_process(instance=instance, run_config=config)
+        (seen,) = done.get_asset_observation_events()
+        observation = seen.asset_observation_data.asset_observation
+        shown = {name: value.value for name, value in observation.metadata.items()}
+        assert observation.asset_key.path[-1] == "hits"
+        assert (shown["equal"], shown["changed"], shown["partitions"]) == (False, 2, 3)
+        assert '"n":1,' in str(shown["difference"])
+        config["ops"]["upkeep"]["config"]["try"]["expect_equal"] = True
+        failed = job.execute_in_process(instance=instance, run_config=config, raise_on_error=False)
+        assert not failed.success
