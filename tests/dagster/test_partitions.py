@@ -23,7 +23,7 @@ from rs_assets.runtime.run.partitions import OutputPartitions, Partition
 from rs_assets.runtime.run.recorded import Recorded
 from rs_assets.spark.driver import SparkDriver
 from rs_assets.stream.pipeline import Pipeline
-from tests.dagster.projects import call, make_project
+from tests.dagster.projects import call, imported_project
 
 KEY = dg.AssetKey(["shop", "hours", "hits", "closed"])
 HOUR = timedelta(hours=1)
@@ -288,14 +288,11 @@ pipeline = hits.to_delta('hits', partitions=hours).build()
 def test_the_command_should_show_the_newest_partitions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: SparkDriver
 ) -> None:
-    make_project(tmp_path, monkeypatch, module="parted_hits", code=MODULE)
-    monkeypatch.delenv("RS_HOME", raising=False)
-    monkeypatch.setattr(SparkDriver, "shared", lambda *_: driver)
-    import parted_hits  # type: ignore[import-not-found]
+    project = imported_project(tmp_path, monkeypatch, driver, module="parted_hits", code=MODULE)
 
     code, text = call("partitions")
     assert (code, text) == (0, "hits_table: no partitions yet\n")
-    parted_hits.pipeline.run(RunOptions(home=Home.default(), driver=driver))
+    project.pipeline.run(RunOptions(home=Home.default(), driver=driver))
     code, text = call("partitions", "hours", "--last", "2")
     assert code == 0
     assert "2026-01-05-10:00" not in text

@@ -11,11 +11,10 @@ from dagster import DagsterInstance
 from rs_assets import Home
 from rs_assets.catalog.catalog import Catalog
 from rs_assets.dagster.definitions_of import build_definitions
-from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.runtime.options import RunOptions
 from rs_assets.spark.driver import SparkDriver
 from rs_assets.stream.pipeline import Pipeline
-from tests.dagster.projects import call, make_project
+from tests.dagster.projects import call, imported_project
 
 MODULE = """
 from rs_assets import StreamBuilder
@@ -29,14 +28,10 @@ pipeline = made('ms < 3')
 @pytest.fixture
 def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: SparkDriver) -> Pipeline:
     """A pipeline of a project, whose former code has run."""
-    make_project(tmp_path, monkeypatch, module="mended_hits", code=MODULE)
-    monkeypatch.delenv("RS_HOME", raising=False)
-    monkeypatch.setattr(SparkDriver, "shared", lambda *_: driver)
-    monkeypatch.setattr(SparkResource, "driver", driver)
-    import mended_hits  # type: ignore[import-not-found]
+    project = imported_project(tmp_path, monkeypatch, driver, module="mended_hits", code=MODULE)
 
-    mended_hits.made("ms < 2").run(RunOptions(home=Home.default(), driver=driver))
-    found: Pipeline = mended_hits.pipeline
+    project.made("ms < 2").run(RunOptions(home=Home.default(), driver=driver))
+    found: Pipeline = project.pipeline
     return found
 
 

@@ -10,10 +10,9 @@ from dagster import DagsterInstance, JobDefinition
 
 from rs_assets import Home
 from rs_assets.dagster.definitions_of import build_definitions
-from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.runtime.options import RunOptions
 from rs_assets.spark.driver import SparkDriver
-from tests.dagster.projects import call, make_project
+from tests.dagster.projects import call, imported_project
 
 MODULE = """
 from rs_assets import EventTimePartitions, StreamBuilder, Time
@@ -31,14 +30,10 @@ KEYS = {"keys": ["id"]}
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: SparkDriver) -> JobDefinition:
     """The upkeep job of a pipeline of a project, whose former code has run."""
-    make_project(tmp_path, monkeypatch, module="tried_hits", code=MODULE)
-    monkeypatch.delenv("RS_HOME", raising=False)
-    monkeypatch.setattr(SparkDriver, "shared", lambda *_: driver)
-    monkeypatch.setattr(SparkResource, "driver", driver)
-    import tried_hits  # type: ignore[import-not-found]
+    project = imported_project(tmp_path, monkeypatch, driver, module="tried_hits", code=MODULE)
 
-    tried_hits.made("id + 18 * (id - 1)").run(RunOptions(home=Home.default(), driver=driver))
-    return build_definitions([tried_hits.pipeline]).resolve_job_def("shop_hits_upkeep")
+    project.made("id + 18 * (id - 1)").run(RunOptions(home=Home.default(), driver=driver))
+    return build_definitions([project.pipeline]).resolve_job_def("shop_hits_upkeep")
 
 
 def test_the_command_and_the_upkeep_job_show_the_difference(job: JobDefinition, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.runtime.options import RunOptions
 from rs_assets.spark.driver import SparkDriver
 from rs_assets.stream.pipeline import Pipeline
-from tests.dagster.projects import call, make_project
+from tests.dagster.projects import call, imported_project
 
 # Their canary is the example of docs/why.md.
 pytestmark = pytest.mark.long
@@ -29,13 +29,9 @@ pipeline = hits.filter('ms > 100', name='slow').to_delta('slow').build()
 @pytest.fixture
 def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: SparkDriver) -> Pipeline:
     """A pipeline of a project, which has run."""
-    make_project(tmp_path, monkeypatch, module="explained_hits", code=MODULE)
-    monkeypatch.delenv("RS_HOME", raising=False)
-    monkeypatch.setattr(SparkDriver, "shared", lambda *_: driver)
-    monkeypatch.setattr(SparkResource, "driver", driver)
-    import explained_hits  # type: ignore[import-not-found]
+    project = imported_project(tmp_path, monkeypatch, driver, module="explained_hits", code=MODULE)
 
-    made: Pipeline = explained_hits.pipeline
+    made: Pipeline = project.pipeline
     made.run(RunOptions(home=Home.default(), driver=driver))
     return made
 
