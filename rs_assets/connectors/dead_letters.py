@@ -206,15 +206,24 @@ def refused_letters(rows: Sequence[RefusedRow], facts: Mapping[str, object]) -> 
 
 
 def dead_letters_of(
-    path: str, namespace: str, job: str, *, query: str | None = None, after: datetime | None = None
+    path: str,
+    namespace: str,
+    job: str,
+    *,
+    query: str | None = None,
+    batch: int | None = None,
+    after: datetime | None = None,
 ) -> pa.Table:
     """The valid dead letters of a job, or of one query, by time, source, split and line; none if there is no table yet.
 
-    Those of batches that were undone, and those that were redriven, are not valid. `after` takes later batches alone.
+    Those of batches that were undone, and those that were redriven, are not valid. `batch` takes those of one batch,
+    `after` those of later ones alone.
     """
     wanted = pc.field(UNDONE).is_null() & pc.field(REDRIVEN).is_null()
     if query is not None:
         wanted &= pc.field("query") == query
+    if batch is not None:
+        wanted &= pc.field("batch_id") == batch
     if after is not None:
         wanted &= pc.field("at") > pa.scalar(after, pa.timestamp("us", tz="UTC"))
     found = stored_letters(path, namespace, job, wanted)

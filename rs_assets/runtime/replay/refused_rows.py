@@ -22,8 +22,8 @@ class RefusedRows:
     def of(cls, path: str, *, namespace: str, job: str, sinks: Sequence[str], batch: int) -> RefusedRows:
         """Those of a batch, from the dead-letter table at `path`; a batch that was undone has none."""
         found: dict[str, list[tuple[str, str]]] = {}
-        for letter in dead_letters_of(path, namespace, job).to_pylist():
-            if letter["batch_id"] == batch and letter["step"] in sinks:
+        for letter in dead_letters_of(path, namespace, job, batch=batch).to_pylist():
+            if letter["step"] in sinks:
                 found.setdefault(letter["step"], []).append((letter["record"], letter["reason"]))
         return cls(found)
 
