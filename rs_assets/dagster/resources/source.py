@@ -62,11 +62,15 @@ class SourceResource(FamilyResource):
         Sources whose splits cannot be listed are left out. SourceReadError if a system does not answer in 5 seconds.
 
         >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
         >>> from rs_assets import StreamBuilder
-        >>> written = Path("hits.jsonl").write_text('{"page": "/a"}')
-        >>> hits = StreamBuilder.data_stream("shop", "logs").from_file("hits.jsonl", schema="page string", tail=True)
-        >>> list(SourceResource().splits(hits)["file"].values())
-        [14]
+        >>> with TemporaryDirectory() as folder:
+        ...     log = Path(folder, "hits.jsonl")
+        ...     written = log.write_text('{"page": "/a"}\\n')
+        ...     hits = StreamBuilder.data_stream("shop", "logs").from_file(log, schema="page string", tail=True)
+        ...     ends = SourceResource().splits(hits)["file"]
+        >>> list(ends.values())
+        [15]
         """
         from rs_assets.connectors.nodes import Source
         from rs_assets.dagster.sensors.inputs import ends_of
