@@ -11,7 +11,6 @@ import click
 from rs_assets.cli.base import AS_JSON, FAILED, MODULES, NAME_OR_NONE, chosen, guarded
 
 if TYPE_CHECKING:
-    from rs_assets.runtime.run.backfill import Judge
     from rs_assets.runtime.run.partitions import Partition
 
 JUDGES = ("all", "as_then")
@@ -58,28 +57,19 @@ def _row(partition: Partition) -> dict[str, str]:
 @click.command()
 @NAME_OR_NONE
 @click.option("--partition", "first", required=True, metavar="KEY", help="The partition, as `partitions` shows it.")
-@click.option("--to", "last", metavar="KEY", help="The last one: all between them are computed again.")
+@click.option("--to", metavar="KEY", help="The last one: all between them are computed again.")
 @click.option("--sink", help="The output, if several have partitions.")
 @click.option(
     "--judge", default="all", show_default=True, type=click.Choice(JUDGES), help="Whether late records are taken."
 )
 @click.option("--plan", is_flag=True, help="Only say what would be read again.")
+@click.option("--code", metavar="DIGEST", help="Refuse other code than this, which `try` has shown.")
 @MODULES
 @AS_JSON
 @guarded
-def backfill(
-    name: str | None,
-    modules: tuple[str, ...],
-    *,
-    first: str,
-    last: str | None,
-    sink: str | None,
-    judge: Judge,
-    plan: bool,
-    as_json: bool,
-) -> None:
+def backfill(name: str | None, modules: tuple[str, ...], *, first: str, as_json: bool, **chosen_by: Any) -> None:
     """Compute closed partitions again from the recorded input, and replace their rows; the stream may run."""
-    done = chosen(modules, name).backfill(first, to=last, sink=sink, judge=judge, plan=plan)
+    done = chosen(modules, name).backfill(first, **chosen_by)
     if as_json:
         click.echo(json.dumps([each.as_dict() for each in done]))
         return

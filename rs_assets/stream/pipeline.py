@@ -497,6 +497,7 @@ class Pipeline:
         sink: str | None = None,
         judge: Judge = "all",
         plan: bool = False,
+        code: str | None = None,
     ) -> tuple[Backfilled, ...]:
         """Compute closed partitions of an output again, from the recorded input, and replace their rows.
 
@@ -510,6 +511,8 @@ class Pipeline:
         - `sink` (str, default: the only one).
         - `judge` (default "all"): "all" takes records that were late then; "as_then" leaves them out.
         - `plan` (bool, default False): only say how many batches would be read again.
+        - `code` (str, default any): the digest of the code that was tried, `compare(...).code`; ConfigurationError if
+          the code of now is another.
 
         >>> from tempfile import TemporaryDirectory
         >>> from rs_assets import (
@@ -537,7 +540,7 @@ class Pipeline:
         """
         from rs_assets.runtime.run.backfill import backfill
 
-        return backfill(self.topology, partition, options, last=to, sink=sink, judge=judge, plan=plan)
+        return backfill(self.topology, partition, options, last=to, sink=sink, judge=judge, plan=plan, code=code)
 
     def redrive(self, options: RunOptions | None = None, *, where: str | None = None, plan: bool = False) -> Redriven:
         """Take dead letters through the code of now, and append the rows of those that it accepts, each once.

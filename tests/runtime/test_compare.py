@@ -87,6 +87,12 @@ def test_a_changed_filter_gives_exactly_its_rows_and_the_home_is_as_before(
         kept(log, "id < 4").compare(options, keys=["page"])
     assert not other.exists()
     assert files(options) == home
+    # The code that was tried replaces the rows, and no other.
+    assert str(found).splitlines()[-1] == f"code {found.code}"
+    with pytest.raises(ConfigurationError, match=f"and {found.code} was tried"):
+        kept(log, "id < 4").backfill(TEN, options, to=ELEVEN, judge="as_then", code=found.code)
+    kept(log, "id <> 2").backfill(TEN, options, to=ELEVEN, judge="as_then", code=found.code)
+    assert kept(log, "id <> 2").compare(options).empty
 
 
 def test_a_changed_aggregate_is_counted_by_key_and_column(log: Log, options: RunOptions) -> None:

@@ -56,15 +56,22 @@ def backfill(
     sink: str | None = None,
     judge: Judge = "all",
     plan: bool = False,
+    code: str | None = None,
 ) -> tuple[Backfilled, ...]:
     """Replace the rows of the partitions `first` to `last` of an output by those of the recorded input.
 
-    ConfigurationError for an unknown or open partition, TopologyError for an output that cannot be computed again,
-    DataLossError if its input is no longer there, SinkError if the table has rows of other writers.
+    ConfigurationError for an unknown or open partition, and if the code of now is not that with the digest `code`,
+    TopologyError for an output that cannot be computed again, DataLossError if its input is no longer there, SinkError
+    if the table has rows of other writers.
     """
     if judge not in get_args(Judge):
         raise ConfigurationError(
             f"judge must be one of {', '.join(get_args(Judge))}, not {judge!r}", remedy="judge='all'"
+        )
+    if code not in (None, topology.code):
+        raise ConfigurationError(
+            f"the code of {topology.name} is {topology.code}, and {code} was tried",
+            remedy="try the code of now: rs-assets try",
         )
     options = options or RunOptions()
     way = Way.to(topology, *parted(topology, sink))

@@ -54,9 +54,10 @@ class Difference:
     `only_before` and `only_after` count rows, `changed` keys with other values: without `keys` a changed row is one of
     each of the other two. `by_column` has the number of changed keys by column. Columns that only one side has are not
     compared; `columns_retyped` are compared as text. `batches` were read, once for each partition that needs them.
-    `samples` are the first of each kind.
+    `samples` are the first of each kind. `code` is the digest of the code of now, for `backfill(code=)`.
     """
 
+    code: str = ""
     partitions: tuple[str, ...] = ()
     batches: int = 0
     version: int | None = None
@@ -89,8 +90,9 @@ class Difference:
         counts = ", ".join(f"{kind} {getattr(self, kind):,}" for kind in KINDS)
         columns = [f"  changed in {name}: {count:,}" for name, count in self.by_column.items()]
         sides = (("added", self.columns_added), ("removed", self.columns_removed), ("retyped", self.columns_retyped))
+        code = [f"code {self.code}"] if self.code and not self.empty else []
         kinds = [f"  columns {what}: {', '.join(names)}" for what, names in sides if names]
-        return "\n".join([head, "no difference" if self.empty else counts, *columns, *kinds, *self._shown()])
+        return "\n".join([head, "no difference" if self.empty else counts, *columns, *kinds, *self._shown(), *code])
 
     def _shown(self) -> Iterator[str]:
         return (f"  {sample}" for sample in self.samples)
@@ -133,11 +135,12 @@ def compare(
         return _Comparison(Written.by(query, way.sink), tuple(keys), target).of(made)
 
     try:
-        return recorded.on_driver(compared) if chosen else Difference(keys=tuple(keys))
+        found = recorded.on_driver(compared) if chosen else Difference(keys=tuple(keys))
     except BaseException:
         if target is not None:
             shutil.rmtree(target, ignore_errors=True)
         raise
+    return replace(found, code=topology.code)
 
 
 def _recorded(topology: Topology, options: RunOptions, way: Way) -> Recorded:
