@@ -29,7 +29,7 @@ def check_names(names: Iterable[str]) -> None:
 @cache
 def taken_names() -> frozenset[str]:
     """The names of all functions, statements and operators of the languages, in lower case."""
-    from rs_assets.expressions.script.record_statements import RECORD_STATEMENTS
+    from rs_assets.expressions.script.bind import STATEMENTS
     from rs_assets.expressions.syntax.bind import CALLED, CONSTANTS, JOINED
     from rs_assets.sql.expressions.aggregates import AGGREGATES
     from rs_assets.sql.expressions.functions import SQL_FUNCTIONS
@@ -41,7 +41,7 @@ def taken_names() -> frozenset[str]:
         CALLED,
         CONSTANTS,
         JOINED,
-        RECORD_STATEMENTS,
+        STATEMENTS,
         AGGREGATES,
         SQL_FUNCTIONS,
         KINDS,

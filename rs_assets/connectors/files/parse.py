@@ -25,6 +25,7 @@ from rs_assets.connectors.json_fields import json_fields
 from rs_assets.errors import ConfigurationError
 from rs_assets.records.calendar import calendar_reason, fault_reason
 from rs_assets.records.columns import ADDRESS, CORRUPT, LINE, OFFSET, PREFIX, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
+from rs_assets.records.grok.expand import is_grok, with_named_groups
 from rs_assets.records.json_text import TOO_LARGE, json_reason
 from rs_assets.records.schema import quoted
 
@@ -193,9 +194,10 @@ def no_value(field: StructField, part: Column, value: Column) -> Column:
 def java_pattern(pattern: str) -> tuple[list[str], str]:
     """The names of a pattern's groups, and the pattern in Java's syntax, matching the whole line.
 
-    >>> java_pattern("(?P<user>[a-z]+) (?P<ms>[0-9]+)")
-    (['user', 'ms'], '^(?:([a-z]+) ([0-9]+))$')
+    >>> java_pattern("(?P<user>[a-z]+) (?P<ms>[0-9]+)"), java_pattern("%{USER:user} %{INT:ms}")
+    ((['user', 'ms'], '^(?:([a-z]+) ([0-9]+))$'), (['user', 'ms'], '^(?:((?:[a-zA-Z0-9._-]+)) ([+-]?[0-9]+))$'))
     """
+    pattern = with_named_groups(pattern) if is_grok(pattern) else pattern
     try:
         compiled = re.compile(pattern)
     except re.error as error:

@@ -74,6 +74,7 @@ aggregate written as SQL, in branches that are merged again before a stateful st
 TITLES = {
     "text": "Texts",
     "regexp": "Regular expressions",
+    "grok": "Lines of logs",
     "conditional": "Conditionals and predicates",
     "math": "Numbers",
     "bits": "Bits, bases and addresses",

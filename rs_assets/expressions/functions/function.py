@@ -14,6 +14,8 @@ from rs_assets.expressions.functions.kinds import KINDS, coerced
 # Makes the SQL text of a call from the SQL texts of its arguments, by parameter name.
 Template = Callable[[Mapping[str, str]], str]
 
+# The type of a result that only Spark knows, or the arguments of a call.
+UNKNOWN = "unknown"
 _PARAMETER = re.compile(r"(?P<name>\w+) (?P<kind>\w+)(?P<more>\.\.\.)?(?: = (?P<default>.+))?")
 
 
@@ -47,7 +49,7 @@ class Function:
     """A function of the languages, total for all values: a result that cannot be computed is null, and nothing raises.
 
     `returns` is the Spark type of the result: empty if it is the common type of the arguments of kind `any`,
-    "unknown" if only Spark knows it.
+    "unknown" if only Spark knows it, or if `typed` makes it from the arguments of a call.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Function:
     examples: tuple[Example, ...] = ()
     # Identifies the code of a Python function, so that other code under its name is noticed.
     code: str = ""
+    typed: Template | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -107,6 +110,8 @@ class Function:
         >>> function_named("cast", 2).type_of("a", "'long'")
         'bigint'
         """
+        if self.typed is not None:
+            return self.typed(self._texts(arguments, "UTC"))
         return self.returns.format_map(self._texts(arguments, "UTC")) if "{" in self.returns else self.returns
 
     def _texts(self, arguments: tuple[str, ...], zone: str) -> Mapping[str, str]:
@@ -145,11 +150,14 @@ class Family:
         names: str,
         signature: str,
         template: str | Template,
-        returns: str,
+        returns: str | Template,
         doc: str,
         golden: Mapping[str, Any] = MappingProxyType({}),
     ) -> Function:
-        """Adds a function: its `names`, the canonical one first; SQL with parameters in braces, or a template."""
+        """Adds a function: its `names`, the canonical one first; SQL with parameters in braces, or a template.
+
+        `returns` is a Spark type, or makes it from the arguments of a call.
+        """
         name, *aliases = names.split()
         return Function(
             name=name,
@@ -157,7 +165,8 @@ class Family:
             family=self.name,
             parameters=parameters_of(signature),
             template=template.format_map if isinstance(template, str) else template,
-            returns=returns,
+            returns=returns if isinstance(returns, str) else UNKNOWN,
+            typed=None if isinstance(returns, str) else returns,
             doc=doc,
             examples=tuple(Example(call, result) for call, result in golden.items()),
         )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from rs_assets.errors import TopologyError
 
@@ -57,6 +59,17 @@ def groups_of(pattern: str) -> int:
     return reader.groups
 
 
+def named_groups(pattern: str) -> Mapping[str, int]:
+    r"""The numbers of the groups with names of a valid pattern.
+
+    >>> dict(named_groups(r"(a)(?<year>[(]c)"))
+    {'year': 2}
+    """
+    reader = _Reader(unquoted(pattern))
+    reader.read()
+    return MappingProxyType(reader.names)
+
+
 def unquoted(pattern: str) -> str:
     r"""The pattern with the text between \Q and \E escaped by backslashes."""
 
@@ -77,7 +90,7 @@ class _Reader:
         self.pattern = pattern
         self.at = 0
         self.groups = 0
-        self.names: set[str] = set()
+        self.names: dict[str, int] = {}
         self.open: list[str] = []
 
     def read(self) -> None:
@@ -126,9 +139,9 @@ class _Reader:
         name = found["name"]
         if name in self.names:
             raise _Fault(f"duplicate group name {name!r}")
-        if name:
-            self.names.add(name)
         self.groups += found[0] == "(" or name is not None
+        if name:
+            self.names[name] = self.groups
         self.at = found.end()
         # Flags alone open no group.
         if not found[0].endswith(")"):

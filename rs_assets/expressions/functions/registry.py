@@ -16,6 +16,7 @@ from rs_assets.expressions.functions.dates import DATES
 from rs_assets.expressions.functions.encoding import ENCODING
 from rs_assets.expressions.functions.epochs import EPOCHS
 from rs_assets.expressions.functions.function import Function
+from rs_assets.expressions.functions.grok import GROK
 from rs_assets.expressions.functions.json import JSON
 from rs_assets.expressions.functions.math import MATH
 from rs_assets.expressions.functions.packages import load_packages
@@ -30,6 +31,7 @@ FAMILIES: tuple[tuple[Function, ...], ...] = (
     TEXT,
     TEXT_PARTS,
     REGEXP,
+    GROK,
     CONDITIONAL,
     MATH,
     BITS,

@@ -6,7 +6,7 @@ A scalar function is a `Function` of the family UDF. Its Python code is a `Body`
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -78,10 +78,21 @@ class NotScalar:
 class TableFunction(NotScalar):
     """A table function, which makes rows: `LATERAL TABLE(f(x)) AS t(a, b)`, and `f(x)` alone in a script.
 
-    `fields` are the names and Spark types of a row. The parameters are those of `function`.
+    `fields` are the names and Spark types of a row, unless `fields_of` makes them from the arguments of a call. The
+    parameters are those of `function`.
     """
 
     fields: tuple[tuple[str, str], ...]
+    fields_of: Callable[[Mapping[str, str]], tuple[tuple[str, str], ...]] | None = None
+
+    def columns(self, *arguments: str) -> tuple[tuple[str, str], ...]:
+        """The names and Spark types of a row of a call with these SQL texts; TopologyError if one does not fit.
+
+        >>> from rs_assets.expressions.functions.registry import table_function_named
+        >>> table_function_named("grok", 2).columns("line", "'%{IP:client} %{INT:ms:int}'")
+        (('client', 'string'), ('ms', 'bigint'))
+        """
+        return self.fields if self.fields_of is None else self.fields_of(self.function.casts(*arguments))
 
     def rows(self, *arguments: str, zone: str = "UTC") -> str:
         """The Spark SQL of a call with these SQL texts: an array of structs with `fields`, in this order.

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.expressions.script.generate import make_rows, makes_rows
+from rs_assets.expressions.script.log_statements import LOG_STATEMENTS
 from rs_assets.expressions.script.parse import Assign, Do, If, Statement, parse_script
 from rs_assets.expressions.script.record_statements import RECORD_STATEMENTS
 from rs_assets.expressions.script.steps import Bound, Drop, Fill, Step
@@ -13,8 +14,9 @@ from rs_assets.expressions.syntax.bind import Scope, bind
 from rs_assets.expressions.syntax.tree import Call, Text, Value, Word, words_in
 from rs_assets.expressions.syntax.typed import Sql, united_types
 
-# Prefix of the columns that hold results of tests until the script ends.
+# Prefix of the columns that hold intermediate values until the script ends.
 TEST = "_rs_test_"
+STATEMENTS = {**RECORD_STATEMENTS, **LOG_STATEMENTS}
 
 
 def bound_script(
@@ -41,6 +43,8 @@ class Binder:
         self.steps: list[Step] = []
         self.pending: dict[str, str] = {}
         self.tests = 0
+        # Patterns of grok that the script adds, by name.
+        self.patterns: dict[str, str] = {}
 
     def bound(self) -> Bound:
         """The steps and fields so far."""
@@ -112,14 +116,18 @@ class Binder:
 
     def _test(self, condition: str) -> str:
         """The name of the column with the result of a test."""
+        return self.hidden(condition)
+
+    def hidden(self, value: str) -> str:
+        """The name of a column with an intermediate value, which ends with the script."""
         self.flush()
         self.tests += 1
         name = f"{TEST}{self.tests}"
-        self.steps.append(Fill(((name, condition),)))
+        self.steps.append(Fill(((name, value),)))
         return name
 
     def _do(self, call: Call, guard: str) -> None:
-        statement = RECORD_STATEMENTS.get(call.name.casefold()) or (make_rows if makes_rows(call) else None)
+        statement = STATEMENTS.get(call.name.casefold()) or (make_rows if makes_rows(call) else None)
         if statement is None:
             bind(call, self.scope.with_fields(self.fields))
             raise self.scope.error(

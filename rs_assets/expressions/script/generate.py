@@ -38,7 +38,7 @@ def make_rows(binder: Binder, call: Call, guard: str) -> None:
         if hasattr(error, "line"):
             raise
         raise scope.error(error.what, call.at, remedy=error.remedy) from error
-    made = dict(function.fields)
+    made = dict(function.columns(*(each.text for each in converted)))
     for name in made:
         binder.check_name(name, [each for each in binder.fields if each != name], call.at)
     kept = tuple(each for each in binder.fields if each not in made)

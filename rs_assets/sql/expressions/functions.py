@@ -165,7 +165,8 @@ def _registered(made: Expressions, name: str, values: list[Value], tree: Any) ->
         function = function_named(name, len(values))
         if function.family == UDF:
             return called(made, function, name, values, tree)
-        text = function.sql(*(value.plain for value in values))
+        plain = [value.plain for value in values]
+        text, kind = function.sql(*plain), function.type_of(*plain)
     except UnknownFunctionError as error:
         known = [*SQL_FUNCTIONS, *(each.upper() for each in FUNCTIONS)]
         near = (
@@ -177,4 +178,4 @@ def _registered(made: Expressions, name: str, values: list[Value], tree: Any) ->
         raise
     except TopologyError as error:
         raise made.error(error.what, tree, remedy=error.remedy) from error
-    return Value(_operand(text), type_in(function.returns) if function.returns else None)
+    return Value(_operand(text), type_in(kind) if kind else None)

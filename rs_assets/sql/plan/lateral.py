@@ -107,10 +107,11 @@ def _called(planner: Planner, left: Relation, call: Any, values: list[Value]) ->
     function = table_function(planner, call.name.removeprefix(CALL), len(values), call)
     check_arguments(planner.over(left), function.function, values, call)
     try:
-        array = function.rows(*(value.plain for value in values))
+        plain = [value.plain for value in values]
+        array, fields = function.rows(*plain), function.columns(*plain)
     except TopologyError as error:
         raise planner.error(error.what, call, remedy=error.remedy) from error
-    return Elements(array, tuple((field, type_in(kind), field) for field, kind in function.fields))
+    return Elements(array, tuple((field, type_in(kind), field) for field, kind in fields))
 
 
 def _unnested(planner: Planner, left: Relation, value: Value, call: Any) -> Elements:

@@ -1,0 +1,1 @@
+"""Grok: named patterns of log lines, and what they make fields of."""
