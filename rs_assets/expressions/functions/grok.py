@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -38,14 +38,7 @@ class Matcher:
 
         A group that is not part of the match is an empty text. The leftmost match counts, as in `regexp_extract`.
         """
-        order = [self.numbers[group] for group in self._order]
-        whole = quote(rf"(?s:\A.*?)(?:{self.pattern})(?s:.*\z)")
-        parts = f"concat({', '.join(part for number in order for part in (MARK, quote(f'${number}')))})"
-        single = ", ".join(["''", *(f"regexp_extract({text}, {quote(self.pattern)}, {number})" for number in order)])
-        return (
-            f"case when instr({text}, {MARK}) = 0 then split(regexp_replace({text}, {whole}, {parts}), {MARK})"
-            f" when {text} rlike {quote(self.pattern)} then array({single}) else array({text}) end"
-        )
+        return match_groups(text, self.pattern, [self.numbers[group] for group in self._order])
 
     def value(self, field: Captured, groups: str) -> str:
         """The SQL of a field from the array of `groups`; null for what is empty or has another type."""
@@ -74,6 +67,20 @@ class Matcher:
     @property
     def _order(self) -> list[str]:
         return [group for each in self.fields for group in each.groups]
+
+
+def match_groups(text: str, pattern: str, numbers: Sequence[int]) -> str:
+    """The SQL of an array: an empty text, and the texts of the groups of the leftmost match; one item without match.
+
+    A group that is not part of the match is an empty text. `pattern` is valid.
+    """
+    whole = quote(rf"(?s:\A.*?)(?:{pattern})(?s:.*\z)")
+    parts = f"concat({', '.join(part for number in numbers for part in (MARK, quote(f'${number}')))})"
+    single = ", ".join(["''", *(f"regexp_extract({text}, {quote(pattern)}, {number})" for number in numbers)])
+    return (
+        f"case when instr({text}, {MARK}) = 0 then split(regexp_replace({text}, {whole}, {parts}), {MARK})"
+        f" when {text} rlike {quote(pattern)} then array({single}) else array({text}) end"
+    )
 
 
 def _typed(texts: list[str], kind: str) -> str:

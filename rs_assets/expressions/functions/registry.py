@@ -18,6 +18,7 @@ from rs_assets.expressions.functions.epochs import EPOCHS
 from rs_assets.expressions.functions.function import Function
 from rs_assets.expressions.functions.grok import GROK
 from rs_assets.expressions.functions.json import JSON
+from rs_assets.expressions.functions.log_pairs import LOG_PAIRS
 from rs_assets.expressions.functions.math import MATH
 from rs_assets.expressions.functions.packages import load_packages
 from rs_assets.expressions.functions.regexp import REGEXP
@@ -32,6 +33,7 @@ FAMILIES: tuple[tuple[Function, ...], ...] = (
     TEXT_PARTS,
     REGEXP,
     GROK,
+    LOG_PAIRS,
     CONDITIONAL,
     MATH,
     BITS,

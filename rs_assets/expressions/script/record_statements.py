@@ -27,16 +27,17 @@ def leave(binder: Binder, call: Call, guard: str) -> None:
 
 def remove(binder: Binder, call: Call, guard: str) -> None:
     """`rm(a,b)`: the fields are dropped; in a branch they become null."""
-    _remove(binder, binder.names(call), guard, call.at)
+    remove_fields(binder, binder.names(call), guard, call.at)
 
 
 def retain(binder: Binder, call: Call, guard: str) -> None:
     """`retain(a,b)`: all other fields are dropped; in a branch they become null."""
     kept = binder.names(call)
-    _remove(binder, [name for name in binder.fields if name not in kept], guard, call.at)
+    remove_fields(binder, [name for name in binder.fields if name not in kept], guard, call.at)
 
 
-def _remove(binder: Binder, names: list[str], guard: str, at: int) -> None:
+def remove_fields(binder: Binder, names: list[str], guard: str, at: int) -> None:
+    """Drops fields; in a branch they become null."""
     if guard:
         for name in names:
             binder.assign(name, NOTHING, guard, at)
