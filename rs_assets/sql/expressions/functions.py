@@ -72,6 +72,14 @@ NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
     }
 )  # fmt: skip
 
+# How the keys of lookup joins are written: the columns of the table first, then the value of the stream.
+LOOKUP_CALLS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "IP_CONTAINS": "IP_CONTAINS(table.network, stream.ip)",
+        "RANGE_CONTAINS": "RANGE_CONTAINS(table.low, table.high, stream.value), or with TRUE for a closed one",
+    }
+)
+
 
 def _unless_null(name: str, values: Sequence[Value]) -> str:
     """Null if one of them is null; Spark skips nulls."""
@@ -100,6 +108,11 @@ class Calls:
         function = SQL_FUNCTIONS.get(known)
         if function is None and known == name and name in NOT_HERE and udf_named(name) is None:
             raise made.error(f"{name} of Flink is not supported", tree, remedy=NOT_HERE[name])
+        if known in LOOKUP_CALLS and udf_named(name) is None:
+            raise made.error(
+                f"{name} is a key of a lookup join", tree,
+                remedy=f"JOIN table FOR SYSTEM_TIME AS OF PROCTIME() ON {LOOKUP_CALLS[known]}",
+            )  # fmt: skip
         if function is None:
             return _registered(made, known, values, tree)
         return checked_call(made, known, function, values, tree)

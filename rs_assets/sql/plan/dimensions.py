@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.operators.dimension.spec import Dimension
 from rs_assets.records.schema import ddl_of
-from rs_assets.records.types import Type
-from rs_assets.sql.expressions.values import Value
-from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts
+from rs_assets.sql.plan.lookup_keys import lookup_keys
+from rs_assets.sql.plan.planner import Planner, QueryContext
 from rs_assets.sql.plan.relation import Column, Relation, Scope, of_names
 from rs_assets.sql.read.options import CONNECTORS, Options
 from rs_assets.sql.read.source import nearest
 from rs_assets.sql.read.statements import CreateTable
 
 KINDS: Final = ("filesystem", "delta", "jdbc")
-WHOLE: Final = ("tinyint", "smallint", "int", "bigint")
 
 
 def dim_joined(planner: Planner, left: Relation, tree: Any, how: str, context: QueryContext) -> Relation:
@@ -38,8 +37,9 @@ def dim_joined(planner: Planner, left: Relation, tree: Any, how: str, context: Q
     alias = tree.this.alias or tree.this.name
     kinds = {column.name.text: column.type for column in table.declared}
     right = tuple(replace(column, table=alias) for column in of_names(kinds))
-    pairs, rest = _keys(planner, left, right, tree)
-    wanted = {f"key_{n}": value for n, (value, _) in enumerate(pairs, 1)}
+    keys = lookup_keys(planner, left, right, tree)
+    asked = [*keys.pairs, *([keys.within] if keys.within else [])]
+    wanted = {f"key_{n}": value for n, (value, _) in enumerate(asked, 1)}
     left, fields = planner.with_fields(left, wanted, context.inside(alias), "keys", tree)
     taken = {name.casefold() for name in left.fields}
     prefix = ""
@@ -47,9 +47,9 @@ def dim_joined(planner: Planner, left: Relation, tree: Any, how: str, context: Q
         prefix += f"{alias.lower()}_"
     stream = left.stream.dim_join(
         dimension_of(planner, table),
-        on={fields[f"key_{n}"]: name for n, (_, name) in enumerate(pairs, 1)},
+        on={fields[f"key_{n}"]: key for n, (_, key) in enumerate(asked, 1)},
         how=how,  # type: ignore[arg-type]
-        condition=_condition(planner, left, right, rest),
+        condition=_condition(planner, left, right, keys.rest),
         prefix=prefix or None,
         name=planner.name(context, alias, tree),
     )
@@ -58,42 +58,7 @@ def dim_joined(planner: Planner, left: Relation, tree: Any, how: str, context: Q
     return replace(left, stream=stream, columns=columns, fields=(*left.fields, *(f"{prefix}{name}" for name in kinds)))
 
 
-def _keys(
-    planner: Planner, left: Relation, right: tuple[Column, ...], tree: Any
-) -> tuple[list[tuple[Value, str]], list[Any]]:
-    """Values of the stream with the columns that they must equal, and the remaining conditions."""
-    pairs, rest = list[tuple[Value, str]](), list[Any]()
-    both = planner.expressions(Scope(planner.text, (*left.columns, *right)).find)
-    names = {id(column.value): column for column in right}
-    for each in conjuncts(tree.args.get("on")):
-        sides = [(each.this, each.expression), (each.expression, each.this)] if each.key == "eq" else []
-        found = next(((one, two) for one, two in sides if two.key == "column" and id(both.value(two)) in names), None)
-        if found is None or _names_right(both, found[0], names):
-            rest.append(each)
-            continue
-        column = names[id(both.value(found[1]))]
-        value = both.value(found[0])
-        pairs.append((_alike(value, column.value.type), column.name))
-    if not pairs:
-        raise planner.error("a lookup join needs equal columns", tree, remedy="add ON stream.key = table.key")
-    return pairs, rest
-
-
-def _names_right(both: Any, tree: Any, names: dict[int, Column]) -> bool:
-    from sqlglot import exp
-
-    return any(id(both.value(column)) in names for column in tree.find_all(exp.Column))
-
-
-def _alike(value: Value, kind: Type | None) -> Value:
-    """The value cast to the type of its column, if both are integer types."""
-    known = value.type
-    if known is None or kind is None or known.name == kind.name or not {known.name, kind.name} <= set(WHOLE):
-        return value
-    return Value(f"(cast({value.plain} AS {kind.text}))", kind)
-
-
-def _condition(planner: Planner, left: Relation, right: tuple[Column, ...], rest: list[Any]) -> str | None:
+def _condition(planner: Planner, left: Relation, right: tuple[Column, ...], rest: Sequence[Any]) -> str | None:
     if not rest:
         return None
     sides = [
