@@ -79,7 +79,7 @@ def _is_like(text, value):
 
 def _is_in_network(text, value):
     try:
-        return ipaddress.IPv4Address(text) in network_of(value)
+        return "%" not in text and ipaddress.ip_address(text) in network_of(value)
     except ValueError:
         return False
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rs_assets.expressions.condition.bind import NEAR
-from rs_assets.expressions.condition.networks import ADDRESS
+from rs_assets.expressions.condition.networks import ADDRESS, Network, inside, network_of
 from rs_assets.expressions.rules.atoms import Check, Interval, Test
 from rs_assets.expressions.rules.batch import Batch, Bools
 from rs_assets.expressions.rules.portable import portable
@@ -60,14 +60,16 @@ def _near(check: Check, sign: str, batch: Batch) -> Bools:  # noqa: ARG001
 
 
 def _network(check: Check, sign: str, batch: Batch) -> Bools:  # noqa: ARG001
-    network = ipaddress.IPv4Network(str(check.value))
+    network = network_of(str(check.value))
     codes, distinct = batch.coded(check.view)
     found = np.array([_inside(text, network) for text in distinct.to_pylist()] or [False])
     made: Bools = (codes >= 0) & found[np.maximum(codes, 0)]
     return made
 
 
-def _inside(text: str, network: ipaddress.IPv4Network) -> bool:
+def _inside(text: str, network: Network) -> bool:
+    if network.version == 6:
+        return inside(text, network)
     if not _address().search(text):
         return False
     if network.prefixlen == network.max_prefixlen and text != str(network.network_address):
