@@ -2,68 +2,44 @@
 
 import json
 import os
-import re
-import shutil
 import signal
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
-from contextlib import suppress
 from pathlib import Path
-from threading import Event
 
 import pytest
-from dagster import DagsterInstance, DagsterRunStatus
-from playwright.sync_api import TimeoutError as PlaywrightTimeout
-from playwright.sync_api import sync_playwright
+from dagster import DagsterInstance
 
 from pipelines.access_log_data import write
 from rs_assets.catalog.lease import LeaseRow, read_lease
-from rs_assets.testing.process import free_ports
+from tests.dagster.browser import (
+    MARKS,
+    PATIENCE_MS,
+    ROOT,
+    home_of_dagster,
+    launch,
+    opened,
+    served,
+    shot,
+    terminate,
+    wait_for_success,
+    wait_for_text,
+    wait_until,
+)
 
-ROOT = Path(__file__).parents[2]
-SHOTS = ROOT / "artifacts"
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-# Nothing that calls home, and what a container needs.
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-]
-# Several times what Spark takes to start on a machine that has other work: 20 to 80 s were seen.
-PATIENCE_MS = 600_000
-# After it a page that does not show what it should is loaded again.
-RELOAD_MS = 30_000
 LINES = 2_000
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.slow,
-    pytest.mark.timeout(1800),
-    pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed"),
-]
+pytestmark = MARKS
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     """Homes and a log of their own, as environment variables."""
     folder = tmp_path_factory.mktemp("ui")
-    (folder / "dagster").mkdir()
-    settings = (ROOT / "dagster.yaml").read_text()
-    # A run that starts or drains for longer than that is ended by Dagster.
-    settings = re.sub(r"(start|cancel)_timeout_seconds: \d+", rf"\1_timeout_seconds: {PATIENCE_MS // 1000}", settings)
-    (folder / "dagster" / "dagster.yaml").write_text(settings)
     write(folder / "access.log", LINES)
     return {
         **os.environ,
-        "DAGSTER_HOME": str(folder / "dagster"),
+        "DAGSTER_HOME": home_of_dagster(folder),
         "DAGSTER_DISABLE_TELEMETRY": "1",
         "RS_HOME": str(folder / "rs"),
         "RS_ACCESS_LOG": str(folder / "access.log"),
@@ -73,73 +49,14 @@ def world(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def ui(world):
-    """A running `dagster dev`; its address."""
-    port = free_ports()[0]
-    command = [sys.executable, "-m", "dagster", "dev", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p", str(port)]
-    with (
-        (Path(world["DAGSTER_HOME"]) / "dev.log").open("w") as log,
-        subprocess.Popen(command, cwd=ROOT, env=world, stdout=log, stderr=log, start_new_session=True) as server,
-    ):
-        address = f"http://127.0.0.1:{port}"
-        deadline = time.monotonic() + PATIENCE_MS / 1000
-        while not answers(f"{address}/server_info"):
-            assert server.poll() is None, (Path(world["DAGSTER_HOME"]) / "dev.log").read_text()[-3000:]
-            assert time.monotonic() < deadline, "the web server does not answer"
-            Event().wait(0.5)
+    with served(world, ROOT) as address:
         yield address
-        server.send_signal(signal.SIGINT)
-        try:
-            server.wait(60)
-        except subprocess.TimeoutExpired:
-            server.kill()
-        finally:
-            # Its web server and daemon are processes of their own, and outlive it when it is killed.
-            with suppress(ProcessLookupError):
-                os.killpg(server.pid, signal.SIGKILL)
-
-
-def answers(url):
-    try:
-        with urllib.request.urlopen(url, timeout=2) as reply:
-            return reply.status == 200
-    except (urllib.error.URLError, OSError):
-        return False
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    with sync_playwright() as playwright:
-        context = playwright.chromium.launch_persistent_context(
-            tmp_path_factory.mktemp("profile"),
-            executable_path=BROWSER,
-            headless=True,
-            args=FLAGS,
-            viewport={"width": 1500, "height": 950},
-        )
-        yield context.pages[0]
-        context.close()
-
-
-def shot(page, name):
-    SHOTS.mkdir(exist_ok=True)
-    page.screenshot(path=SHOTS / f"{name}.png")
-
-
-def launch(page, ui, job, config=None):
-    """Launch `job` from its Launchpad, with this text in its editor, and go to the page of the run."""
-    page.goto(f"{ui}/locations/pipelines/jobs/{job}/playground")
-    if config is not None:
-        page.locator(".CodeMirror").first.click(timeout=PATIENCE_MS)
-        page.keyboard.press("Control+A")
-        page.keyboard.insert_text(config)
-    button = page.get_by_role("button", name=re.compile("Launch run", re.IGNORECASE))
-    button.wait_for(timeout=PATIENCE_MS)
-    page.wait_for_function(
-        "() => [...document.querySelectorAll('button')].some(b => /Launch run/i.test(b.textContent) && !b.disabled)",
-        timeout=PATIENCE_MS,
-    )
-    button.click()
-    page.wait_for_url(re.compile(r".*/runs/[0-9a-f-]{36}.*"), timeout=PATIENCE_MS)
+    with opened(tmp_path_factory.mktemp("profile")) as page:
+        yield page
 
 
 def plain_run(world):
@@ -220,46 +137,6 @@ def test_should_show_lineage_recovery_and_a_rescale(page, ui, world):
     page.goto(f"{ui}/runs/{resumed.run_id}")
     terminate(page)
     wait_until(page, lambda: held_lease(home) is None, what="the terminated run still holds the pipeline")
-
-
-def terminate(page):
-    """Terminate the run that the page shows; returns when the web server has answered."""
-    page.get_by_role("button", name="Terminate").first.click(timeout=PATIENCE_MS)
-    # A browser that leaves the page gives up a request that it has not sent yet.
-    with page.expect_response(lambda reply: "erminate" in (reply.request.post_data or ""), timeout=PATIENCE_MS):
-        page.get_by_role("dialog").get_by_role("button", name=re.compile("Terminate")).click()
-
-
-def wait_for_success(page, world):
-    """Wait until the run that the page shows has succeeded, and the page says so."""
-    run_id = re.search(r"/runs/([0-9a-f-]{36})", page.url).group(1)
-    with DagsterInstance.from_config(world["DAGSTER_HOME"]) as instance:
-        wait_until(page, lambda: instance.get_run_by_id(run_id).is_finished, what=f"the run {run_id} does not end")
-        status = instance.get_run_by_id(run_id).status
-        events = [str(entry.user_message or entry.message)[:300] for entry in instance.all_logs(run_id)[-30:]]
-    assert status is DagsterRunStatus.SUCCESS, "\n".join([status.value, *events])
-    page.goto(page.url)
-    wait_for_text(page, "Success", exact=True)
-
-
-def wait_for_text(page, text, *, exact=False):
-    """Wait until the page shows the text; it is loaded again now and then, since a missed answer does not come back."""
-    deadline = time.monotonic() + PATIENCE_MS / 1000
-    while True:
-        try:
-            return page.get_by_text(text, exact=exact).first.wait_for(timeout=RELOAD_MS)
-        except PlaywrightTimeout:
-            if time.monotonic() > deadline:
-                raise
-            page.reload()
-
-
-def wait_until(page, holds, *, what):
-    """Wait as long as for the browser: how fast a machine starts Spark is not what is tested."""
-    deadline = time.monotonic() + PATIENCE_MS / 1000
-    while not holds():
-        assert time.monotonic() < deadline, what
-        page.wait_for_timeout(500)
 
 
 def batches(folder):

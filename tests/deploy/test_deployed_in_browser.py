@@ -2,26 +2,16 @@
 
 import json
 import os
-import signal
-import subprocess
-import sys
 import time
 from contextlib import suppress
 
 import pytest
 
 from rs_assets.common.home import Home
-from rs_assets.testing.process import free_ports
-from tests.dagster.test_browser import BROWSER, FLAGS, PATIENCE_MS, ROOT, answers, shot
+from tests.dagster.browser import MARKS, PATIENCE_MS, UI, home_of_dagster, opened, served, shot
 from tests.deploy.deploying import Deployed
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.slow,
-    pytest.mark.long,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed"),
-]
+pytestmark = [*MARKS, pytest.mark.long]
 CODE = """
 from rs_assets import StreamBuilder
 pipeline = StreamBuilder.data_stream("shop", "ones").from_array([{"n": 1}]).to_delta("ones").build()
@@ -38,48 +28,21 @@ def ui(tmp_path):
     """The UI of a project of somebody's own; its address."""
     (tmp_path / "pyproject.toml").write_text('[tool.rs_assets]\npipelines = ["ones"]\n')
     (tmp_path / "ones.py").write_text(CODE)
-    (tmp_path / "dagster").mkdir()
-    (tmp_path / "dagster" / "dagster.yaml").write_text((ROOT / "dagster.yaml").read_text())
     world = {
         **os.environ,
-        "DAGSTER_HOME": str(tmp_path / "dagster"),
+        "DAGSTER_HOME": home_of_dagster(tmp_path),
         "DAGSTER_DISABLE_TELEMETRY": "1",
         "RS_HOME": str(tmp_path / "rs"),
         "RS_SPARK_MASTER": "local[2]",
     }
-    address = f"http://127.0.0.1:{(port := free_ports()[0])}"
-    command = [sys.executable, "-m", "rs_assets.cli.main", "ui", "--port", str(port)]
-    with (
-        (tmp_path / "dev.log").open("w") as log,
-        subprocess.Popen(command, cwd=tmp_path, env=world, stdout=log, stderr=log, start_new_session=True) as server,
-    ):
-        deadline = time.monotonic() + PATIENCE_MS / 1000
-        while not answers(f"{address}/server_info"):
-            assert server.poll() is None, (tmp_path / "dev.log").read_text()[-3000:]
-            assert time.monotonic() < deadline, "the web server does not answer"
-            time.sleep(0.5)
+    with served(world, tmp_path, UI) as address:
         yield address
-        server.send_signal(signal.SIGINT)
-        with suppress(subprocess.TimeoutExpired):
-            server.wait(60)
-        with suppress(ProcessLookupError):
-            os.killpg(server.pid, signal.SIGKILL)
 
 
 @pytest.fixture
 def page(tmp_path):
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        context = playwright.chromium.launch_persistent_context(
-            tmp_path / "profile",
-            executable_path=BROWSER,
-            headless=True,
-            args=FLAGS,
-            viewport={"width": 1500, "height": 950},
-        )
-        yield context.pages[0]
-        context.close()
+    with opened(tmp_path / "profile") as page:
+        yield page
 
 
 def see(page, address, text, what):
