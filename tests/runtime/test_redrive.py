@@ -20,7 +20,7 @@ from rs_assets.connectors.redrives import Redrives
 from rs_assets.errors import CheckpointError, ConfigurationError, SinkError, TopologyError
 from rs_assets.runtime.batch.work import BatchWork
 from rs_assets.runtime.options import RunOptions
-from rs_assets.runtime.run.redrive_letters import GONE, PARTLY, RECOMPUTED
+from rs_assets.runtime.run.redrive_letters import CHANGED, GONE, PARTLY, RECOMPUTED
 from rs_assets.runtime.upkeep.savepoints import restore, rewind, savepoint
 from rs_assets.stream.data_stream import DataStream
 from rs_assets.stream.pipeline import Pipeline
@@ -356,6 +356,18 @@ def test_letters_whose_input_is_gone_are_left_and_the_others_come(log: Log, opti
     done = log.hits(MENDED).redrive(options)
     assert (done.letters, dict(done.left), ids(options)) == (1, {GONE: 1}, [1, 2])
     assert str(done) == "1 redriven into out: 1 rows, in version 1\n1 left: the input of its batch is gone"
+
+
+def test_letters_in_whose_place_another_record_is_now_are_left(log: Log, options: RunOptions) -> None:
+    log.put((1, 5), (2, 2000), (3, 7), (4, 2000))
+    log.put((5, 5), '{"id": 6, "ms": 2000, "text": "\u00fc\u20ac"}')
+    log.hits(STRICT).run(options)
+    file = log.folder / "f0000.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    # In the first place is now the next record, whose row is in the table, and in the second one there is none.
+    file.write_text("".join([lines[0], *lines[2:]]))
+    done = log.hits(MENDED).redrive(options)
+    assert (done.letters, dict(done.left), ids(options)) == (1, {CHANGED: 2}, [1, 3, 5, 6])
 
 
 def test_what_cannot_be_redriven_is_refused_with_a_remedy(log: Log, options: RunOptions) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -17,7 +18,7 @@ from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.nodes import Source
 from rs_assets.connectors.redrives import NOWHERE
 from rs_assets.errors import DataError
-from rs_assets.records.columns import LINE, OFFSET, REASON, SPLIT
+from rs_assets.records.columns import LINE, OFFSET, RAW, REASON, SPLIT
 from rs_assets.runtime.replay.bisect import culprits
 from rs_assets.runtime.replay.examine import SHOWN, blames_a_record, quiet
 from rs_assets.runtime.replay.replay import Replay
@@ -29,6 +30,8 @@ from rs_assets.runtime.translate import translate
 TOGETHER: Final = 16
 PLACES: Final = "_rs_at_split string, _rs_at_line bigint, _rs_at_offset bigint"
 BATCH: Final = "_rs_batch"
+# The first hexadecimal digits of the digest of a text, of which many can be added up.
+DIGITS: Final = 15
 
 
 class Place(NamedTuple):
@@ -40,6 +43,26 @@ class Place(NamedTuple):
     offset: int
 
 
+class Texts(NamedTuple):
+    """The texts of the records at a place: how many there are, and the sum of their digests.
+
+    >>> Texts.of(["a", None]) == Texts.of([None, "a"]), Texts.of(["a"]) == Texts.of(["b"])
+    (True, False)
+    """
+
+    number: int
+    digests: int
+
+    @classmethod
+    def of(cls, texts: Collection[str | None]) -> Texts:
+        """Those of `texts`, each at most as long as a dead letter keeps it; null is the text of no record."""
+        digests = (sha256(text.encode()).hexdigest()[:DIGITS] for text in texts if text is not None)
+        return cls(len(texts), sum(int(digest, 16) for digest in digests))
+
+
+NO_TEXT: Final = Texts(0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class ReadAgain:
     """The records of one source, on their way to one output without state; on the driver's thread."""
@@ -49,9 +72,9 @@ class ReadAgain:
     source: Source
     sink: DeltaSink
 
-    def found(self, places: Collection[Place]) -> tuple[Counter[Place], frozenset[int]]:
-        """How many records are at each of `places`, and the batches whose input is gone."""
-        found, gone = Counter[Place](), set[int]()
+    def found(self, places: Collection[Place]) -> tuple[Mapping[Place, Texts], frozenset[int]]:
+        """The texts of the records at `places`, and the batches whose input is gone."""
+        found, gone = dict[Place, Texts](), set[int]()
         for batches in _in_parts(places):
             try:
                 found.update(self._found(batches, places))
@@ -86,15 +109,20 @@ class ReadAgain:
         """The rows of records for the output; those of many batches through files in `folder`."""
         return together(self.spark, (self._rows(self._replay(batch, places)) for batch in _batches(places)), folder)
 
-    def _found(self, batches: Sequence[int], places: Collection[Place]) -> Counter[Place]:
+    def _found(self, batches: Sequence[int], places: Collection[Place]) -> Mapping[Place, Texts]:
         with translated(self.query.plan.name):
             frames = [self._read(batch, places) for batch in batches]
-            rows = union(frames).groupBy(BATCH, SPLIT, LINE, OFFSET).count().collect()
-        return Counter({Place(row[BATCH], row[SPLIT], row[LINE], row[OFFSET]): row["count"] for row in rows})
+            digits = F.substring(F.sha2(F.col(RAW), 256), 1, DIGITS)
+            digests = F.coalesce(F.sum(F.conv(digits, 16, 10).cast("decimal(38,0)")), F.lit(0)).alias("digests")
+            rows = union(frames).groupBy(BATCH, SPLIT, LINE, OFFSET).agg(F.count(F.lit(1)).alias("n"), digests)
+            found = rows.collect()
+        return {
+            Place(row[BATCH], row[SPLIT], row[LINE], row[OFFSET]): Texts(row["n"], int(row["digests"])) for row in found
+        }
 
     def _read(self, batch: int, places: Collection[Place]) -> DataFrame:
         rows = batch_reader(self.query.log, batch)(self.query.context, self.source)
-        return _placed(self._at(rows, batch, places), batch)
+        return _placed(self._at(rows, batch, places), batch, RAW)
 
     def _refused(self, places: Collection[Place]) -> dict[Place, str]:
         """The reasons of the gates; the rows of all other records are computed, too, so that a step may raise."""

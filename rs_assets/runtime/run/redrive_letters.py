@@ -19,7 +19,7 @@ from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.nodes import Source
 from rs_assets.connectors.redrives import KEY, NOWHERE, Letter
 from rs_assets.errors import ConfigurationError
-from rs_assets.runtime.run.read_again import Place, ReadAgain
+from rs_assets.runtime.run.read_again import NO_TEXT, Place, ReadAgain, Texts
 from rs_assets.runtime.run.recompute import union
 from rs_assets.runtime.run.recorded import RecordedQuery
 from rs_assets.runtime.upkeep.returns import names_of
@@ -36,6 +36,7 @@ FORGOTTEN: Final = "its batch is no longer recorded"
 RECOMPUTED: Final = "its batch was computed again by other code, which may have accepted it"
 GONE: Final = "the input of its batch is gone"
 UNKNOWN: Final = "its place does not lead to its record alone"
+CHANGED: Final = "its record is not in its place any more: its input, or the fields of its source, have changed"
 CLAIMED: Final = "another redrive has begun with it"
 # The columns of dead letters that a condition may name.
 ASKED: Final = (*KEY, "reason", "record", "at", "tries")
@@ -84,6 +85,13 @@ def place_of(letter: Letter) -> Place:
     return Place(letter["batch_id"], letter["split"], line, offset)
 
 
+def _not_at(found: Texts, letters: Sequence[Letter]) -> str:
+    """Why the records that were found at a place are not those of its dead letters; empty if they are."""
+    if found == Texts.of([letter["record"] for letter in letters]):
+        return ""
+    return CHANGED if found.number in {0, len(letters)} else UNKNOWN
+
+
 @dataclass(frozen=True)
 class Judged:
     """Dead letters whose records the code of now accepts, those that it still refuses, with new reasons, and others.
@@ -129,10 +137,13 @@ class LettersAgain:
     def _judge(self, source: str, ready: Mapping[Place, Sequence[Letter]], made: Judged) -> None:
         again = self._again(source)
         found, gone = again.found(list(ready))
-        sure = [place for place, letters in ready.items() if found[place] == len(letters)]
+        sure = list[Place]()
         for place, letters in ready.items():
-            if found[place] != len(letters):
-                made.left[GONE if place.batch in gone else UNKNOWN] += len(letters)
+            why = GONE if place.batch in gone else _not_at(found.get(place, NO_TEXT), letters)
+            if why:
+                made.left[why] += len(letters)
+            else:
+                sure.append(place)
         refused = again.refused(sure) if sure else {}
         for place in sure:
             if place in refused:
