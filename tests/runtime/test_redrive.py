@@ -370,6 +370,34 @@ def test_letters_in_whose_place_another_record_is_now_are_left(log: Log, options
     assert (done.letters, dict(done.left), ids(options)) == (1, {CHANGED: 2}, [1, 3, 5, 6])
 
 
+def test_redrive_during_which_a_function_begins_to_raise_changes_nothing(
+    log: Log, options: RunOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.put((1, 5), (2, 0))
+    down, staged = tmp_path / "down", Addition.staged
+
+    def hits(least: int) -> Pipeline:
+        def shares(row: dict[str, int]) -> dict[str, int]:
+            if down.exists():
+                raise ConnectionError("the service is down")
+            return {"id": row["id"], "ms": 100 // max(row["ms"], least)}
+
+        return log.stream("quarantine").map(shares, schema=SCHEMA, name="shares").to_delta("hits").build()
+
+    def ends(self: Addition, rows: Any) -> Any:
+        down.touch()
+        return staged(self, rows)
+
+    hits(0).run(options)
+    monkeypatch.setattr(Addition, "staged", ends)
+    with pytest.raises(RsError, match="the service is down"):
+        hits(1).redrive(options)
+    assert (ids(options), letters(options)) == ([1], Counter({_line(2, 0): 1}))
+    monkeypatch.setattr(Addition, "staged", staged)
+    down.unlink()
+    assert (hits(1).redrive(options).letters, ids(options)) == (1, [1, 2])
+
+
 def test_what_cannot_be_redriven_is_refused_with_a_remedy(log: Log, options: RunOptions) -> None:
     with pytest.raises(CheckpointError, match="has not read anything yet"):
         log.hits(MENDED).redrive(options)

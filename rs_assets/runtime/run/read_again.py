@@ -106,8 +106,12 @@ class ReadAgain:
             return {**failing, **self._refused([place for place in places if place not in failing])}
 
     def rows(self, places: Collection[Place], folder: Path) -> DataFrame:
-        """The rows of records for the output; those of many batches through files in `folder`."""
-        return together(self.spark, (self._rows(self._replay(batch, places)) for batch in _batches(places)), folder)
+        """The rows of records for the output; those of many batches through files in `folder`.
+
+        A function that raises now, although it did not when the records were judged, ends the computation.
+        """
+        replays = (self._replay(batch, places, quarantines=False) for batch in _batches(places))
+        return together(self.spark, map(self._rows, replays), folder)
 
     def _found(self, batches: Sequence[int], places: Collection[Place]) -> Mapping[Place, Texts]:
         with translated(self.query.plan.name):
@@ -137,17 +141,17 @@ class ReadAgain:
     def _rows(self, replay: Replay) -> DataFrame:
         return rows_for(self.sink, replay.wired.flows[self.sink.inputs[0]].df)
 
-    def _replay(self, batch: int, places: Collection[Place]) -> Replay:
+    def _replay(self, batch: int, places: Collection[Place], *, quarantines: bool = True) -> Replay:
         """A batch wired by the code of now over some of its records.
 
-        Records that failed before are tried again, and one that a function cannot compute is refused.
+        Records that failed before are tried again. With `quarantines` one that a function cannot compute is refused.
         """
 
         def only(node: Source, rows: DataFrame) -> DataFrame:
             return self._at(rows, batch, places) if node.name == self.source.name else rows.limit(0)
 
         replay = self.query.replay(batch, only)
-        return replace(replay, context=replace(replay.context, poisons={}, quarantines=True))
+        return replace(replay, context=replace(replay.context, poisons={}, quarantines=quarantines))
 
     def _at(self, rows: DataFrame, batch: int, places: Collection[Place]) -> DataFrame:
         """Those of `rows` that are at some of `places` in this batch."""
