@@ -456,6 +456,25 @@ def test_dead_letters_of_several_outputs_are_chosen_by_their_query(tmp_path: Pat
     assert [ids(options, name) for name in ("one", "two")] == [[1, 2], [1, 2]]
 
 
+def test_letters_of_two_sources_in_one_batch_come_together(tmp_path: Path, options: RunOptions) -> None:
+    one, two = Log(tmp_path / "one"), Log(tmp_path / "two")
+    # Each has the same lines, so places and texts are those of the other one, too.
+    one.put((1, 5), (2, 2000), (3, -1))
+    two.put((1, 5), (2, 2000), (3, 3000))
+
+    def both(condition: str) -> Pipeline:
+        begin = StreamBuilder.data_stream("again", "hits")
+        read = [begin.from_file(log.folder, schema=SCHEMA, name=log.folder.name) for log in (one, two)]
+        united = read[0].union(read[1], name="both").expect(condition, on_fail="dead_letter", name="usual")
+        return united.to_delta("hits", name="out").build()
+
+    both(STRICT).run(options)
+    done = both(MENDED).redrive(options)
+    assert (done.letters, done.refused, done.rows, ids(options)) == (3, 1, 3, [1, 1, 2, 2, 3])
+    (left,) = dead_letters_of(options.home.dead_letters, "again", "hits").to_pylist()
+    assert (left["source"], left["record"]) == ("one", _line(3, -1))
+
+
 def test_interrupted_redrive_into_an_output_that_is_gone_needs_its_code(
     log: Log, options: RunOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:

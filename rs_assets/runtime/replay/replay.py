@@ -62,7 +62,8 @@ class Replay:
     """One batch of a query, wired again over a bounded read of the same input, once for all its uses.
 
     `only` limits it to some rows of each source. Without `effects` no function is called for its side effect. Under
-    `strict` a record that ends a run ends the pass over the rows, with BadRecordError.
+    `strict` a record that ends a run ends the pass over the rows, with BadRecordError. `label` distinguishes the
+    replays of one batch in one frame.
     """
 
     topology: Topology
@@ -73,6 +74,7 @@ class Replay:
     only: Callable[[Source, DataFrame], DataFrame] = _all_rows
     effects: bool = True
     strict: bool = False
+    label: str = ""
 
     def letters(self, *, clean: frozenset[str], late: bool, namespace: str, job: str, generation: int) -> pa.Table:
         """The bad and late records of the batch as dead letters, except for those that another query writes.
@@ -135,7 +137,7 @@ class Replay:
     def wired(self) -> Wired:
         """The steps up to the first state, compiled."""
         offsets = self._offsets()
-        collector = BadRecordCollector(label=f"replay of {self.batch_id}", strict=self.strict)
+        collector = BadRecordCollector(label=f"replay of {self.batch_id}{self.label}", strict=self.strict)
         read = batch_reader(self.log, self.batch_id)
         context = replace(
             self.context,

@@ -151,7 +151,8 @@ class ReadAgain:
             return self._at(rows, batch, places) if node.name == self.source.name else rows.limit(0)
 
         replay = self.query.replay(batch, only)
-        return replace(replay, context=replace(replay.context, poisons={}, quarantines=quarantines))
+        context = replace(replay.context, poisons={}, quarantines=quarantines)
+        return replace(replay, context=context, label=f" for {self.source.name}")
 
     def _at(self, rows: DataFrame, batch: int, places: Collection[Place]) -> DataFrame:
         """Those of `rows` that are at some of `places` in this batch."""
