@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from rs_assets import EventTimePartitions, RsError, StreamBuilder, Time, TumblingWindow
 from rs_assets.connectors.dead_letters import dead_letters_of
@@ -473,6 +474,22 @@ def test_letters_of_two_sources_in_one_batch_come_together(tmp_path: Path, optio
     assert (done.letters, done.refused, done.rows, ids(options)) == (3, 1, 3, [1, 1, 2, 2, 3])
     (left,) = dead_letters_of(options.home.dead_letters, "again", "hits").to_pylist()
     assert (left["source"], left["record"]) == ("one", _line(3, -1))
+
+
+def test_letters_of_a_log_whose_first_line_is_zero_come(tmp_path: Path, options: RunOptions) -> None:
+    """Two records of the first version of a table, which is the place of both."""
+    table = str(tmp_path / "read")
+    for numbers, times in (([1, 2], [2000, 3000]), ([3], [5])):
+        write_deltalake(table, pa.table({"id": numbers, "ms": times}), mode="append")
+
+    def hits(condition: str) -> Pipeline:
+        read = StreamBuilder.data_stream("again", "hits").from_delta(table, name="read", starting_version=0)
+        return read.expect(condition, on_fail="dead_letter", name="usual").to_delta("hits", name="out").build()
+
+    hits(STRICT).run(options)
+    assert ids(options) == [3]
+    done = hits(MENDED).redrive(options)
+    assert (done.letters, dict(done.left), ids(options)) == (2, {}, [1, 2, 3])
 
 
 def test_interrupted_redrive_into_an_output_that_is_gone_needs_its_code(

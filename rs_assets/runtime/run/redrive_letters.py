@@ -61,7 +61,8 @@ def chosen(spark: SparkSession, letters: Sequence[Letter], where: str | None) ->
 
 def source_of(topology: Topology, letter: Letter) -> tuple[str, str]:
     """The source of a dead letter's record, and why the dead letter is left as it is; one of both is empty."""
-    if not letter["split"] or not letter["line"]:
+    # The first line of a log may be 0.
+    if not letter["split"] or letter["line"] is None:
         return "", NO_PLACE
     if letter["source"]:
         source = _now(topology, letter["source"])
