@@ -87,6 +87,18 @@ def test_branches_meet_above_windows_and_beside_another_source(driver):
     assert found == sorted((key, start, len(of), sum(r["n"] for r in of)) for (key, start, _), of in groups.items())
 
 
+def test_branches_that_part_after_a_python_step_meet_above_a_window(options):
+    source = MemoryChannel(schema=SCHEMA)
+    source.put(*({"key": "a", "n": n, "ts": at(n)} for n in range(8)))
+    stream = StreamBuilder.data_stream("test", "parted").from_memory(source)
+    made = stream.map(lambda row: row | {"n": row["n"] + 1}, schema=SCHEMA, trace=False)
+    both = made.filter("n > 3").union(made.filter("n < 6"))
+    windows = both.window(TumblingWindow.of(Time.seconds(10), "ts")).group_by("key").count("rows").sum("n")
+    windows.to_data_stream().to_delta("windows").build().run(options, finish=True)
+    (row,) = DeltaTable(options.home.table("test", "windows")).to_pyarrow_table().to_pylist()
+    assert (row["rows"], row["n"]) == (10, 30 + 15)
+
+
 def test_branches_meet_that_were_united_with_another_source_before(driver):
     job = StreamBuilder.data_stream("test", "through")
     a, b = (job.from_file(f"{name}.jsonl", schema=SCHEMA, name=name) for name in "ab")

@@ -76,7 +76,9 @@ def _own(rows: DataFrame, node: Node, expression: Column) -> Column:
     names = plan.references().toSeq().mkString("\n").split("\n")
     stars = any(name.split("#")[0] in {KEPT, ALIVE} for name in names)
     jvm: Any = rows.sparkSession._jvm  # noqa: SLF001  nor here
-    if stars or plan.containsPattern(jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()):
+    # Not those of Python steps upstream, which the plan has, too.
+    own, calls = plan.expressions(), jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
+    if stars or any(own.apply(number).containsPattern(calls) for number in range(own.size())):
         what = "uses '*'" if stars else "calls a Python function in a Column"
         raise TopologyError(
             f"step {node.name!r} {what}, in a branch that meets others again before a stateful step",
