@@ -62,6 +62,20 @@ def test_filters_alone_are_quarantined_too_and_windows_count_on(options, tmp_pat
     assert DeltaTable(options.home.table("shop", "windows")).to_pyarrow_table()["rows"].to_pylist() == [5]
 
 
+@pytest.mark.parametrize("counted", [False, True], ids=["rows", "windows"])
+def test_branches_of_a_step_that_meet_again_quarantine_its_records_once(options, tmp_path, counted):
+    path = lines(tmp_path, [1, 0, 2, 3, 5])
+    made = stream(path, "quarantine").map(inverse, schema="x bigint, ts timestamp", name="inverse")
+    both = made.filter("x < 10", name="low").union(made.filter("x > 2", name="high"), name="both")
+    if counted:
+        both = both.window(TumblingWindow.of(Time.seconds(10), "ts")).group_by("x").count("rows").to_data_stream()
+    report = both.to_delta("kept").build().run(options, finish=True)
+    assert (report.rows_in, report.rows_dead) == (6, 2)
+    kept = DeltaTable(options.home.table("shop", "kept")).to_pyarrow_table()["x"].to_pylist()
+    assert sorted(kept) == ([2, 3, 5, 10] if counted else [2, 3, 3, 5, 5, 10])
+    assert [step for step, _, _ in letters(options)] == ["file", "inverse"]
+
+
 @pytest.mark.parametrize("policy", ["fail", "dead_letter", "skip"])
 def test_without_quarantine_a_step_that_raises_ends_the_run(options, tmp_path, policy):
     path = tmp_path / "in.jsonl"

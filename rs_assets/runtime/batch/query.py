@@ -91,7 +91,8 @@ class QueryRun:
     def wire(self, name: str) -> Flow:
         """Compile the node `name`, after its inputs. A worker may be asked for the schema of a source."""
         flow = trying_again()(wire_node, self.work.context, self.topology, self.plan.streaming_output, name, self.flows)
-        self.flows[name] = flow
+        # Branches that part here share the filter of its records, whose metric has one name.
+        self.flows[name] = flow = Flow(flow.df) if name == self.plan.streaming_output else flow
         return flow
 
     def start(self, trigger: Mapping[str, Any]) -> None:

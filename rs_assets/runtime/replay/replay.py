@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -166,12 +167,18 @@ class Replay:
                 continue
             flow = COMPILE[type(node)](context, node, inputs)
             # Branches that part here share a gate, as in the stream: a record is refused once.
-            flows[name] = Flow(flow.df) if name == self.plan.streaming_output else flow
+            flows[name] = Flow(flow.df) if name == self.plan.streaming_output or name in self._forks else flow
             if root and isinstance(node, TimedState) and node.sides and node.family in CAME_LATE:
                 rows = came_late[name] = self._late(name, flows[name].df)
                 reason = F.concat(F.lit(f"{CAME_LATE[node.family]} "), F.date_format(PASSED, PASSED_FORMAT))
                 late.append(Dead.of(name, rows.withColumn(REASON, reason), late=True))
         return Wired(flows, collector.dead, late, came_late)
+
+    @property
+    def _forks(self) -> frozenset[str]:
+        """The steps at which branches part, if records are quarantined: before a state they are one frame."""
+        read = Counter(each for name in self.plan.nodes for each in self.topology[name].inputs)
+        return frozenset(name for name, times in read.items() if times > 1 and self.context.quarantines)
 
     def _late(self, step: str, rows: DataFrame) -> DataFrame:
         """Those of `rows` that were late for `step`, with the watermark that rejected them as PASSED."""
