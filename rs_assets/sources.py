@@ -27,6 +27,7 @@ Watch.computed        the batch was read                          Spark's, of th
 Follower.committed    batches are in Spark's log and the catalog  the journal's                       an RsError
 Inspectable.ends      a sensor looks                              Dagster's daemon                    SourceReadError
 Lagging.lag           a sensor looks                              Dagster's daemon                    SourceReadError
+Verifiable.verify     partitions are computed again               Spark's                             DataLossError
 ====================  ==========================================  ==================================  =================
 
 "Anything" that is not an `RsError` becomes SourceReadError with the name of the method, and ends the run before
@@ -71,6 +72,7 @@ from rs_assets.connectors.source import (
     Reading,
     SourceReader,
     Start,
+    Verifiable,
     Watch,
     Watched,
     Watching,
@@ -101,6 +103,7 @@ __all__ = [
     "SourceLog",
     "SourceReader",
     "Start",
+    "Verifiable",
     "Watch",
     "Watched",
     "Watching",

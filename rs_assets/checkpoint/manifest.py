@@ -121,6 +121,10 @@ class Manifest:
         """The name of the source or sink `step` in checkpoints and sinks."""
         return self.aliases.get(step, step)
 
+    def inputs_of(self, source: str) -> Mapping[str, int]:
+        """What is known of the input of a source; a renamed one is stored under its former name."""
+        return self.inputs.get(source) or self.inputs.get(self.stored_name(source), {})
+
     def with_query(self, folder: str, facts: QueryFacts) -> Manifest:
         """This manifest with another state of one query."""
         return replace(self, queries={**self.queries, folder: facts})

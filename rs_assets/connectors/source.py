@@ -334,6 +334,18 @@ class Lagging(Protocol):
         ...
 
 
+@runtime_checkable
+class Verifiable(Protocol):
+    """A reader that finds out whether input was edited after a batch had read it."""
+
+    def verify(self, batch: SourceBatch, known: Known) -> None:
+        """DataLossError if input of a batch is not as it was read. `known` are the manifest's facts about the input.
+
+        Called before closed partitions are computed again from batches that were read.
+        """
+        ...
+
+
 def listed(losses: Sequence[object], *, at_most: int = 5) -> str:
     """Losses as text for an error: the first few, and the number of the others."""
     more = f" and {len(losses) - at_most} partitions more" if len(losses) > at_most else ""

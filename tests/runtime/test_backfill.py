@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -478,3 +479,26 @@ def test_reader_of_a_backfilled_table_ends_unless_it_reads_changes(log: Log, opt
     assert read("copy", "id", "n") == sorted(row[:2] for row in rows(options, "id", "n"))
     changes.run(options)
     assert read("changes", "_change_type", "n") == [("delete", 1), ("insert", 1), ("insert", 2)]
+
+
+def test_partitions_of_a_file_that_was_edited_are_refused_and_a_touched_file_is_read(
+    log: Log, options: RunOptions
+) -> None:
+    log.put((1, "10:05"), (2, "10:07"))
+    log.put((1, "11:15"), (3, "12:30"))
+    kept(log).run(options)
+    before = rows(options, "id", "ts")
+    first = min(log.folder.iterdir())
+    text = first.read_text()
+    os.utime(first, ns=(0, 0))
+    (done,) = kept(log).backfill(TEN, options)
+    assert (done.rows, rows(options, "id", "ts")) == (2, before)
+    # Of the same length: only its content says that it is another one.
+    first.write_text(text.replace('"id":2', '"id":7'))
+    os.utime(first, ns=(0, 0))
+    for call in (kept(log).backfill, kept(log).prove, kept(log).compare):
+        with pytest.raises(DataLossError, match="a file changed after batch 0 had read it"):
+            call(partition=TEN, options=options)
+    assert rows(options, "id", "ts") == before
+    first.write_text(text)
+    assert kept(log).compare(options, partition=TEN).empty

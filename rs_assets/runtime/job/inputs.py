@@ -33,8 +33,7 @@ def check_inputs(
         found.sort(key=lambda each: name not in each[0].counted_sources)
         known = reader.check(
             Start(
-                # A renamed source is stored under its former name.
-                known=manifest.inputs.get(name) or manifest.inputs.get(manifest.stored_name(name), {}),
+                known=manifest.inputs_of(name),
                 logs=[SourceLog(log, name) for _, log in found],
                 sealed=manifest.sealed,
                 note=partial(_note_once, note, noted, name),

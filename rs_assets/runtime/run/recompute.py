@@ -177,7 +177,10 @@ class Recompute:
             raise found from error
 
     def batches(self, last: int) -> list[int]:
-        """The batches up to `last` that may have records of the partition; DataLossError if one is not recorded."""
+        """The batches up to `last` that may have records of the partition.
+
+        DataLossError if one of them is not recorded, or its input was removed or edited.
+        """
         known = [batch for batch in self.query.batches(older=self.query.recalls) if batch <= last]
         oldest = min(known, default=last + 1)
         if oldest > 0 and not self._passed_by(oldest):
@@ -192,6 +195,7 @@ class Recompute:
         batches = sorted(self._holding(known)) or known[:1]
         for batch in batches:
             self._refuse_removed(batch)
+            self.query.verify(batch)
         return batches
 
     def _refuse_removed(self, batch: int) -> None:

@@ -16,11 +16,13 @@ from rs_assets.catalog.batch_offsets import older_batches
 from rs_assets.catalog.batch_times import BatchTimes
 from rs_assets.checkpoint import manifest as manifests
 from rs_assets.checkpoint.recalled import RecalledLog
-from rs_assets.checkpoint.source_log import NOTHING_READ
+from rs_assets.checkpoint.source_log import NOTHING_READ, SourceLog
 from rs_assets.common.node import Node
 from rs_assets.compile.planner.context import CompileContext
 from rs_assets.compile.planner.query_plan import CONTROL_SOURCE, QueryPlan
+from rs_assets.compile.readers import reader_of
 from rs_assets.connectors.nodes import Source
+from rs_assets.connectors.source import Verifiable
 from rs_assets.errors import CheckpointError, ConfigurationError, TopologyError
 from rs_assets.runtime.batch.split_watermarks import by_split_of, split_watermarks_of
 from rs_assets.runtime.identity import resumed
@@ -143,6 +145,14 @@ class RecordedQuery:
         return next(
             (name for name in read if name not in self.plan.sources and not name.startswith(CONTROL_SOURCE)), None
         )
+
+    def verify(self, batch: int) -> None:
+        """DataLossError if input of a batch was edited after it was read, as far as the source can say that."""
+        session = self.recorded.session
+        for source in session.topology.sources:
+            reader = reader_of(source, session.options.home) if source.name in self.plan.sources else None
+            if isinstance(reader, Verifiable):
+                reader.verify(SourceLog(self.log, source.name).batch(batch), session.manifest.inputs_of(source.name))
 
     def replay(self, batch: int, only: Callable[[Source, DataFrame], DataFrame], *, strict: bool = False) -> Replay:
         """One batch wired again, without its poisons, over the rows of each source that `only` leaves.

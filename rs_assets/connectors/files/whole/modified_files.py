@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rs_assets.checkpoint.log import PlannedFile
-from rs_assets.checkpoint.source_log import SourceLog
+from rs_assets.checkpoint.source_log import SourceBatch, SourceLog
 from rs_assets.common.files import modified_ms
 from rs_assets.connectors.files.codecs import CODECS
 from rs_assets.connectors.files.header import check_header
@@ -71,6 +71,19 @@ def check_whole(name: str, path: str, form: LineFormat, schema: str | None, star
     if changed:
         raise _changed(name, changed[0], known.get(str(changed[0])))
     return known
+
+
+def check_as_read(name: str, batch: SourceBatch, known: Known) -> None:
+    """DataLossError for a file of a batch that has changed since it was read. A file that is gone is not reported."""
+    for file in batch.files:
+        place = file.local
+        if place.exists() and compared(place, place.stat(), file.modified_ms, known.get(file.place)) is not Same.YES:
+            raise DataLossError(
+                f"a file changed after batch {batch.id} had read it, so that the batch cannot be computed again",
+                remedy="put the file back as it was; or take partitions without its records",
+                source=name,
+                file=place,
+            )
 
 
 def check_all_read(name: str, path: str, log: SourceLog, before_ms: int) -> None:

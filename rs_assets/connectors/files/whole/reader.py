@@ -16,7 +16,7 @@ from rs_assets.connectors.files.whole import spark_files as native
 from rs_assets.connectors.files.whole.counting import FileWatch
 from rs_assets.connectors.files.whole.json_lines import json_lines
 from rs_assets.connectors.files.whole.line_format import file_sizes, form_with_schema, read_ranges
-from rs_assets.connectors.files.whole.modified_files import check_all_read, check_whole, has_unread
+from rs_assets.connectors.files.whole.modified_files import check_all_read, check_as_read, check_whole, has_unread
 from rs_assets.connectors.files.whole.watch import FilesWatch
 from rs_assets.connectors.source import Ends, Known, Positions, Reading, Start, Watch, Watching
 
@@ -71,6 +71,10 @@ class FilesReader:
     def check_all_read(self, log: SourceLog, before_ms: int) -> None:
         """Refuse a file that Spark did not list."""
         check_all_read(self.name, self.path, log, before_ms)
+
+    def verify(self, batch: SourceBatch, known: Known) -> None:
+        """Refuse a file that has changed since the batch read it."""
+        check_as_read(self.name, batch, known)
 
     def watch(self, watching: Watching) -> Watch:
         """Check that the files of a batch stay as they were planned."""
