@@ -21,7 +21,7 @@ from rs_assets.connectors.redrives import Redrives
 from rs_assets.errors import CheckpointError, ConfigurationError, SinkError, TopologyError
 from rs_assets.runtime.batch.work import BatchWork
 from rs_assets.runtime.options import RunOptions
-from rs_assets.runtime.run.redrive_letters import CHANGED, GONE, PARTLY, RECOMPUTED
+from rs_assets.runtime.run.redrive_letters import CHANGED, GONE, PARTLY, RECOMPUTED, UNCALLED
 from rs_assets.runtime.upkeep.savepoints import restore, rewind, savepoint
 from rs_assets.stream.data_stream import DataStream
 from rs_assets.stream.pipeline import Pipeline
@@ -530,3 +530,21 @@ def test_backfill_takes_the_records_of_dead_letters_after_a_window(tmp_path: Pat
     assert "rs-assets backfill" in refused.value.remedy
     (done,) = counted(MENDED).backfill("2026-01-05-10:00", options)
     assert (done.rows_before, done.rows) == (1, 2)
+
+
+def test_letters_that_a_function_of_for_each_refused_are_left(log: Log, options: RunOptions) -> None:
+    def sent(row: dict[str, Any]) -> None:
+        assert row["id"] != 2
+
+    def pipeline(condition: str) -> Pipeline:
+        hits = log.stream("quarantine").expect(condition, on_fail="dead_letter", name="usual")
+        hits = hits.for_each(sent, name="sent")
+        return hits.to_delta("hits", name="out").build()
+
+    log.put((1, 5), (2, 6), (3, 2000))
+    pipeline(STRICT).run(options)
+    assert ids(options) == [1]
+    done = pipeline(MENDED).redrive(options)
+    assert (done.letters, dict(done.left)) == (1, {UNCALLED: 1})
+    assert ids(options) == [1, 3]
+    assert letters(options) == {_line(2, 6): 1}

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from rs_assets.common.node import Node
 from rs_assets.compile.source import POISON
 from rs_assets.connectors.dead_letters import REDRIVING, STORED
 from rs_assets.connectors.delta.nodes import DeltaSink
@@ -23,6 +24,7 @@ from rs_assets.runtime.run.read_again import NO_TEXT, Place, ReadAgain, Texts
 from rs_assets.runtime.run.recompute import union
 from rs_assets.runtime.run.recorded import RecordedQuery
 from rs_assets.runtime.upkeep.returns import names_of
+from rs_assets.topology.nodes.step import ForEach
 from rs_assets.topology.topology import Topology
 
 # Why dead letters are left as they are.
@@ -37,6 +39,7 @@ RECOMPUTED: Final = "its batch was computed again by other code, which may have 
 GONE: Final = "the input of its batch is gone"
 UNKNOWN: Final = "its place does not lead to its record alone"
 CHANGED: Final = "its record is not in its place any more: its input, or the fields of its source, have changed"
+UNCALLED: Final = "a function of for_each has refused it, which a redrive does not call"
 CLAIMED: Final = "another redrive has begun with it"
 # The columns of dead letters that a condition may name.
 ASKED: Final = (*KEY, "reason", "record", "at", "tries")
@@ -170,11 +173,18 @@ class LettersAgain:
             (letter[REDRIVING] is None, CLAIMED),
             (letter["whole"] is not None and letter["code"] is not None, OLDER),
             (letter["whole"], PARTLY),
+            (not isinstance(self._step(letter), ForEach), UNCALLED),
             (batch <= self.query.log.last_committed(), RUNNING),
             (batch in self._recorded, FORGOTTEN),
             (letter["code"] == facts.code_of(batch), RECOMPUTED),
         )
         return next((why for holds, why in checks if not holds), "")
+
+    def _step(self, letter: Letter) -> Node | None:
+        """The step that refused a dead letter, as it is now."""
+        topology = self.query.recorded.session.topology
+        step = _now(topology, letter["step"].removesuffix(POISON))
+        return next((node for node in topology if node.name == step), None)
 
     @cached_property
     def _names(self) -> tuple[str, ...]:
