@@ -1,6 +1,6 @@
 """How long each test takes, kept in durations.json: it decides what `make test` runs and what workers begin with.
 
-`make test` runs, of each file, every test of less than 0.7 seconds, and of the longer ones as many as the budget of a
+`make test` runs, of each file, every test of less than half a second, and of the longer ones as many as the budget of a
 file allows, in the order of the file and at least one; so each file keeps its promise at least once. Tests marked
 `canary` are always among them, those marked `long` never. `make verify` runs everything. A test without a record is
 run.
@@ -22,8 +22,8 @@ import pytest
 RECORD: Final = Path(__file__).with_name("durations.json")
 ROOT: Final = RECORD.parents[1]
 # Of each file: what a test may take to be run in any case, and what all its longer tests may take together.
-SHORT_S: Final = 0.7
-BUDGET_S: Final = 2.0
+SHORT_S: Final = 0.5
+BUDGET_S: Final = 1.0
 # Shorter tests are not recorded one by one.
 RECORDED_S: Final = 0.5
 CANARY, LONG = "canary", "long"
@@ -58,7 +58,7 @@ def name_of(nodeid: str) -> str:
 def within_budget(tests: Sequence[str], seconds: Mapping[str, float], canaries: Iterable[str] = ()) -> set[str]:
     """Which of the tests of one file `make test` runs; `seconds` has those that are known.
 
-    >>> sorted(within_budget(["a", "b", "c", "d"], {"a": 1.2, "b": 5.0, "c": 0.8, "d": 0.1}))
+    >>> sorted(within_budget(["a", "b", "c", "d"], {"a": 0.5, "b": 5.0, "c": 0.5, "d": 0.1}))
     ['a', 'c', 'd']
     >>> sorted(within_budget(["a", "b"], {"a": 60.0, "b": 20.0}))
     ['b']
