@@ -83,7 +83,8 @@ class Joined:
         if self.how in {"right", "full"}:
             made += [(None, right, place) for right, place in alone[1]]
         if self.how == "semi":
-            made += [(left, None, place) for left, place in kept[0] if not any(left is each[0] for each in alone[0])]
+            # In each window by itself: a row may have a partner in one window, and none in the next.
+            made += [(one[0], None, one[1]) for one in kept[0] if not any(one is each for each in alone[0])]
         return made
 
     def meet(self, one, two):

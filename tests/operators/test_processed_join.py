@@ -167,6 +167,15 @@ def test_a_stream_should_be_joined_with_itself_in_one_reading_as_the_model_does(
     assert found(taken) == told(model.rows((ones, twos)))
 
 
+def test_a_semi_join_by_hopping_windows_gives_a_row_for_each_window_in_which_it_has_a_partner(driver):
+    stream = StreamBuilder.data_stream("test", "semi").from_file("one.jsonl", schema=SELF, name="one")
+    stream = itself(stream, "semi", BOUNDS["hopping"], condition=CONDITION)
+    # In the window from 5 to 15 the row 4 is alone with itself, for which the condition does not hold.
+    rows = [{"k": "a", "v": 11, "ts": at(0)}, {"k": "a", "v": 4, "ts": at(5)}]
+    taken, _, _ = driven(driver, stream, [{"one": rows}])
+    assert found(taken) == Counter({(11, None, at(-5)): 1, (11, None, at(0)): 1, (4, None, at(0)): 1})
+
+
 @pytest.mark.parametrize("bound", ["after", "tumbling"])
 def test_a_stream_joined_with_itself_gives_the_rows_of_duckdb(driver, bound):
     rows = [{"k": ["a", "b", "c", "", None][n * n % 5], "v": n, "ts": at(n * 17 % 60)} for n in range(60)]
