@@ -176,7 +176,7 @@ def test_going_back_and_forward_always_finds_the_rows_of_the_batch(steps):
 
 
 @given(st.lists(st.one_of(OURS, OURS, THEIRS), max_size=25))
-@settings(max_examples=20000, deadline=None)
+@settings(max_examples=300, deadline=None)
 @example([("batch", False)] * 3 + [("by hand", 2), ("batch", False), ("go", 3)])
 @example([("batch", False), ("others", "overwrite"), ("batch", False), ("go", 1)])
 def test_with_others_at_the_table_the_rows_are_right_or_it_is_refused(steps):
@@ -186,7 +186,7 @@ def test_with_others_at_the_table_the_rows_are_right_or_it_is_refused(steps):
 
 
 @given(st.lists(st.one_of(OURS, OURS, THEIRS), max_size=25), st.integers(1, 12))
-@settings(max_examples=20000, deadline=None)
+@settings(max_examples=300, deadline=None)
 @example([("batch", False), ("backfill",), ("by hand", 1), ("batch", False), ("go", 1)], 1)
 @example([("batch", False), ("redrive",), ("by hand", 1), ("batch", False), ("go", 1)], 1)
 def test_with_a_cleaned_log_the_rows_are_right_or_it_is_refused(steps, keep):
