@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -99,7 +100,7 @@ class Replacement:
             there = {str(file["path"]): file for file in _files(table, self.partitions, self.value)}
             if not gone <= there.keys():
                 raise self._changed()
-            removed = [_removed(there[name]) for name in sorted(gone)]
+            removed = [self._removed(there[name]) for name in sorted(gone)]
             added = files.placed(step=self.mark.sink) if added is None else added
             try:
                 table.create_write_transaction(
@@ -116,6 +117,19 @@ class Replacement:
             else:
                 return self._checked(path, gone)
         raise AssertionError("the last try raises")
+
+    def _removed(self, file: File) -> RemoveAction:
+        # The names of added files are as in the log, escaped; that of a removed one is escaped by the commit.
+        return RemoveAction(
+            path=unquote(str(file["path"])),
+            data_change=True,
+            deletion_timestamp=int(time.time() * 1000),
+            size=int(str(file["size_bytes"])),
+            # Without them a reader of the change feed is refused.
+            partition_values={
+                name: _as_in_log(file[f"partition.{name}"]) for name in self.read.metadata().partition_columns
+            },
+        )
 
     @property
     def _noted(self) -> dict[str, str]:
@@ -164,11 +178,16 @@ def _files(table: DeltaTable, partitions: EventTimePartitions, value: PartitionV
     return [file for file in added if partitions.stored(file.get(column)) == value]
 
 
-def _removed(file: File) -> RemoveAction:
-    # The names of added files are as in the log, escaped; that of a removed one is escaped by the commit.
-    return RemoveAction(
-        path=unquote(str(file["path"])),
-        data_change=True,
-        deletion_timestamp=int(time.time() * 1000),
-        size=int(str(file["size_bytes"])),
-    )
+def _as_in_log(value: object) -> str | None:
+    """A value of a partition as the log of Delta has it.
+
+    >>> from datetime import date
+    >>> _as_in_log(datetime(2026, 1, 5, 10)), _as_in_log(date(2026, 1, 5)), _as_in_log(True), _as_in_log(None)
+    ('2026-01-05T10:00:00.000000Z', '2026-01-05', 'true', None)
+    """
+    if isinstance(value, datetime):
+        at = value.astimezone(UTC) if value.tzinfo is not None else value
+        return f"{at:%Y-%m-%dT%H:%M:%S.%fZ}"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return None if value is None else str(value)
