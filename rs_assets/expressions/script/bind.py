@@ -108,15 +108,11 @@ class Binder:
         """Each test is computed once, before the following statements change a field."""
         before: list[str] = [guard] if guard else []
         for test, statements in branch.branches:
-            name = self._test(" and ".join([*before, self._bind(test).condition]))
+            name = self.hidden(" and ".join([*before, self._bind(test).condition]))
             self.run(statements, guard=name)
             before.append(f"not {name}")
         if branch.otherwise:
-            self.run(branch.otherwise, guard=self._test(" and ".join(before)))
-
-    def _test(self, condition: str) -> str:
-        """The name of the column with the result of a test."""
-        return self.hidden(condition)
+            self.run(branch.otherwise, guard=self.hidden(" and ".join(before)))
 
     def hidden(self, value: str) -> str:
         """The name of a column with an intermediate value, which ends with the script."""

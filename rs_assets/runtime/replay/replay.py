@@ -174,7 +174,7 @@ class Replay:
                 late.append(Dead.of(name, rows.withColumn(REASON, reason), late=True))
         return Wired(flows, collector.dead, late, came_late)
 
-    @property
+    @cached_property
     def _forks(self) -> frozenset[str]:
         """The steps at which branches part, if records are quarantined: before a state they are one frame."""
         read = Counter(each for name in self.plan.nodes for each in self.topology[name].inputs)
