@@ -60,6 +60,18 @@ def home_of_dagster(folder: Path) -> str:
     return str(folder / "dagster")
 
 
+def world_of(folder: Path, **settings: str) -> dict[str, str]:
+    """Homes below `folder`, a Spark of two cores and `settings`, as environment variables."""
+    return {
+        **os.environ,
+        "DAGSTER_HOME": home_of_dagster(folder),
+        "DAGSTER_DISABLE_TELEMETRY": "1",
+        "RS_HOME": str(folder / "rs"),
+        "RS_SPARK_MASTER": "local[2]",
+        **settings,
+    }
+
+
 DEV = ("dagster", "dev", "-w", "workspace.yaml", "-h", "127.0.0.1", "-p")
 UI = ("rs_assets.cli.main", "ui", "--port")
 

@@ -16,7 +16,6 @@ from tests.dagster.browser import (
     MARKS,
     PATIENCE_MS,
     ROOT,
-    home_of_dagster,
     launch,
     opened,
     served,
@@ -25,6 +24,7 @@ from tests.dagster.browser import (
     wait_for_success,
     wait_for_text,
     wait_until,
+    world_of,
 )
 
 LINES = 2_000
@@ -37,14 +37,7 @@ def world(tmp_path_factory):
     """Homes and a log of their own, as environment variables."""
     folder = tmp_path_factory.mktemp("ui")
     write(folder / "access.log", LINES)
-    return {
-        **os.environ,
-        "DAGSTER_HOME": home_of_dagster(folder),
-        "DAGSTER_DISABLE_TELEMETRY": "1",
-        "RS_HOME": str(folder / "rs"),
-        "RS_ACCESS_LOG": str(folder / "access.log"),
-        "RS_SPARK_MASTER": "local[2]",
-    }
+    return world_of(folder, RS_ACCESS_LOG=str(folder / "access.log"))
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from playwright.sync_api import Page
 from tests.dagster.browser import (
     MARKS,
     PATIENCE_MS,
-    home_of_dagster,
     launch,
     opened,
     served,
@@ -23,6 +21,7 @@ from tests.dagster.browser import (
     wait_for_success,
     wait_for_text,
     wait_until,
+    world_of,
 )
 
 pytestmark = [*MARKS, pytest.mark.long]
@@ -73,14 +72,7 @@ def world(tmp_path: Path) -> Mapping[str, str]:
     (tmp_path / "hours.py").write_text(CODE)
     (tmp_path / "workspace.yaml").write_text(WORKSPACE)
     (tmp_path / "hits.jsonl").write_text("".join(json.dumps(row) + "\n" for row in HITS))
-    return {
-        **os.environ,
-        "DAGSTER_HOME": home_of_dagster(tmp_path),
-        "DAGSTER_DISABLE_TELEMETRY": "1",
-        "RS_HOME": str(tmp_path / "rs"),
-        "HITS": str(tmp_path / "hits.jsonl"),
-        "RS_SPARK_MASTER": "local[1]",
-    }
+    return world_of(tmp_path, HITS=str(tmp_path / "hits.jsonl"), RS_SPARK_MASTER="local[1]")
 
 
 @pytest.fixture

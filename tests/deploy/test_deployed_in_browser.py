@@ -1,14 +1,13 @@
 """A pipeline that is deployed, changed, broken and dropped by rows of a table, as a person sees it in the browser."""
 
 import json
-import os
 import time
 from contextlib import suppress
 
 import pytest
 
 from rs_assets.common.home import Home
-from tests.dagster.browser import MARKS, PATIENCE_MS, UI, home_of_dagster, opened, served, shot
+from tests.dagster.browser import MARKS, PATIENCE_MS, UI, opened, served, shot, world_of
 from tests.deploy.deploying import Deployed
 
 pytestmark = [*MARKS, pytest.mark.long]
@@ -28,13 +27,7 @@ def ui(tmp_path):
     """The UI of a project of somebody's own; its address."""
     (tmp_path / "pyproject.toml").write_text('[tool.rs_assets]\npipelines = ["ones"]\n')
     (tmp_path / "ones.py").write_text(CODE)
-    world = {
-        **os.environ,
-        "DAGSTER_HOME": home_of_dagster(tmp_path),
-        "DAGSTER_DISABLE_TELEMETRY": "1",
-        "RS_HOME": str(tmp_path / "rs"),
-        "RS_SPARK_MASTER": "local[2]",
-    }
+    world = world_of(tmp_path)
     with served(world, tmp_path, UI) as address:
         yield address
 
