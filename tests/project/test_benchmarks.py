@@ -22,7 +22,7 @@ PEERS = 1 if shutil.which("javac") else 0
 
 BESIDE_KAFKA = [
     *["filter, 1 % kept"] * 6, *["10 s windows"] * 2, *["windows over 10 s windows"] * 2,
-    *["windows that fire more than once"] * 8, *["interval join"] * 4, *["a large dimension"] * 2,
+    *["windows that fire more than once"] * 9, *["interval join"] * 4, *["a large dimension"] * 2,
     *["latency of a row"] * 3, "small batches", *["fixed cost of a run"] * 6, *["memory"] * 4,
     "files that were seen before", *["cost of upkeep"] * 2, *["a state of a million keys"] * 6,
 ]  # fmt: skip
