@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal, get_args
@@ -14,7 +13,8 @@ from rs_assets.connectors.delta.backfill import Replacement
 from rs_assets.connectors.sink import BatchMark
 from rs_assets.errors import ConfigurationError
 from rs_assets.runtime.options import RunOptions
-from rs_assets.runtime.run.partitions import BACKFILL, Partition, parted, partitions_of
+from rs_assets.runtime.run.closed import closed_between
+from rs_assets.runtime.run.partitions import BACKFILL, Partition, parted
 from rs_assets.runtime.run.recompute import Recompute, Way, Written
 from rs_assets.runtime.run.recorded import Recorded
 from rs_assets.topology.topology import Topology
@@ -86,22 +86,6 @@ def backfill(
 
     # One call each: a stream of this process has its batches between them.
     return tuple(recorded.on_driver(partial(replaced, partition=each)) for each in chosen)
-
-
-def closed_between(topology: Topology, options: RunOptions, way: Way, first: str, last: str) -> Sequence[Partition]:
-    """The closed partitions from `first` to `last`, also those without rows; ConfigurationError if one is open."""
-    begin, end = (way.partitions.parse(key) for key in (first, last))
-    if way.partitions.start(begin) > way.partitions.start(end):
-        raise ConfigurationError(f"the partition {last} is before {first}", remedy=f"name {last} first")
-    chosen = partitions_of(topology, options, sink=way.sink.name, span=(begin, end)).partitions
-    opened = [each.key for each in chosen if not each.closed]
-    if opened or not chosen:
-        raise ConfigurationError(
-            f"the partition {opened[0] if opened else first} of {way.sink.name!r} has not closed",
-            remedy="wait until it has: rs-assets partitions shows it",
-            pipeline=topology.name,
-        )
-    return chosen
 
 
 def _replaced(made: Recompute, judge: Judge, *, plan: bool) -> Backfilled:

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import operator
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from rs_assets.checkpoint import manifest as manifests
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.errors import ConfigurationError, TopologyChangedError
 from rs_assets.records.schema import quoted
 from rs_assets.runtime.identity import queries_of_now, stored_shape
 from rs_assets.runtime.io_compatibility import origins_of, rules_of, targets_of
 from rs_assets.runtime.options import RunOptions
-from rs_assets.runtime.run.backfill import closed_between
-from rs_assets.runtime.run.partitions import Partition, filled_up_to, parted, partitions_of
+from rs_assets.runtime.run.closed import as_streamed, named_or
+from rs_assets.runtime.run.partitions import Partition, parted, partitions_of
 from rs_assets.runtime.run.prove import comparable, stored_rows
 from rs_assets.runtime.run.recompute import Recompute, Way, Written
 from rs_assets.runtime.run.recorded import Recorded
@@ -119,20 +116,16 @@ def compare(
     if target is not None and target.exists():
         raise ConfigurationError("the table of the difference exists", remedy="name a new folder", folder=target)
     way = Way.to(topology, *parted(topology, sink))
-    if partition is None and to is not None:
-        raise ConfigurationError("to= needs the first partition", remedy=f"partition={to!r}")
     recorded = _recorded(topology, options, way)
-    plan = recorded.plan_of(way.sink.name)
-    if partition is None:
-        chosen: Sequence[Partition] = partitions_of(topology, options, sink=way.sink.name).closed[-newest:]
-    else:
-        chosen = closed_between(topology, options, way, partition, to or partition)
-    filled = filled_up_to(topology, plan, way.sink.name, recorded.session.manifest, recorded.session.catalog)
+
+    def newest_closed() -> Sequence[Partition]:
+        return partitions_of(topology, options, sink=way.sink.name).closed[-newest:]
+
+    chosen = named_or(newest_closed, topology, options, way, first=partition, last=to)
 
     def compared(spark: SparkSession) -> Difference:
-        query = recorded.query(spark, plan)
-        made = [Recompute(spark, query, way, each, partial(operator.ge, filled.get(each.start, -1))) for each in chosen]
-        return _Comparison(Written.by(query, way.sink), tuple(keys), target).of(made)
+        computing = as_streamed(spark, recorded, way, chosen)
+        return _Comparison(Written.by(computing[0].query, way.sink), tuple(keys), target).of(computing)
 
     try:
         found = recorded.on_driver(compared) if chosen else Difference(keys=tuple(keys))
@@ -160,9 +153,7 @@ def _recorded(topology: Topology, options: RunOptions, way: Way) -> Recorded:
 
 def _misfit(topology: Topology, recorded: Recorded, plan: QueryPlan, sink: str) -> str:
     """Why recorded batches are not those of this plan; empty if they are."""
-    stored = manifests.load(recorded.session.folder)
-    known = queries_of_now(topology, stored) if stored is not None else {}
-    facts = known.get(recorded.session.folders[plan.name])
+    facts = queries_of_now(topology, recorded.stored).get(recorded.session.folders[plan.name])
     if facts is None:
         return f"the query of {sink!r} has no recorded batches: its step with state, or its output, had another name"
     for source, origin in origins_of(topology, plan).items():

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -16,14 +15,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType, MapType, VariantType
 
 from rs_assets.catalog.ledger import SCHEMA, Ledger
-from rs_assets.errors import ConfigurationError
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.operators.window.spec import HoppingWindow, TumblingWindow
 from rs_assets.records.schema import quoted
 from rs_assets.runtime.options import RunOptions
-from rs_assets.runtime.run.backfill import closed_between
+from rs_assets.runtime.run.closed import as_streamed, named_or
 from rs_assets.runtime.run.equation import TERMS, Accounts, Equation
-from rs_assets.runtime.run.partitions import Partition, filled_up_to, parted, partitions_of
+from rs_assets.runtime.run.partitions import Partition, parted, partitions_of
 from rs_assets.runtime.run.recompute import Recompute, Way, Written
 from rs_assets.runtime.run.recorded import Recorded
 from rs_assets.topology.topology import Topology
@@ -91,40 +89,32 @@ def prove(
     options = options or RunOptions()
     way, ledger = Way.to(topology, *parted(topology, sink)), Ledger(options.home.catalog, topology.name)
     recorded = Recorded.of(topology, options)
-    if partition is not None:
-        chosen = closed_between(topology, options, way, partition, to or partition)
-    elif to is not None:
-        raise ConfigurationError("to= needs the first partition", remedy=f"partition={to!r}")
-    else:
-        chosen = _unproved(recorded, options, way, ledger)[-newest:]
-    plan = recorded.plan_of(way.sink.name)
-    filled = filled_up_to(topology, plan, way.sink.name, recorded.session.manifest, recorded.session.catalog)
+    unproved = partial(_unproved, recorded, options, way, ledger, newest)
+    chosen = named_or(unproved, topology, options, way, first=partition, last=to)
 
-    def proved(spark: SparkSession) -> Iterator[Proof]:
-        query = recorded.query(spark, plan)
-        accounts = Accounts(query, way, [way.partitions.parse(each.key) for each in chosen])
-        for each in chosen:
-            takes_late = partial(operator.ge, filled.get(each.start, -1))
-            yield _proved(Recompute(spark, query, way, each, takes_late), accounts, ledger)
+    def proved(spark: SparkSession) -> tuple[Proof, ...]:
+        computing = as_streamed(spark, recorded, way, chosen)
+        accounts = Accounts(computing[0].query, way, [each.value for each in computing])
+        return tuple(_proved(each, accounts, ledger) for each in computing)
 
-    return recorded.on_driver(lambda spark: tuple(proved(spark))) if chosen else ()
+    return recorded.on_driver(proved) if chosen else ()
 
 
-def _unproved(recorded: Recorded, options: RunOptions, way: Way, ledger: Ledger) -> Sequence[Partition]:
-    """The closed partitions without a proof of the rows that they have now."""
-    newest = {entry["start"]: entry for entry in ledger.entries() if entry["sink"] == way.sink.name}
+def _unproved(recorded: Recorded, options: RunOptions, way: Way, ledger: Ledger, newest: int) -> Sequence[Partition]:
+    """The newest closed partitions without a proof of the rows that they have now."""
+    known = {entry["start"]: entry for entry in ledger.entries() if entry["sink"] == way.sink.name}
     # Those of earlier releases have no equation.
-    held = {start: entry for start, entry in newest.items() if entry["equal"] and entry["accounted"] is not False}
+    held = {start: entry for start, entry in known.items() if entry["equal"] and entry["accounted"] is not False}
     proved = {start: entry["rows_stream"] for start, entry in held.items()}
     topology, sink = way.topology, way.sink.name
     closed = list(partitions_of(topology, options, sink=sink).closed)
     # Partitions of which all rows are gone, before the first one with rows.
     begun = _begun(recorded, way)
-    lost = min((*newest, *(() if begun is None else (begun,))), default=None)
+    lost = min((*known, *(() if begun is None else (begun,))), default=None)
     if lost is not None and (not closed or lost < closed[0].start):
         span = way.partitions.value_of(lost), way.partitions.value_of(closed[-1].start if closed else lost)
         closed = list(partitions_of(topology, options, sink=sink, span=span).closed)
-    return [each for each in closed if proved.get(each.start) != each.rows]
+    return [each for each in closed if proved.get(each.start) != each.rows][-newest:]
 
 
 def _begun(recorded: Recorded, way: Way) -> datetime | None:

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from rs_assets.catalog.batch_offsets import older_batches
 from rs_assets.catalog.batch_times import BatchTimes
 from rs_assets.checkpoint import manifest as manifests
+from rs_assets.checkpoint.manifest import Manifest
 from rs_assets.checkpoint.recalled import RecalledLog
 from rs_assets.checkpoint.source_log import NOTHING_READ, SourceLog
 from rs_assets.common.node import Node
@@ -42,10 +43,15 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The recorded batches of a pipeline. `code` is the digest of the version that read rows last, empty for none."""
+    """The recorded batches of a pipeline. `stored` is the manifest as the last run left it."""
 
     session: JobSession
-    code: str
+    stored: Manifest
+
+    @property
+    def code(self) -> str:
+        """The digest of the version that read rows last, empty for none."""
+        return self.stored.code
 
     @classmethod
     def of(cls, topology: Topology, options: RunOptions) -> Recorded:
@@ -57,7 +63,7 @@ class Recorded:
                 f"{topology.name} has not read anything yet", remedy="run it first", file=session.folder
             )
         session.manifest, session.folders = resumed(topology, session.plans, stored, options)
-        return cls(session, stored.code)
+        return cls(session, stored)
 
     def plan_of(self, sink: str) -> QueryPlan:
         """The query that writes a sink."""
