@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rs_assets.catalog.offsets.base import CheckpointRow, CheckpointStorage
     from rs_assets.common.home import Home
     from rs_assets.common.storage import use_storage
-    from rs_assets.connectors.delta.event_partitions import EventTimePartitions
+    from rs_assets.connectors.delta.files.event_partitions import EventTimePartitions
     from rs_assets.connectors.http.endpoint import HttpEndpoint
     from rs_assets.connectors.kafka.client.cluster import KafkaCluster
     from rs_assets.connectors.kafka.registry.address import SchemaRegistry
@@ -152,7 +152,7 @@ HOMES = {
     "CumulateWindow": "rs_assets.operators.window.spec",
     "Deployments": "rs_assets.deploy.deployments",
     "Dimension": "rs_assets.operators.dimension.spec",
-    "EventTimePartitions": "rs_assets.connectors.delta.event_partitions",
+    "EventTimePartitions": "rs_assets.connectors.delta.files.event_partitions",
     "F": "rs_assets.topology.user_code.deferred",
     "GlobalWindow": "rs_assets.operators.window.global_window",
     "Home": "rs_assets.common.home",

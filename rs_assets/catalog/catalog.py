@@ -33,7 +33,7 @@ from rs_assets.catalog.layout import (
 )
 from rs_assets.common.folder import Folder, make_folder
 from rs_assets.common.storage import storage_options
-from rs_assets.connectors.delta.store import delta_table, is_table
+from rs_assets.connectors.delta.log.store import delta_table, is_table
 from rs_assets.errors import CheckpointError
 
 # Incremented when the columns of a table change; tables of a newer release are not written to.

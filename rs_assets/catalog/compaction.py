@@ -12,7 +12,7 @@ from deltalake.exceptions import CommitFailedError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from rs_assets.common.storage import is_remote
-from rs_assets.connectors.delta.staging import YOUNG, clear_folders, old_folders
+from rs_assets.connectors.delta.files.staging import YOUNG, clear_folders, old_folders
 
 HOUR = timedelta(hours=1)
 

@@ -26,7 +26,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 from rs_assets.common.folder import Folder, make_folder
 from rs_assets.common.names import NAME
 from rs_assets.common.storage import storage_options
-from rs_assets.connectors.delta.store import delta_table
+from rs_assets.connectors.delta.log.store import delta_table
 from rs_assets.errors import CheckpointError, ConfigurationError
 
 Wanted = Literal["running", "stopped", "dropped"]

@@ -19,7 +19,7 @@ from deltalake import DeltaTable, WriterProperties
 from pyarrow import fs
 
 from rs_assets.common.storage import is_remote
-from rs_assets.connectors.delta.store import files_of
+from rs_assets.connectors.delta.log.store import files_of
 
 DAY = "day"
 # The partition of rows that are older than the retention, but the newest of their key.

@@ -28,7 +28,7 @@ from rs_assets.common.folder import Folder
 from rs_assets.common.home import Database
 from rs_assets.common.interrupts import held_back
 from rs_assets.common.processes import lives, started_s, this_host
-from rs_assets.connectors.delta.store import is_table
+from rs_assets.connectors.delta.log.store import is_table
 from rs_assets.errors import CheckpointError, LeaseLostError, PipelineBusyError
 
 # Long enough for a batch to outlast a slow disk, short enough that a dead machine is noticed soon.

@@ -21,7 +21,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from rs_assets.common.folder import Folder, make_folder
 from rs_assets.common.storage import storage_options
-from rs_assets.connectors.delta.store import content_of, delta_table, replace_in
+from rs_assets.connectors.delta.log.store import content_of, delta_table, replace_in
 from rs_assets.errors import CheckpointError
 
 SCHEMA = pa.schema(

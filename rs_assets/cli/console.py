@@ -21,8 +21,8 @@ from rs_assets.checkpoint.source_log import NOTHING_READ
 from rs_assets.common.home import Home
 from rs_assets.compile.readers import reader_of
 from rs_assets.connectors.console.writer import as_table, terminal
+from rs_assets.connectors.delta.log.store import is_table
 from rs_assets.connectors.delta.rows import dataset_of
-from rs_assets.connectors.delta.store import is_table
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.connectors.source import Metered
 from rs_assets.dagster.runs.launch import Launched, LaunchRequest, launch

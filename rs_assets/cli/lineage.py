@@ -13,7 +13,7 @@ from rs_assets.common.home import Home
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.provenance import fields_of, provenance
-from rs_assets.connectors.delta.commit_info import WRITER
+from rs_assets.connectors.delta.log.commit_info import WRITER
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.dagster.checkpoint_rows import key_of

@@ -11,7 +11,7 @@ import click
 from rs_assets.cli.base import AS_JSON, FAILED, MODULES, NAME_OR_NONE, chosen, guarded
 
 if TYPE_CHECKING:
-    from rs_assets.runtime.run.partitions import Partition
+    from rs_assets.runtime.recorded.partitions import Partition
 
 JUDGES = ("all", "as_then")
 SHOWN = ("partition", "state", "rows", "late", "files", "MB")

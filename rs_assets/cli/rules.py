@@ -88,8 +88,8 @@ def _table(pipeline: Pipeline, node: MatchRules) -> pa.Table:
     import pyarrow as pa
 
     from rs_assets.common.home import Home
+    from rs_assets.connectors.delta.log.store import delta_table
     from rs_assets.connectors.delta.rows import small_table
-    from rs_assets.connectors.delta.store import delta_table
     from rs_assets.expressions.rules.rule_set import rows_of
     from rs_assets.expressions.rules.spec import GivenRules
     from rs_assets.operators.dimension.spec import DeltaOrigin, LoaderOrigin

@@ -10,8 +10,8 @@ from rs_assets.common.home import Home
 from rs_assets.common.node import Node
 from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.shuffle import place_of
+from rs_assets.connectors.delta.files.partitions import with_event_partition
 from rs_assets.connectors.delta.nodes import DeltaConnector, DeltaSink
-from rs_assets.connectors.delta.partitions import with_event_partition
 from rs_assets.connectors.nodes import Sink
 from rs_assets.connectors.registry import SINKS
 from rs_assets.connectors.sink import SinkWriter

@@ -9,7 +9,7 @@ from rs_assets.catalog.offsets.merge import source_key
 from rs_assets.checkpoint import manifest as manifests
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
-from rs_assets.connectors.delta.store import is_table
+from rs_assets.connectors.delta.log.store import is_table
 from rs_assets.connectors.nodes import Source
 from rs_assets.dagster.place import Place
 from rs_assets.runtime.identity import folder_of, log_of

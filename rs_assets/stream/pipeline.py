@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from rs_assets.recovery.savepoints import Savepoint
     from rs_assets.runtime.job.preflight import Verified
     from rs_assets.runtime.options import RunOptions
+    from rs_assets.runtime.recorded.backfill import Backfilled, Judge
+    from rs_assets.runtime.recorded.compare import Difference
+    from rs_assets.runtime.recorded.partitions import OutputPartitions
+    from rs_assets.runtime.recorded.prove import Proof
+    from rs_assets.runtime.recorded.records_of import Records
+    from rs_assets.runtime.recorded.redrive import Redriven
+    from rs_assets.runtime.recorded.why import Explanation
     from rs_assets.runtime.report import RunReport
-    from rs_assets.runtime.run.backfill import Backfilled, Judge
-    from rs_assets.runtime.run.compare import Difference
-    from rs_assets.runtime.run.partitions import OutputPartitions
-    from rs_assets.runtime.run.prove import Proof
     from rs_assets.runtime.run.realtime import RealTimePipeline
-    from rs_assets.runtime.run.records_of import Records
-    from rs_assets.runtime.run.redrive import Redriven
     from rs_assets.runtime.run.rescale import RescaleReport
     from rs_assets.runtime.run.running import RunningPipeline
-    from rs_assets.runtime.run.why import Explanation
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -459,7 +459,7 @@ class Pipeline:
         >>> [(step.step, step.outcome, step.because) for step in found.steps]
         [('array', 'read', ''), ('slow', 'dropped', 'its condition is not true: ms > 100')]
         """
-        from rs_assets.runtime.run.why import Sought, why
+        from rs_assets.runtime.recorded.why import Sought, why
 
         sought = Sought(source=source, where=where, text=text, split=split, line=line, batch=batch, limit=limit)
         return why(self.topology, sought, options)
@@ -484,7 +484,7 @@ class Pipeline:
         >>> [(partition.key, partition.rows, partition.closed) for partition in found.partitions]
         [('2026-01-05-10:00', 1, True), ('2026-01-05-11:00', 1, False)]
         """
-        from rs_assets.runtime.run.partitions import partitions_of
+        from rs_assets.runtime.recorded.partitions import partitions_of
 
         return partitions_of(self.topology, options, sink=sink)
 
@@ -538,7 +538,7 @@ class Pipeline:
         >>> report.rows_late, done.rows_before, done.rows, done.batches
         (1, 1, 1, 2)
         """
-        from rs_assets.runtime.run.backfill import backfill
+        from rs_assets.runtime.recorded.backfill import backfill
 
         return backfill(self.topology, partition, options, last=to, sink=sink, judge=judge, plan=plan, code=code)
 
@@ -571,7 +571,7 @@ class Pipeline:
         >>> first.letters, first.rows, first.refused, second.letters
         (1, 1, 1, 0)
         """
-        from rs_assets.runtime.run.redrive import redrive
+        from rs_assets.runtime.recorded.redrive import redrive
 
         return redrive(self.topology, options, where=where, plan=plan)
 
@@ -609,7 +609,7 @@ class Pipeline:
         >>> [(proof.partition, proof.equal, proof.rows_stream) for proof in proofs]
         [('2026-01-05-10:00', True, 1), ('2026-01-05-11:00', True, 1)]
         """
-        from rs_assets.runtime.run.prove import prove
+        from rs_assets.runtime.recorded.prove import prove
 
         return prove(self.topology, options, partition=partition, to=to, sink=sink, newest=newest)
 
@@ -653,7 +653,7 @@ class Pipeline:
         >>> found.rows_before, found.rows_after, found.only_before, found.only_after
         (2, 1, 1, 0)
         """
-        from rs_assets.runtime.run.compare import compare
+        from rs_assets.runtime.recorded.compare import compare
 
         return compare(
             self.topology, options, partition=partition, to=to, sink=sink, newest=newest, keys=keys, into=into
@@ -687,6 +687,6 @@ class Pipeline:
         >>> found.rows, [record.line for record in found.records]
         (1, [1])
         """
-        from rs_assets.runtime.run.records_of import records_of
+        from rs_assets.runtime.recorded.records_of import records_of
 
         return records_of(self.topology, row, options, sink=sink, limit=limit)

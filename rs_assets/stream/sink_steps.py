@@ -11,7 +11,7 @@ from rs_assets.common.names import one_or_more
 from rs_assets.common.secrets import Deferred, Secret
 from rs_assets.connectors.console.nodes import PrintSink
 from rs_assets.connectors.database.nodes import DatabaseMode, DatabaseSink
-from rs_assets.connectors.delta.event_partitions import EventTimePartitions
+from rs_assets.connectors.delta.files.event_partitions import EventTimePartitions
 from rs_assets.connectors.delta.nodes import DeltaConnector, DeltaMode, DeltaSink
 from rs_assets.connectors.files.form import Compression, FileForm, WrittenFormat
 from rs_assets.connectors.files.nodes import FileSink

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from rs_assets.common.node import Node
-from rs_assets.connectors.delta.event_partitions import EventTimePartitions
+from rs_assets.connectors.delta.files.event_partitions import EventTimePartitions
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.errors import TopologyError
 from rs_assets.operators.window.durations import EPOCH

@@ -19,8 +19,8 @@ from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.dagster.sensors.partitions import MOST, WATCHED, Reported, partition_sensor
 from rs_assets.errors import SinkError
-from rs_assets.runtime.run.partitions import OutputPartitions, Partition
-from rs_assets.runtime.run.recorded import Recorded
+from rs_assets.runtime.recorded.partitions import OutputPartitions, Partition
+from rs_assets.runtime.recorded.recorded import Recorded
 from rs_assets.spark.driver import SparkDriver
 from rs_assets.stream.pipeline import Pipeline
 from tests.dagster.projects import call, imported_project

@@ -45,7 +45,7 @@ from rs_assets import (
     ValueStore,
     WindowResource,
 )
-from rs_assets.connectors.delta.commit_info import author
+from rs_assets.connectors.delta.log.commit_info import author
 from rs_assets.errors import BadRecordError, TopologyError, UnknownFieldError
 from rs_assets.spark.driver import SparkDriver
 

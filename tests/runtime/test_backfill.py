@@ -28,7 +28,7 @@ from rs_assets import (
 )
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.connectors.delta.backfill import Replacement
-from rs_assets.connectors.delta.data_files import StagedFiles
+from rs_assets.connectors.delta.files.data_files import StagedFiles
 from rs_assets.errors import (
     BadRecordError,
     ConfigurationError,

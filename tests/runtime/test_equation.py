@@ -18,7 +18,7 @@ from rs_assets.catalog.ledger import ADDED, SCHEMA, Ledger
 from rs_assets.compile.planner.context import Flow
 from rs_assets.compile.planner.table import COMPILE
 from rs_assets.runtime.options import RunOptions
-from rs_assets.runtime.run.equation import TERMS, Equation
+from rs_assets.runtime.recorded.equation import TERMS, Equation
 from rs_assets.stream.data_stream import DataStream
 from rs_assets.stream.pipeline import Pipeline
 from rs_assets.topology.nodes.step import WithFields

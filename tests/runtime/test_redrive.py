@@ -21,7 +21,7 @@ from rs_assets.connectors.redrives import Redrives
 from rs_assets.errors import CheckpointError, ConfigurationError, SinkError, TopologyError
 from rs_assets.runtime.batch.work import BatchWork
 from rs_assets.runtime.options import RunOptions
-from rs_assets.runtime.run.redrive_letters import CHANGED, GONE, PARTLY, RECOMPUTED, UNCALLED
+from rs_assets.runtime.recorded.redrive_letters import CHANGED, GONE, PARTLY, RECOMPUTED, UNCALLED
 from rs_assets.runtime.upkeep.savepoints import restore, rewind, savepoint
 from rs_assets.stream.data_stream import DataStream
 from rs_assets.stream.pipeline import Pipeline

@@ -13,7 +13,7 @@ from rs_assets.catalog.deployments import DeploymentTable, stamp_of
 from rs_assets.catalog.offsets import storage_named
 from rs_assets.catalog.tidying import tidy_catalog
 from rs_assets.common.home import Home
-from rs_assets.connectors.delta.store import is_table
+from rs_assets.connectors.delta.log.store import is_table
 from rs_assets.errors import CheckpointError, PipelineBusyError
 from rs_assets.runtime.job.opening import opened
 from rs_assets.runtime.options import RunOptions

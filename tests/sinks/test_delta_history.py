@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rs_assets.connectors.delta.history import NO_ROWS, CannotReturn, History, strange_changes
+from rs_assets.connectors.delta.log.history import NO_ROWS, CannotReturn, History, strange_changes
 from rs_assets.connectors.generations import Point
 from rs_assets.connectors.sink import BatchMark
 

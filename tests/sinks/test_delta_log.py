@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rs_assets.connectors.delta import table as delta_table
-from rs_assets.connectors.delta.fast_append import append_entry, put_entry
+from rs_assets.connectors.delta.log.fast_append import append_entry, put_entry
 from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets.errors import LeaseLostError, SinkError
 from tests.sinks.frames import mark, numbers, write

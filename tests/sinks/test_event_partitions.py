@@ -27,9 +27,9 @@ from rs_assets import (
     Time,
     TumblingWindow,
 )
-from rs_assets.connectors.delta.partitions import with_event_partition
+from rs_assets.connectors.delta.files.partitions import with_event_partition
 from rs_assets.operators.window.spec import Window
-from rs_assets.runtime.run.partitions import partitions_of
+from rs_assets.runtime.recorded.partitions import partitions_of
 from rs_assets.spark.driver import SparkDriver
 from rs_assets.stream.data_stream import DataStream
 

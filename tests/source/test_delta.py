@@ -15,7 +15,7 @@ from rs_assets import MemoryChannel, StreamBuilder, build_definitions
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.compile.readers import reader_of
 from rs_assets.connectors.dead_letters import dead_letters_of
-from rs_assets.connectors.delta.versions import files_added
+from rs_assets.connectors.delta.log.versions import files_added
 from rs_assets.dagster.sensors.inputs import ends_of, watched
 from rs_assets.errors import ConfigurationError, DataLossError, SchemaError, SourceReadError, StepError, TopologyError
 from tests.unchanged import NoSpark

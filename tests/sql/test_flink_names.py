@@ -8,7 +8,7 @@ from rs_assets import pipeline_from_sql
 from rs_assets.errors import SqlError
 from rs_assets.sql.expressions.aggregates import AGGREGATES
 from rs_assets.sql.expressions.functions import NOT_HERE, SQL_FUNCTIONS
-from rs_assets.sql.plan import over
+from rs_assets.sql.plan.groups import over
 from rs_assets.sql.read.lexer import STOCK
 
 # The names of Apache Flink 2.x (docs/data/sql_functions.yml), family by family.

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from rs_assets import EventTimePartitions, SessionWindow, Time
-from rs_assets.runtime.run.partitions import partitions_of
+from rs_assets.runtime.recorded.partitions import partitions_of
 from tests.topology.followed_programs import Case, begin, hits
 
 PARTITIONS = "connectors/delta/event_partitions.py::EventTimePartitions.__post_init__"

@@ -36,7 +36,7 @@ from rs_assets.catalog.offsets.base import CheckpointRow, CheckpointStorage, Ide
 from rs_assets.catalog.offsets.merge import QUEUE
 from rs_assets.common.folder import Folder, make_folder
 from rs_assets.common.storage import storage_options
-from rs_assets.connectors.delta.store import delta_table, is_table
+from rs_assets.connectors.delta.log.store import delta_table, is_table
 from rs_assets.errors import CheckpointError
 
 VERSIONED = {"rs.schema_version": "1"}

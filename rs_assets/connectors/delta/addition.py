@@ -13,10 +13,10 @@ from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 
 from rs_assets.connectors.delta.backfill import stage_apart
-from rs_assets.connectors.delta.commit_info import FENCED, REDRIVE, REDRIVEN, REDRIVEN_BATCH
-from rs_assets.connectors.delta.data_files import BatchFiles
+from rs_assets.connectors.delta.files.data_files import BatchFiles
+from rs_assets.connectors.delta.log.commit_info import FENCED, REDRIVE, REDRIVEN, REDRIVEN_BATCH
+from rs_assets.connectors.delta.log.store import delta_table
 from rs_assets.connectors.delta.rewind import newest_generation, refuse_changes
-from rs_assets.connectors.delta.store import delta_table
 from rs_assets.connectors.delta.table import WAITS_S, arrow_schema, commit_no_rows, open_table
 from rs_assets.connectors.delta.table_rules import Demand, check_files, check_rules
 from rs_assets.connectors.sink import BatchMark

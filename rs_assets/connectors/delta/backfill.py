@@ -16,12 +16,12 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import DataFrame
 
 from rs_assets.common.storage import is_remote
-from rs_assets.connectors.delta.commit_info import BACKFILLED, BACKFILLED_BATCH, BACKFILLED_PARTITION
-from rs_assets.connectors.delta.data_files import BatchFiles, stage_files
-from rs_assets.connectors.delta.event_partitions import EventTimePartitions, PartitionValue
-from rs_assets.connectors.delta.sole_writer import SoleWriterCheck
-from rs_assets.connectors.delta.store import delta_table
-from rs_assets.connectors.delta.stored_files import store_files
+from rs_assets.connectors.delta.files.data_files import BatchFiles, stage_files
+from rs_assets.connectors.delta.files.event_partitions import EventTimePartitions, PartitionValue
+from rs_assets.connectors.delta.files.stored_files import store_files
+from rs_assets.connectors.delta.log.commit_info import BACKFILLED, BACKFILLED_BATCH, BACKFILLED_PARTITION
+from rs_assets.connectors.delta.log.sole_writer import SoleWriterCheck
+from rs_assets.connectors.delta.log.store import delta_table
 from rs_assets.connectors.delta.table import WAITS_S, arrow_schema
 from rs_assets.connectors.delta.table_rules import Demand, check_files, check_rules
 from rs_assets.connectors.sink import BatchMark

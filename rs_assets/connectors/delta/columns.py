@@ -5,9 +5,9 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, BooleanType, MapType, StructType, TimestampNTZType, TimestampType
 
-from rs_assets.connectors.delta.event_partitions import EventTimePartitions
+from rs_assets.connectors.delta.files.event_partitions import EventTimePartitions
+from rs_assets.connectors.delta.files.partitions import may_partition
 from rs_assets.connectors.delta.nodes import KEYED, VALIDITY, DeltaSink
-from rs_assets.connectors.delta.partitions import may_partition
 from rs_assets.connectors.messages import (
     history_taken,
     no_condition,

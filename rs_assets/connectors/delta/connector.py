@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rs_assets.common.home import Home
 from rs_assets.common.storage import is_remote
 from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, SqlSink, SqlSource, code, listed
-from rs_assets.connectors.delta.event_partitions import EventTimePartitions
+from rs_assets.connectors.delta.files.event_partitions import EventTimePartitions
 from rs_assets.connectors.delta.nodes import VALIDITY, DeltaSink, DeltaSource
 from rs_assets.connectors.delta.sql_table import METADATA, read_table, write_table
 from rs_assets.connectors.files.nodes import FileSource

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rs_assets.connectors.delta.commit_info import as_user_metadata
+from rs_assets.connectors.delta.log.commit_info import as_user_metadata
 from rs_assets.connectors.delta.merge import both, not_older, same, stays
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from rs_assets.common.names import checked_path
 from rs_assets.common.node import NO_EFFECT, positive
 from rs_assets.common.project import anchored
 from rs_assets.common.storage import is_remote
-from rs_assets.connectors.delta.event_partitions import EventTimePartitions
+from rs_assets.connectors.delta.files.event_partitions import EventTimePartitions
 from rs_assets.connectors.location import REMOTE, written_place
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import TopologyError

@@ -15,8 +15,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.checkpoint.source_log import SourceBatch, SourceLog
-from rs_assets.connectors.delta.store import delta_table, is_table
-from rs_assets.connectors.delta.versions import (
+from rs_assets.connectors.delta.log.store import delta_table, is_table
+from rs_assets.connectors.delta.log.versions import (
     ALL_FILES,
     Needed,
     check_kept,

@@ -11,9 +11,9 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import DeltaError
 
-from rs_assets.connectors.delta.commit_info import REWOUND, claimed_by, fence_of, written_by
-from rs_assets.connectors.delta.history import NO_ROWS, CannotReturn, Change, History, strange_changes
-from rs_assets.connectors.delta.store import delta_table
+from rs_assets.connectors.delta.log.commit_info import REWOUND, claimed_by, fence_of, written_by
+from rs_assets.connectors.delta.log.history import NO_ROWS, CannotReturn, Change, History, strange_changes
+from rs_assets.connectors.delta.log.store import delta_table
 from rs_assets.connectors.delta.table import commit_no_rows
 from rs_assets.connectors.generations import Point
 from rs_assets.connectors.sink import BatchMark, SinkChange

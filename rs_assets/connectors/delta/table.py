@@ -18,11 +18,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from rs_assets.common.storage import is_remote
-from rs_assets.connectors.delta.commit_info import FENCED, HOME, fence_of, last_claim, written_by
-from rs_assets.connectors.delta.fast_append import LogEntry, append_entry, checkpoint_due, log_entry, put_entry
-from rs_assets.connectors.delta.sole_writer import SoleWriterCheck
-from rs_assets.connectors.delta.staging import staging_of
-from rs_assets.connectors.delta.store import delta_table
+from rs_assets.connectors.delta.files.staging import staging_of
+from rs_assets.connectors.delta.log.commit_info import FENCED, HOME, fence_of, last_claim, written_by
+from rs_assets.connectors.delta.log.fast_append import LogEntry, append_entry, checkpoint_due, log_entry, put_entry
+from rs_assets.connectors.delta.log.sole_writer import SoleWriterCheck
+from rs_assets.connectors.delta.log.store import delta_table
 from rs_assets.connectors.progress_guard import ProgressGuard
 from rs_assets.connectors.sink import BatchMark, LastWriter
 from rs_assets.errors import SinkError

@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake import Schema as DeltaSchema
 
-from rs_assets.connectors.delta.data_files import BatchFiles
+from rs_assets.connectors.delta.files.data_files import BatchFiles
 from rs_assets.errors import SinkError
 
 # Features of a table that do not concern a writer of whole files with statistics, or are checked one by one below.

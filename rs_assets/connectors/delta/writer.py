@@ -22,9 +22,12 @@ from deltalake.transaction import AddAction, RemoveAction, create_table_with_add
 from pyspark.sql import DataFrame
 
 from rs_assets.common.storage import is_remote, storage_options
-from rs_assets.connectors.delta.commit_info import last_writer_of
-from rs_assets.connectors.delta.data_files import BatchFiles, stage_files
+from rs_assets.connectors.delta.files.data_files import BatchFiles, stage_files
+from rs_assets.connectors.delta.files.staging import clear_staging, staging_of
+from rs_assets.connectors.delta.files.stored_files import store_files
 from rs_assets.connectors.delta.jvm_commit import merge_jvm, write_jvm
+from rs_assets.connectors.delta.log.commit_info import last_writer_of
+from rs_assets.connectors.delta.log.sole_writer import ALONE
 from rs_assets.connectors.delta.merge import Upsert, create, stays, winners_of
 from rs_assets.connectors.delta.nodes import KEYED, DeltaMode
 from rs_assets.connectors.delta.rewind import (
@@ -36,9 +39,6 @@ from rs_assets.connectors.delta.rewind import (
     plan_rewind,
     refuse_changes,
 )
-from rs_assets.connectors.delta.sole_writer import ALONE
-from rs_assets.connectors.delta.staging import clear_staging, staging_of
-from rs_assets.connectors.delta.stored_files import store_files
 from rs_assets.connectors.delta.table import (
     TableHandle,
     arrow_schema,

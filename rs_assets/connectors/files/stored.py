@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from rs_assets.common.storage import storage_options
-from rs_assets.connectors.delta.store import store
+from rs_assets.connectors.delta.log.store import store
 from rs_assets.connectors.files.listing import MAGIC
 from rs_assets.connectors.files.parquet_columns import check_fields, fields_of
 from rs_assets.connectors.own.lines import OwnRow

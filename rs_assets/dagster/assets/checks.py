@@ -22,7 +22,7 @@ from rs_assets.checkpoint import manifest as manifests
 from rs_assets.common.background import background_failures_in
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
-from rs_assets.connectors.delta.commit_info import NEWEST, WRITER, noted
+from rs_assets.connectors.delta.log.commit_info import NEWEST, WRITER, noted
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.dagster.assets.expectation_checks import checked_expectations
 from rs_assets.dagster.assets.output_checks import OUTPUT_CHECKS, checked_outputs

@@ -15,13 +15,13 @@ from dagster import (
 )
 from pydantic import Field
 
-from rs_assets.connectors.delta.event_partitions import EventTimePartitions
+from rs_assets.connectors.delta.files.event_partitions import EventTimePartitions
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import place_of
 from rs_assets.dagster.resources.spark import SparkResource
-from rs_assets.runtime.run.backfill import Judge, backfill
-from rs_assets.runtime.run.partitions import parted_sinks
+from rs_assets.runtime.recorded.backfill import Judge, backfill
+from rs_assets.runtime.recorded.partitions import parted_sinks
 
 # The last part of the key, after the key of the output.
 CLOSED = "closed"

@@ -13,7 +13,7 @@ from rs_assets.checkpoint.manifest import Manifest
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.connectors.dead_letters import dead_letters_of
-from rs_assets.connectors.delta.commit_info import NEWEST, WRITER, Entry, noted
+from rs_assets.connectors.delta.log.commit_info import NEWEST, WRITER, Entry, noted
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.dagster.place import Place

@@ -29,10 +29,10 @@ from rs_assets.dagster.nightly import nightly
 from rs_assets.dagster.place import place_of
 from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.errors import TopologyError
-from rs_assets.runtime.run.equation import TERMS
-from rs_assets.runtime.run.partitions import parted_sinks
-from rs_assets.runtime.run.prove import Proof, prove
-from rs_assets.runtime.run.recompute import Way
+from rs_assets.runtime.recorded.equation import TERMS
+from rs_assets.runtime.recorded.partitions import parted_sinks
+from rs_assets.runtime.recorded.prove import Proof, prove
+from rs_assets.runtime.recorded.recompute import Way
 
 CHECK = "stream_equals_batch"
 

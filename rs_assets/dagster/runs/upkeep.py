@@ -39,11 +39,11 @@ from rs_assets.dagster.runs.compaction import compact_pipeline, compact_shared, 
 from rs_assets.errors import PipelineBusyError
 from rs_assets.runtime.job import preflight
 from rs_assets.runtime.options import RunOptions
-from rs_assets.runtime.run.compare import compare
-from rs_assets.runtime.run.records_of import records_of
-from rs_assets.runtime.run.redrive import redrive
+from rs_assets.runtime.recorded.compare import compare
+from rs_assets.runtime.recorded.records_of import records_of
+from rs_assets.runtime.recorded.redrive import redrive
+from rs_assets.runtime.recorded.why import Sought, why
 from rs_assets.runtime.run.rescale import check_partitions, rescale
-from rs_assets.runtime.run.why import Sought, why
 from rs_assets.runtime.upkeep import savepoints
 from rs_assets.topology.topology import Topology
 

@@ -30,8 +30,8 @@ from rs_assets.catalog.lease import LeaseRow, read_lease
 from rs_assets.catalog.offsets import CheckpointRow
 from rs_assets.common.background import BackgroundFailures
 from rs_assets.common.processes import lives
-from rs_assets.connectors.delta.commit_info import CLAIMED, FENCED, NEWEST, REWOUND, WRITER, Entry, noted
-from rs_assets.connectors.delta.history import HARMLESS
+from rs_assets.connectors.delta.log.commit_info import CLAIMED, FENCED, NEWEST, REWOUND, WRITER, Entry, noted
+from rs_assets.connectors.delta.log.history import HARMLESS
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.dagster.assets.output_tables import Metadata, OutputTables

@@ -27,7 +27,7 @@ from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import place_of
 from rs_assets.dagster.sensors import cursor
 from rs_assets.operators.window.event_time import watermark_in_words
-from rs_assets.runtime.run.partitions import OutputPartitions, Partition, parted_sinks, partitions_of
+from rs_assets.runtime.recorded.partitions import OutputPartitions, Partition, parted_sinks, partitions_of
 
 Event = AssetMaterialization | AssetObservation
 # The partitions that a cursor is of.

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
+from rs_assets.connectors.delta.log.store import delta_table
 from rs_assets.connectors.delta.rows import small_table
-from rs_assets.connectors.delta.store import delta_table
 from rs_assets.connectors.files.header import Columns, check_header, columns_of
 from rs_assets.connectors.files.lines.offsets import LineRange
 from rs_assets.connectors.files.whole.spark_files import as_glob

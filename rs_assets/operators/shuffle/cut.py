@@ -16,8 +16,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.connectors.delta.log.versions import next_version
 from rs_assets.connectors.delta.rewind import act, is_rewound
-from rs_assets.connectors.delta.versions import next_version
 from rs_assets.connectors.sink import BatchMark
 from rs_assets.errors import CheckpointError
 

@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
+from rs_assets.connectors.delta.log.versions import ALL_FILES, next_version
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.connectors.delta.table_rules import nullable
-from rs_assets.connectors.delta.versions import ALL_FILES, next_version
 from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets.connectors.sink import SinkWriter
 from rs_assets.connectors.source import Known, Start, Watch, Watching

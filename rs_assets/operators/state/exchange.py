@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from rs_assets.common.files import write_atomically
 from rs_assets.common.folder import Address, make_folder
-from rs_assets.connectors.delta.store import files_of, read_file, write_file
+from rs_assets.connectors.delta.log.store import files_of, read_file, write_file
 from rs_assets.errors import CheckpointError
 from rs_assets.spark.object_store import prepare_reading
 

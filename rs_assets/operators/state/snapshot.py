@@ -11,7 +11,7 @@ from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from rs_assets.connectors.delta.commit_info import WRITER
+from rs_assets.connectors.delta.log.commit_info import WRITER
 from rs_assets.connectors.delta.table import (
     TableHandle,
     check_fence,

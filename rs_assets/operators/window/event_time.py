@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, LongType, StringType, TimestampNTZType, TimestampType
 
 from rs_assets.common.folder import Folder, make_folder
-from rs_assets.connectors.delta.store import replace_in, write_file
+from rs_assets.connectors.delta.log.store import replace_in, write_file
 from rs_assets.errors import UnknownFieldError
 from rs_assets.operators.window.bounds import EventTimeBounds
 from rs_assets.operators.window.durations import EPOCH

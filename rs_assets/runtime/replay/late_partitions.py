@@ -8,9 +8,9 @@ from datetime import datetime
 from pyspark.sql import functions as F
 
 from rs_assets.compile.planner.query_plan import QueryPlan
-from rs_assets.connectors.delta.event_partitions import EventTimePartitions
+from rs_assets.connectors.delta.files.event_partitions import EventTimePartitions
+from rs_assets.connectors.delta.files.partitions import event_partition
 from rs_assets.connectors.delta.nodes import DeltaSink
-from rs_assets.connectors.delta.partitions import event_partition
 from rs_assets.operators.window.assign import EDGES, WINDOW, assigned, copied
 from rs_assets.records.columns import LINE, PASSED, SOURCE, SPLIT
 from rs_assets.runtime.replay.replay import Replay

@@ -14,8 +14,8 @@ from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.checkpoint.manifest import Manifest, QueryFacts, generation_folder
 from rs_assets.common.storage import is_remote
 from rs_assets.compile.planner.query_plan import CONTROL_SOURCE, QueryPlan
-from rs_assets.connectors.delta.staging import STAGING
-from rs_assets.connectors.delta.store import write_file
+from rs_assets.connectors.delta.files.staging import STAGING
+from rs_assets.connectors.delta.log.store import write_file
 from rs_assets.errors import CheckpointError
 from rs_assets.operators.dimension.notes import repeat
 from rs_assets.operators.shuffle.cut import cut, end_of

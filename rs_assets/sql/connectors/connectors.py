@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rs_assets.connectors.registry import sql_sinks, sql_sources
-from rs_assets.sql.plan.dimensions import KINDS
+from rs_assets.sql.plan.joins.dimensions import KINDS
 from rs_assets.sql.read.options import Options, names_of
 from rs_assets.sql.read.source import Text, nearest
 from rs_assets.sql.read.statements import CreateTable

@@ -19,7 +19,7 @@ from rs_assets.sql.plan.expectations import expected
 from rs_assets.sql.plan.outputs import check_steady
 from rs_assets.sql.plan.planner import Planner, QueryContext, added, step_name
 from rs_assets.sql.plan.relation import Column, Relation, of_names
-from rs_assets.sql.plan.table_refs import origin
+from rs_assets.sql.plan.tables.table_refs import origin
 from rs_assets.sql.read.durations import duration
 from rs_assets.sql.read.lexer import CALL
 from rs_assets.sql.read.options import CONNECTORS, Options, names_of

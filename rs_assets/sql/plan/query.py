@@ -10,17 +10,17 @@ from typing import Any, Final
 from rs_assets.operators.window.trigger import ONCE
 from rs_assets.sql.connectors.sources import source_of
 from rs_assets.sql.expressions.aggregates import is_grouped
-from rs_assets.sql.plan import joining
-from rs_assets.sql.plan.grouping import grouped
+from rs_assets.sql.plan.groups.grouping import grouped
+from rs_assets.sql.plan.groups.over import over, windows_in
+from rs_assets.sql.plan.groups.ranking import ranked, ranking_of
+from rs_assets.sql.plan.joins import joining
 from rs_assets.sql.plan.lateral import REMEDY, is_lateral
 from rs_assets.sql.plan.outputs import Output, Selected, filtered, moving, named, outputs_of
-from rs_assets.sql.plan.over import over, windows_in
 from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts, named_queries, step_name
-from rs_assets.sql.plan.ranking import ranked, ranking_of
 from rs_assets.sql.plan.relation import Relation
 from rs_assets.sql.plan.subqueries import kept, parted
+from rs_assets.sql.plan.tables.upsert_dedup import UpsertTable
 from rs_assets.sql.plan.unions import united
-from rs_assets.sql.plan.upsert_dedup import UpsertTable
 from rs_assets.sql.plan.windowing import pending
 from rs_assets.sql.read.unsupported import check_parts
 

@@ -9,10 +9,10 @@ from typing import Any, Final
 from rs_assets.operators.join.spec import JoinType
 from rs_assets.sql.expressions.aggregates import is_grouped
 from rs_assets.sql.plan.join_conditions import Join, take
-from rs_assets.sql.plan.joining import Item, check_sides, made_join, read_again
+from rs_assets.sql.plan.joins.joining import Item, check_sides, made_join, read_again
 from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts, not_null
 from rs_assets.sql.plan.relation import Relation, Scope
-from rs_assets.sql.plan.table_subqueries import as_table, kept_by_table
+from rs_assets.sql.plan.tables.table_subqueries import as_table, kept_by_table
 
 KEPT: Final[dict[bool, JoinType]] = {False: "semi", True: "anti"}
 # Allowed parts of a sub-query, besides DISTINCT, which has no effect here.

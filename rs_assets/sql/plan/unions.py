@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from rs_assets.operators.window.spec import Window
-from rs_assets.sql.plan.grouping import grouped
+from rs_assets.sql.plan.groups.grouping import grouped
 from rs_assets.sql.plan.outputs import Output, Selected, called, mapped
 from rs_assets.sql.plan.planner import Planner, QueryContext
 from rs_assets.sql.plan.relation import Relation

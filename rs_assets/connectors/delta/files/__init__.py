@@ -1,0 +1,1 @@
+"""The files of a Delta table: staged, named, with statistics, by partition."""

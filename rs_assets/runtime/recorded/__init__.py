@@ -1,0 +1,1 @@
+"""Batches that were recorded, read again: backfill, proof, try, redrive, why."""

@@ -1,0 +1,60 @@
+"""The closed partitions of an output that a command names, and what computes each of them again."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from rs_assets.errors import ConfigurationError
+from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.recorded.partitions import Partition, filled_up_to, partitions_of
+from rs_assets.runtime.recorded.recompute import Recompute, Way
+from rs_assets.runtime.recorded.recorded import Recorded
+from rs_assets.topology.topology import Topology
+
+
+def closed_between(topology: Topology, options: RunOptions, way: Way, first: str, last: str) -> Sequence[Partition]:
+    """The closed partitions from `first` to `last`, also those without rows; ConfigurationError if one is open."""
+    begin, end = (way.partitions.parse(key) for key in (first, last))
+    if way.partitions.start(begin) > way.partitions.start(end):
+        raise ConfigurationError(f"the partition {last} is before {first}", remedy=f"name {last} first")
+    chosen = partitions_of(topology, options, sink=way.sink.name, span=(begin, end)).partitions
+    opened = [each.key for each in chosen if not each.closed]
+    if opened or not chosen:
+        raise ConfigurationError(
+            f"the partition {opened[0] if opened else first} of {way.sink.name!r} has not closed",
+            remedy="wait until it has: rs-assets partitions shows it",
+            pipeline=topology.name,
+        )
+    return chosen
+
+
+def named_or(
+    otherwise: Callable[[], Sequence[Partition]],
+    topology: Topology,
+    options: RunOptions,
+    way: Way,
+    *,
+    first: str | None,
+    last: str | None,
+) -> Sequence[Partition]:
+    """The closed partitions from `first` to `last`, or those of `otherwise` if none is named.
+
+    ConfigurationError for a last one without a first one.
+    """
+    if first is not None:
+        return closed_between(topology, options, way, first, last or first)
+    if last is not None:
+        raise ConfigurationError("to= needs the first partition", remedy=f"partition={last!r}")
+    return otherwise()
+
+
+def as_streamed(spark: SparkSession, recorded: Recorded, way: Way, chosen: Sequence[Partition]) -> list[Recompute]:
+    """What computes the rows of each partition as the stream and its backfills did; on the driver's thread."""
+    session, plan = recorded.session, recorded.plan_of(way.sink.name)
+    filled = filled_up_to(session.topology, plan, way.sink.name, session.manifest, session.catalog)
+    query = recorded.query(spark, plan)
+    return [Recompute(spark, query, way, each, partial(operator.ge, filled.get(each.start, -1))) for each in chosen]

@@ -1,0 +1,295 @@
+"""The rows of a partition of an output, computed from the recorded batches as one batch would."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import reduce
+from pathlib import Path
+from typing import Final
+
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from rs_assets.common.scratch import scratch_folder
+from rs_assets.compile.planner.context import BadRecordFilter, Flow
+from rs_assets.compile.planner.table import compile_node
+from rs_assets.compile.sink import rows_for
+from rs_assets.compile.window import late_for_window, windows_of
+from rs_assets.connectors.delta.files.event_partitions import EventTimePartitions, PartitionValue
+from rs_assets.connectors.delta.nodes import DeltaSink
+from rs_assets.connectors.delta.table import open_table
+from rs_assets.connectors.sink import BatchMark
+from rs_assets.errors import BadRecordError, DataLossError, SinkError, TopologyError
+from rs_assets.operators.window.durations import EPOCH
+from rs_assets.records.admit import expected
+from rs_assets.records.columns import ADDRESS, EVENT_TIME, LATE, PASSED, REASON, SOURCE
+from rs_assets.records.policy import BadRecords, OnFail
+from rs_assets.records.schema import quoted
+from rs_assets.runtime.recorded.partitions import Partition
+from rs_assets.runtime.recorded.recorded import RecordedQuery, translated
+from rs_assets.runtime.replay.replay import Replay
+from rs_assets.topology.nodes.step import ForEach
+from rs_assets.topology.nodes.timed import NONE
+from rs_assets.topology.nodes.window import WindowAggregate
+from rs_assets.topology.topology import Topology
+from rs_assets.topology.user_code.expression import clock_in
+
+# Batches that are read in one pass; more of them go through files, so that a plan stays small.
+AT_ONCE: Final = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """The way of rows to the output: over one window, or without state; `before` and `after` are the reach of it.
+
+    Rows of a partition `[start, end)` are made of records from `start - before` to `end + after`.
+    """
+
+    topology: Topology
+    sink: DeltaSink
+    partitions: EventTimePartitions
+    window: WindowAggregate | None
+    before: timedelta = NONE
+    after: timedelta = NONE
+
+    @classmethod
+    def to(cls, topology: Topology, sink: DeltaSink, partitions: EventTimePartitions) -> Way:
+        """The way to `sink`; TopologyError if its rows cannot be computed from a part of the records."""
+        if sink.mode != "append":
+            raise TopologyError(
+                f"rows of {sink.name!r} replace each other, so a part of them cannot be computed alone",
+                remedy="append them: mode='append'",
+                step=sink.name,
+            )
+        _refuse_clock(topology, sink)
+        states = [node for node in topology if node.stateful and node.name in topology.ancestors(sink.name)]
+        if not states:
+            return cls(topology=topology, sink=sink, partitions=partitions, window=None)
+        window = states[0]
+        if len(states) > 1 or not isinstance(window, WindowAggregate) or not _once(window):
+            raise TopologyError(
+                f"rows of {sink.name!r} cannot be computed from a part of the records: step {window.name!r} keeps more"
+                " than windows of a fixed length that emit once, or another step with state is upstream",
+                remedy="begin a new generation, which reads all input again: --new-generation",
+                step=window.name,
+            )
+        longest, by_start = window.window.longest, partitions.field == "start_time"
+        # A window's `fire_time` is after its end by the delay.
+        before = NONE if by_start else longest + (window.delay if partitions.field == "fire_time" else NONE)
+        after = longest if by_start else NONE
+        return cls(topology=topology, sink=sink, partitions=partitions, window=window, before=before, after=after)
+
+    def reach(self, partition: Partition) -> tuple[datetime, datetime]:
+        """The event times of the records of a partition: `[start, end)`."""
+        return partition.start - self.before, partition.end + self.after
+
+
+def _refuse_clock(topology: Topology, sink: DeltaSink) -> None:
+    """TopologyError for a step that asks for the clock: a batch has that of then, and only Spark's stream knows it."""
+    for node in topology:
+        asked = clock_in(node) if node.name in topology.ancestors(sink.name) else None
+        if asked is not None:
+            raise TopologyError(
+                f"step {node.name!r} asks for the clock ({asked}), which is another one when rows are computed again",
+                remedy="take the time from a field of the records",
+                step=node.name,
+            )
+
+
+def _once(window: WindowAggregate) -> bool:
+    """Whether its windows are emitted once, by Spark's own operator, and have a fixed length."""
+    fixed = window.window.by_time and window.event_time is not None
+    return fixed and not window.fired and not window.updates
+
+
+@dataclass(frozen=True, slots=True)
+class AsInARun(BadRecordFilter):
+    """Filters rows after a window as a run does, without counts and dead letters."""
+
+    def filter_bad_records(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:  # noqa: ARG002
+        """`frame` without bad rows."""
+        return frame.filter(F.col(REASON).isNull()).drop(REASON)
+
+    def expect(self, frame: DataFrame, *, step: str, on_fail: OnFail) -> DataFrame:
+        """The rows that an expectation lets pass; one that ends a run raises."""
+        return expected(frame, step=step, on_fail=on_fail, counted=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The table of an output as it is, and the mark of the last batch of which it has the rows."""
+
+    path: str
+    table: DeltaTable
+    mark: BatchMark
+
+    @classmethod
+    def by(cls, query: RecordedQuery, sink: DeltaSink) -> Written:
+        """The table that a query writes; SinkError if it is gone."""
+        session = query.recorded.session
+        # Before the table is opened: the rows of these batches are in it.
+        committed = query.log.last_committed()
+        path = session.options.home.table(session.topology.namespace, sink.table)
+        table = open_table(path)
+        if table is None:
+            raise SinkError("the table is gone", remedy="restore it", step=sink.name, table=path)
+        name = session.manifest.aliases.get(sink.name, sink.name)
+        mark = BatchMark(session.manifest.pipeline_id, session.facts(query.plan).generation, name, committed)
+        written = table.transaction_version(mark.writer)
+        # A batch may be in the table that Spark has not committed yet.
+        return cls(path, table, replace(mark, batch_id=max(committed, -1 if written is None else written)))
+
+
+@dataclass(frozen=True, slots=True)
+class Recompute:
+    """The rows of one partition, on the driver's thread.
+
+    `takes_late`: whether the late records of a batch are taken.
+    """
+
+    spark: SparkSession
+    query: RecordedQuery
+    way: Way
+    partition: Partition
+    takes_late: Callable[[int], bool]
+
+    @property
+    def value(self) -> PartitionValue:
+        """The value of the partition."""
+        return self.way.partitions.parse(self.partition.key)
+
+    @contextmanager
+    def reading(self, batches: Sequence[int]) -> Iterator[Path]:
+        """A folder while the rows of `batches` are computed; a record that ends that is named with its position."""
+        try:
+            with translated(self.query.plan.name), scratch_folder("rs-recompute-") as folder:
+                yield folder
+        except BadRecordError as error:
+            replays = (self.query.replay(batch, lambda _, rows: rows) for batch in batches)
+            # None if it is a row of a window.
+            found = next(filter(None, (replay.first_bad() for replay in replays)), None)
+            if found is None:
+                raise
+            raise found from error
+
+    def batches(self, last: int) -> list[int]:
+        """The batches up to `last` that may have records of the partition.
+
+        DataLossError if one of them is not recorded, or its input was removed or edited.
+        """
+        known = [batch for batch in self.query.batches(older=self.query.recalls) if batch <= last]
+        oldest = min(known, default=last + 1)
+        if oldest > 0 and not self._passed_by(oldest):
+            raise DataLossError(
+                f"the batches before {oldest} are no longer recorded, and may have read records of the partition"
+                f" {self.partition.key}",
+                remedy="take younger partitions; the catalog keeps batches for RS_CATALOG_DAYS",
+                pipeline=self.way.topology.name,
+                query=self.query.plan.name,
+            )
+        # Without any, one of them gives the columns; none of its records is in reach.
+        batches = sorted(self._holding(known)) or known[:1]
+        for batch in batches:
+            self._refuse_removed(batch)
+            self.query.verify(batch)
+        return batches
+
+    def _refuse_removed(self, batch: int) -> None:
+        source = self.query.removed_source(batch)
+        if source is not None:
+            raise DataLossError(
+                f"batch {batch} has read the source {source!r}, which the pipeline no longer has, so its rows would be"
+                " lost",
+                remedy=f"use code that has {source!r}",
+                pipeline=self.way.topology.name,
+                query=self.query.plan.name,
+            )
+
+    def _passed_by(self, oldest: int) -> bool:
+        """Whether all records before a batch were older than those of the partition, by its watermark."""
+        window, offsets = self.way.window, self.query.log.offsets(oldest)
+        if window is None or window.by_split is not None or offsets is None:
+            return False
+        # Spark's watermark is the greatest event time less the delay.
+        begun = offsets.watermark > EPOCH
+        return begun and offsets.watermark + window.delay < self.way.reach(self.partition)[0]
+
+    def _holding(self, batches: Sequence[int]) -> Iterator[int]:
+        """Those of `batches` that may have records in reach, by the event times that the catalog has."""
+        window = self.way.window
+        times = None if window is None else self.query.times(window.name)
+        reach = self.way.reach(self.partition)
+        for batch in batches:
+            offsets = self.query.log.offsets(batch)
+            if times is None or offsets is None or times.may_hold(batch, offsets.started, *reach):
+                yield batch
+
+    def rows(self, batches: Sequence[int], folder: Path) -> DataFrame:
+        """The rows of the partition, made of the records of `batches`."""
+        window = self.way.window
+        if window is None:
+            return together(self.spark, (self._within(self._written(batch)) for batch in batches), folder)
+        records = together(self.spark, (self._taken(window, batch) for batch in batches), folder)
+        # Dimensions after the window are those of now.
+        versions = self.query.context.noted(self.query.log.last_committed())
+        context = replace(self.query.context, record_filter=AsInARun(), versions=versions)
+        flows = {window.name: Flow(windows_of(context, window, records))}
+        topology, sink = self.way.topology, self.way.sink
+        for name in self.query.plan.nodes:
+            node = topology[name]
+            if window.name not in topology.ancestors(name) or name not in topology.ancestors(sink.name):
+                continue
+            inputs = tuple(flows[each] for each in node.inputs)
+            flows[name] = inputs[0] if isinstance(node, ForEach) else compile_node(context, node, inputs)
+        return self._within(rows_for(sink, flows[sink.inputs[0]].df))
+
+    def _within(self, rows: DataFrame) -> DataFrame:
+        """Those of the partition; others are of windows of which only a part of the records was read."""
+        column = quoted(self.way.partitions.column)
+        return rows.filter(F.col(column) == F.lit(self.value))
+
+    def _written(self, batch: int) -> DataFrame:
+        """The rows of a batch for the output."""
+        sink = self.way.sink
+        return rows_for(sink, self._replay(batch).wired.flows[sink.inputs[0]].df)
+
+    def _taken(self, window: WindowAggregate, batch: int) -> DataFrame:
+        """The records of a batch that the window takes, in the reach of the partition; PASSED if it closes windows."""
+        replay = self._replay(batch)
+        rows = replay.wired.flows[window.name].df.drop(SOURCE, *ADDRESS)
+        begin, end = self.way.reach(self.partition)
+        rows = rows.filter((F.col(EVENT_TIME) >= F.lit(begin)) & (F.col(EVENT_TIME) < F.lit(end)))
+        if self.takes_late(batch):
+            return rows.drop(LATE, PASSED)
+        passed = F.lit(replay.passed(window.name))
+        if LATE in rows.columns:
+            rows, passed = rows.filter(~F.coalesce(F.col(LATE), F.lit(False))).drop(LATE), F.greatest(passed, PASSED)  # noqa: FBT003
+        return rows.withColumn(PASSED, passed).filter(~late_for_window(window, F.col(PASSED)))
+
+    def _replay(self, batch: int) -> Replay:
+        return self.query.replay(batch, lambda _, rows: rows, strict=True)
+
+
+def together(spark: SparkSession, frames: Iterator[DataFrame], folder: Path) -> DataFrame:
+    """The rows of many batches as one frame: some at once, more of them through files in `folder`."""
+    waiting, parts = list[DataFrame](), list[DataFrame]()
+    for frame in frames:
+        waiting.append(frame)
+        if len(waiting) == AT_ONCE:
+            parts.append(_stored(spark, union(waiting), folder / str(len(parts))))
+            waiting = []
+    return union([*parts, *waiting])
+
+
+def _stored(spark: SparkSession, rows: DataFrame, folder: Path) -> DataFrame:
+    rows.write.parquet(str(folder))
+    return spark.read.schema(rows.schema).parquet(str(folder))
+
+
+def union(frames: Sequence[DataFrame]) -> DataFrame:
+    """The rows of all `frames`, by name; there must be one."""
+    return reduce(lambda one, other: one.unionByName(other), frames)

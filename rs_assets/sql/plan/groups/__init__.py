@@ -1,0 +1,1 @@
+"""Groups, windows over rows and rankings of SQL as fluent steps."""

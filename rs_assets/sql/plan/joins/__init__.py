@@ -1,0 +1,1 @@
+"""Joins of SQL as fluent steps."""

@@ -1,0 +1,1 @@
+"""Queries over tables of changes as fluent steps."""
