@@ -38,8 +38,8 @@ from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.checkpoint_rows import checkpoints_of
 from rs_assets.dagster.place import Place
 from rs_assets.dagster.sensors import checkpoint_sensor
-from rs_assets.dagster.sensors.rescaling import lags
 from rs_assets.runtime.record.journal import IDENTITIES
+from rs_assets.runtime.run.lag import unread
 
 SPLITS = 12
 DAY_S = 86_400
@@ -100,7 +100,7 @@ def _readers(pipeline: Pipeline, home: Home) -> Iterator[tuple[str, Callable[[],
     assert sensor is not None
     yield "checkpoint sensor, first tick", lambda: ticks.append(sensor(build_sensor_context()))
     yield "checkpoint sensor, next tick", lambda: sensor(build_sensor_context(cursor=ticks[0].cursor))
-    yield "rescale sensor, the lag", lambda: lags(topology, place)
+    yield "rescale sensor, the lag", lambda: unread(topology, place.home)
     for name, judge in SOURCE_CHECKS.items():
         yield f"check {name}", lambda judge=judge: judge(topology, "file", place)
     for name, judge in STATE_CHECKS.items():

@@ -86,6 +86,13 @@ class CheckpointLog:
         """The id of the last batch that Spark has committed, -1 for none."""
         return max(_numbers(self.folder / "commits"), default=-1)
 
+    def committed_at(self, batch_id: int) -> datetime | None:
+        """When Spark has committed a batch, by the time of its file; None if the log does not have it."""
+        try:
+            return datetime.fromtimestamp((self.folder / "commits" / str(batch_id)).stat().st_mtime, UTC)
+        except FileNotFoundError:
+            return None
+
     @property
     def watermark_waits(self) -> bool:
         """Whether the last committed batch has moved the watermark, and no batch that uses it is planned yet."""

@@ -14,6 +14,7 @@ from rs_assets.cli.base import AS_JSON, MODULES, NAME_OR_NONE, chosen, guarded, 
 from rs_assets.cli.collect import collect
 from rs_assets.cli.dead_letters import dead_letters, redrive
 from rs_assets.cli.deploy import deploy, deployments
+from rs_assets.cli.lag import lag
 from rs_assets.cli.partitions import COMMANDS as PARTITIONS
 from rs_assets.cli.project import PROJECT_COMMANDS
 from rs_assets.cli.queries import COMMANDS as QUERIES
@@ -194,7 +195,7 @@ def _targets(modules: tuple[str, ...]) -> tuple[list[str], list[str]]:
     return [part for module in (*own, *ours) for part in ("-m", module)], alone
 
 
-OTHERS = (collect, dead_letters, deploy, deployments, redrive, rules, show, sql)
+OTHERS = (collect, dead_letters, deploy, deployments, lag, redrive, rules, show, sql)
 for command in (*COMMANDS, *PROJECT_COMMANDS, *QUERIES, *WHY, *PARTITIONS, *OTHERS):
     main.add_command(command)
 

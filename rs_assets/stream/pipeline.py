@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from rs_assets.runtime.recorded.redrive import Redriven
     from rs_assets.runtime.recorded.why import Explanation
     from rs_assets.runtime.report import RunReport
+    from rs_assets.runtime.run.lag import SourceLag
     from rs_assets.runtime.run.realtime import RealTimePipeline
     from rs_assets.runtime.run.rescale import RescaleReport
     from rs_assets.runtime.run.running import RunningPipeline
@@ -658,6 +659,31 @@ class Pipeline:
         return compare(
             self.topology, options, partition=partition, to=to, sink=sink, newest=newest, keys=keys, into=into
         )
+
+    def lag(self, options: RunOptions | None = None, *, over: timedelta = timedelta(0)) -> tuple[SourceLag, ...]:
+        """How much input of each source is unread, and when the pipeline will have caught up.
+
+        Typical uses: an alert, a decision to rescale. The sources are asked, and Spark's log is read; Spark is not
+        started, and the pipeline may run. Sources that cannot count, such as folders of whole files, are left out.
+        SourceReadError if a system does not answer.
+
+        - `over` (timedelta, default 0): with it the sources are asked again after that time, which gives the rate at
+          which input comes, and so the time of arrival.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from pathlib import Path
+        >>> from rs_assets import Home, RunOptions, StreamBuilder
+        >>> with TemporaryDirectory() as folder:
+        ...     log, options = Path(folder, "hits.jsonl"), RunOptions(home=Home.at(f"{folder}/home"))
+        ...     _ = log.write_text('{"id": 1}' + chr(10))
+        ...     hits = StreamBuilder.data_stream("docs", "lagging").from_file(log, schema="id int", tail=True)
+        ...     print(*hits.to_delta("hits").build().lag(options))
+        file: 10 bytes unread, stopped
+        """
+        from rs_assets.runtime.options import RunOptions
+        from rs_assets.runtime.run.lag import lag
+
+        return lag(self.topology, (options or RunOptions()).home, over=over)
 
     def records_of(
         self, row: Mapping[str, Any], options: RunOptions | None = None, *, sink: str | None = None, limit: int = 20

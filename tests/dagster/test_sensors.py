@@ -32,6 +32,7 @@ from rs_assets.connectors.dead_letters import SCHEMA as LETTERS
 from rs_assets.connectors.delta.rewind import act
 from rs_assets.connectors.delta.table import properties
 from rs_assets.connectors.sink import BatchMark, Claim
+from rs_assets.connectors.source import Lag
 from rs_assets.dagster.assets.checks import SOURCE_CHECKS, STATE_CHECKS, checks_of
 from rs_assets.dagster.assets.output_checks import OUTPUT_CHECKS, checked_outputs
 from rs_assets.dagster.assets.output_tables import OutputTables
@@ -42,9 +43,10 @@ from rs_assets.dagster.sensors import cursor as cursors
 from rs_assets.dagster.sensors.checkpoints import _table_news
 from rs_assets.dagster.sensors.recovery import RecoveryPolicy
 from rs_assets.dagster.sensors.refusals import refusal
-from rs_assets.dagster.sensors.rescaling import Lag, RescalePolicy, lags
+from rs_assets.dagster.sensors.rescaling import RescalePolicy
 from rs_assets.errors import ConfigurationError
 from rs_assets.runtime.options import RunOptions, SavepointPolicy
+from rs_assets.runtime.run.lag import unread
 
 
 def lines(first, last):
@@ -269,9 +271,9 @@ class TestRescale:
 
     def test_the_lag_is_what_is_not_in_a_checkpoint_yet(self, pipeline, folder, driver):
         run(pipeline, driver)
-        assert lags(pipeline.topology, Place()) == Lag()
+        assert unread(pipeline.topology, Home.default()) == Lag()
         (folder / "b.jsonl").write_text(lines(0, 2))
-        assert lags(pipeline.topology, Place()) == Lag(bytes=len(lines(0, 2)))
+        assert unread(pipeline.topology, Home.default()) == Lag(bytes=len(lines(0, 2)))
 
     @pytest.mark.parametrize(
         ("now", "splits", "change", "lagging", "wanted"),

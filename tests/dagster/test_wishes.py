@@ -34,6 +34,7 @@ from rs_assets.common.background import LOG, BackgroundFailures
 from rs_assets.common.home import Home
 from rs_assets.connectors.files.lines.offsets import dump_offsets
 from rs_assets.connectors.files.lines.planner import Planner
+from rs_assets.connectors.source import Lag
 from rs_assets.dagster.assets.checks import checks_of
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import Place, place_of
@@ -46,9 +47,9 @@ from rs_assets.dagster.runs.outcome import BY_HAND, DRAINED, UNBEGUN, UNREQUESTE
 from rs_assets.dagster.runs.run_tags import PARENT
 from rs_assets.dagster.runs.runtime import Ended
 from rs_assets.dagster.sensors import checkpoint_sensor, new_input_sensor, recovery_sensor
-from rs_assets.dagster.sensors.rescaling import Lag, lags
 from rs_assets.errors import CheckpointError, ConfigurationError, PipelineBusyError, TopologyChangedError
 from rs_assets.runtime.report import RunReport
+from rs_assets.runtime.run.lag import unread
 from tests.checkpoint.test_catalog_size import row
 
 REPORT = RunReport(pipeline="shop.logs", run_id="r", generation=1, seconds=1, sealed=False, queries=())
@@ -461,7 +462,7 @@ def test_the_lag_counts_each_file_by_itself_also_behind_a_rename(pipeline, folde
     log = Home.default().job("shop", "logs") / "g0001" / "totals" / "checkpoint"
     (folder / "x").mkdir()
     (folder / "x" / "a.jsonl").write_text("{}\n" * 5)
-    assert lags(pipeline.topology, Place()) == Lag(bytes=18)
+    assert unread(pipeline.topology, Home.default()) == Lag(bytes=18)
     read = Planner(str(folder)).plan({})
     manifest = Manifest(pipeline_id="p", queries={"totals": QueryFacts(generation=1, stateful="totals")})
     manifests.save(Home.default().job("shop", "logs"), manifest)
@@ -472,10 +473,10 @@ def test_the_lag_counts_each_file_by_itself_also_behind_a_rename(pipeline, folde
     }.items():
         (log / name).parent.mkdir(parents=True)
         (log / name).write_text(text)
-    assert lags(pipeline.topology, Place()) == Lag()
+    assert unread(pipeline.topology, Home.default()) == Lag()
     (folder / "a.jsonl").rename(folder / "a.jsonl.1")
     (folder / "a.jsonl").write_text("{}\n" * 2)
-    assert lags(pipeline.topology, Place()) == Lag(bytes=6)
+    assert unread(pipeline.topology, Home.default()) == Lag(bytes=6)
 
 
 def test_the_compaction_goes_where_the_pipeline_keeps_what_it_has(pipeline, instance, tmp_path, monkeypatch):

@@ -20,6 +20,7 @@ from rs_assets.dagster.place import Place, place_of
 from rs_assets.errors import RsError
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.operators.window.event_time import has_ended
+from rs_assets.runtime.run.lag import lag
 from rs_assets.topology.topology import Topology
 
 NAME = "event_time_is_fresh"
@@ -70,11 +71,24 @@ def event_time_is_fresh(watermark: datetime | None, within: timedelta) -> AssetC
 
 
 def judged(topology: Topology, query: str, place: Place, within: timedelta) -> AssetCheckResult:
-    """Whether the outputs of a query are fresh; not if that cannot be determined."""
+    """Whether the outputs of a query are fresh; not if that cannot be determined.
+
+    If not, the metadata has what is unread of its sources.
+    """
     try:
-        return event_time_is_fresh(watermarks(topology, place).get(query), within)
+        found = event_time_is_fresh(watermarks(topology, place).get(query), within)
     except RsError as error:
         return AssetCheckResult(passed=False, description=str(error))
+    return found if found.passed else found.with_metadata({**found.metadata, **_unread(topology, query, place)})
+
+
+def _unread(topology: Topology, query: str, place: Place) -> Mapping[str, MetadataValue]:
+    """What is unread of each source of a query, or why that cannot be said; nothing if no source can say it."""
+    try:
+        lines = [str(each) for each in lag(topology, place.home) if each.query == query]
+    except RsError as error:
+        lines = [str(error)]
+    return {"unread": MetadataValue.text("\n".join(lines))} if lines else {}
 
 
 def evaluations(assets: StreamAssets, place: Place) -> list[AssetCheckEvaluation]:

@@ -3,7 +3,7 @@
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 import time
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -20,19 +20,16 @@ from dagster import (
 )
 
 from rs_assets.checkpoint import manifest as manifests
-from rs_assets.checkpoint.source_log import SourceLog
-from rs_assets.compile.planner.plan import plan_queries
-from rs_assets.compile.readers import reader_of
-from rs_assets.connectors.source import Lag, Lagging
+from rs_assets.connectors.source import Lag
 from rs_assets.dagster.assets.causes import tags_of
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import Place, place_of
 from rs_assets.dagster.runs.run_tags import WHY
 from rs_assets.dagster.sensors import cursor
-from rs_assets.dagster.sensors.inputs import PATIENCE, lasting, watched
+from rs_assets.dagster.sensors.inputs import lasting
 from rs_assets.dagster.sensors.splits import split_events
 from rs_assets.errors import ConfigurationError, SourceReadError
-from rs_assets.runtime.identity import log_of
+from rs_assets.runtime.run.lag import unread
 from rs_assets.topology.topology import Topology
 
 
@@ -143,7 +140,7 @@ def _lagging_since(
     since: float | None, policy: RescalePolicy, topology: Topology, place: Place, now: float
 ) -> float | None:
     """Since when the lag exceeds the policy; None if it does not, or if the policy ignores it."""
-    if policy.lag_lasts is None or not policy.exceeded(lags(topology, place)):
+    if policy.lag_lasts is None or not policy.exceeded(unread(topology, place.home)):
         return None
     return since or now
 
@@ -174,20 +171,3 @@ def _decided(
     )
     moved = {**seen, "lagging_since": None, "changed_at": now}
     return SensorResult(run_requests=[request], cursor=cursor.dump(moved))
-
-
-def lags(topology: Topology, place: Place) -> Lag:
-    """The lag of the queries to the ends of their sources, by Spark's log; of several queries the greatest counts.
-
-    Archives do not count. SourceReadError if a broker does not answer.
-    """
-    folder = place.job(topology)
-    manifest = manifests.load(folder)
-    lags = []
-    for source in watched(topology):
-        reader = reader_of(source, place.home)
-        if isinstance(reader, Lagging):
-            logs = [log_of(manifest, plan, folder) for plan in plan_queries(topology) if source.name in plan.sources]
-            read = [SourceLog(log, source.name).committed if log is not None else None for log in logs]
-            lags.append(max((reader.lag(offset, PATIENCE) for offset in read), key=astuple))
-    return Lag(bytes=sum(lag.bytes for lag in lags), records=sum(lag.records for lag in lags))

@@ -1,0 +1,36 @@
+"""The command `lag`: how much input is unread, and when it will have been read."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import timedelta
+
+import click
+
+from rs_assets.cli.base import AS_JSON, FAILED, MODULES, NAME_OR_NONE, chosen, guarded
+from rs_assets.errors import ConfigurationError
+
+
+@click.command()
+@NAME_OR_NONE
+@click.option("--over", default=5.0, show_default=True, help="Seconds between two looks at the sources; 0 for one.")
+@click.option("--within", type=float, help="Fail unless all input will have been read in so many seconds.")
+@MODULES
+@AS_JSON
+@guarded
+def lag(name: str | None, modules: tuple[str, ...], *, over: float, within: float | None, as_json: bool) -> None:
+    """Show how much input is unread, how fast it is read and comes, and when the pipeline will have caught up."""
+    pipeline = chosen(modules, name)
+    found = pipeline.lag(over=timedelta(seconds=over))
+    if not found:
+        raise ConfigurationError(
+            f"{pipeline.name} has no source that can say how much of it is unread",
+            remedy="rs-assets status shows its batches",
+        )
+    if as_json:
+        click.echo(json.dumps([each.as_dict() for each in found], default=str))
+    for each in () if as_json else found:
+        click.echo(str(each))
+    if within is not None and not all(each.reached_within(timedelta(seconds=within)) for each in found):
+        sys.exit(FAILED)

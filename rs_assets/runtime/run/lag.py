@@ -1,0 +1,213 @@
+"""How much input a pipeline has not read, and when it will have read it at its present rate."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal
+
+from rs_assets.catalog.lease import read_lease
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.checkpoint.source_log import SourceLog
+from rs_assets.common.home import Home
+from rs_assets.compile.planner.plan import plan_queries
+from rs_assets.compile.readers import reader_of
+from rs_assets.connectors.source import Lag, Lagging
+from rs_assets.runtime.identity import log_of
+from rs_assets.topology.topology import Topology
+
+State = Literal["caught up", "keeping up", "catching up", "falling behind", "stopped", "unknown"]
+# The rate of reading is that of so many newest batches.
+BATCHES: Final = 10
+# A stream that keeps up has at most the input of so many batches before it.
+WAITING: Final = 2
+# A later time says nothing.
+LONGEST: Final = timedelta(days=365)
+PATIENCE: Final = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceLag:
+    """The input of one source that a query has not committed at the time `at`, in `unit`s ("records" if it is none).
+
+    `read_per_s` is the rate within the newest batches, None before the first one, or if the source does not know what a
+    former batch has read. `arriving_per_s` is the rate at which input comes, None after a single look. `batch_s` is the
+    mean time of the newest batches, in seconds. `running` is whether a driver holds the pipeline.
+    """
+
+    source: str
+    query: str
+    at: datetime
+    unread: int
+    unit: Literal["records", "bytes"]
+    running: bool
+    read_per_s: float | None = None
+    arriving_per_s: float | None = None
+    batch_s: float | None = None
+
+    @property
+    def state(self) -> State:
+        """Whether the query reaches the end of the source.
+
+        "keeping up" has at most the input of two batches before it, "catching up" reads faster than input comes.
+        """
+        if not self.unread:
+            return "caught up"
+        if not self.running:
+            return "stopped"
+        if self.read_per_s is None or self.arriving_per_s is None:
+            return "unknown"
+        if self.read_per_s <= self.arriving_per_s:
+            return "falling behind"
+        return "keeping up" if self.unread <= WAITING * self.read_per_s * (self.batch_s or 0) else "catching up"
+
+    @property
+    def caught_up_at(self) -> datetime | None:
+        """When it will have read all input, at these rates; None if that is unknown, never, or after a year."""
+        if self.state not in {"keeping up", "catching up"}:
+            return self.at if self.state == "caught up" else None
+        seconds = self.unread / ((self.read_per_s or 0) - (self.arriving_per_s or 0))
+        return self.at + timedelta(seconds=seconds) if seconds < LONGEST.total_seconds() else None
+
+    def reached_within(self, limit: timedelta) -> bool:
+        """Whether it will have read all input in that time, as far as the rates say."""
+        at = self.caught_up_at
+        return at is not None and at - self.at <= limit
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, as plain values."""
+        return {**asdict(self), "state": self.state, "caught_up_at": self.caught_up_at}
+
+    def __str__(self) -> str:
+        """In one line.
+
+        >>> at = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
+        >>> lag = SourceLag(source="orders", query="total", at=at, unread=90_000, unit="records", running=True)
+        >>> print(lag)
+        orders: 90,000 records unread, unknown
+        >>> print(replace(lag, read_per_s=2000.0, arriving_per_s=500.0, batch_s=2.0))
+        orders: 90,000 records unread, reads 2,000/s, 500/s arrive, catching up, caught up at 12:01:00 UTC
+        """
+        if not self.unread:
+            return f"{self.source}: nothing unread"
+        rates = ((self.read_per_s, "reads {:,.0f}/s"), (self.arriving_per_s, "{:,.0f}/s arrive"))
+        told = [text.format(rate) for rate, text in rates if rate is not None]
+        at = [f"caught up at {_clock(self.caught_up_at, self.at)}"] if self.caught_up_at else []
+        return ", ".join([f"{self.source}: {self.unread:,} {self.unit} unread", *told, self.state, *at])
+
+
+def _clock(at: datetime, now: datetime) -> str:
+    return f"{at:%H:%M:%S} UTC" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def lag(topology: Topology, home: Home | None = None, *, over: timedelta = timedelta(0)) -> tuple[SourceLag, ...]:
+    """The lag of each query to the end of each of its sources that can say it, by Spark's log; it may run or not.
+
+    With `over` the sources are asked again after that time, which gives the rate at which input comes. Archives and
+    sources that end are left out. SourceReadError if a system does not answer.
+    """
+    home = home or Home.default()
+    first = tuple(_looks(topology, home))
+    if not over or not any(look.unread.of for look in first):
+        return tuple(look.measured() for look in first)
+    threading.Event().wait(over.total_seconds())
+    return tuple(_arriving(look, over) for look in first)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unread:
+    """A lag in the unit that it has."""
+
+    of: int
+    unit: Literal["records", "bytes"]
+
+    @classmethod
+    def by(cls, found: Lag) -> _Unread:
+        return cls(found.bytes, "bytes") if found.bytes else cls(found.records, "records")
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """One look at a source: what was unread after `offset`, the newest committed one."""
+
+    reader: Lagging
+    log: CheckpointLog | None
+    source: str
+    query: str
+    running: bool
+    at: datetime
+    offset: str | None
+    unread: _Unread
+
+    def measured(self) -> SourceLag:
+        """With the rate of the newest batches."""
+        read, batch_s = _rate(self) if self.log is not None else (None, None)
+        return SourceLag(
+            source=self.source,
+            query=self.query,
+            at=self.at,
+            unread=self.unread.of,
+            unit=self.unread.unit,
+            running=self.running,
+            read_per_s=read,
+            batch_s=batch_s,
+        )
+
+
+def _looks(topology: Topology, home: Home) -> Iterator[_Look]:
+    folder = home.job(topology.namespace, topology.job)
+    manifest, lease = manifests.load(folder), read_lease(home.leases, topology.name)
+    running = lease is not None and not lease.free
+    readers: Mapping[str, object] = {s.name: reader_of(s, home) for s in topology.sources if not s.bounded}
+    for plan in plan_queries(topology):
+        log = log_of(manifest, plan, folder)
+        for name in plan.sources:
+            reader = readers.get(name)
+            if isinstance(reader, Lagging):
+                offset = SourceLog(log, name).committed if log is not None else None
+                unread = _Unread.by(reader.lag(offset, PATIENCE))
+                yield _Look(reader, log, name, plan.name, running, datetime.now(UTC), offset, unread)
+
+
+def _rate(look: _Look) -> tuple[float | None, float | None]:
+    """What the newest batches read in a second, and how long one of them took; None if that is unknown."""
+    assert look.log is not None  # noqa: S101  the caller has asked
+    newest = look.log.committed_batches()[-BATCHES:]
+    took = [each for each in (_seconds(look.log, batch) for batch in newest) if each is not None]
+    begin = SourceLog(look.log, look.source).offset(newest[0] - 1) if newest else None
+    if not sum(took) or (newest[0] > 0 and begin is None):
+        return None, None
+    read = _Unread.by(look.reader.lag(begin, PATIENCE)).of - _Unread.by(look.reader.lag(look.offset, PATIENCE)).of
+    return (read / sum(took) if read > 0 else None), sum(took) / len(took)
+
+
+def _seconds(log: CheckpointLog, batch: int) -> float | None:
+    """From the plan of a batch to its commit."""
+    planned, committed = log.offsets(batch), log.committed_at(batch)
+    if planned is None or committed is None:
+        return None
+    return max((committed - planned.started).total_seconds(), 0.001)
+
+
+def _arriving(look: _Look, over: timedelta) -> SourceLag:
+    """A second look: what came since the first one, and what is unread now."""
+    since = _Unread.by(look.reader.lag(look.offset, PATIENCE)).of
+    offset = SourceLog(look.log, look.source).committed if look.log is not None else None
+    now = replace(look, at=datetime.now(UTC), offset=offset, unread=_Unread.by(look.reader.lag(offset, PATIENCE)))
+    seconds = max((now.at - look.at).total_seconds(), over.total_seconds())
+    return replace(now.measured(), arriving_per_s=max(since - look.unread.of, 0) / seconds)
+
+
+def unread(topology: Topology, home: Home) -> Lag:
+    """What no query has committed of all sources; of several queries that read a source the greatest counts.
+
+    Errors as of `lag`.
+    """
+    greatest: dict[str, _Unread] = {}
+    for look in _looks(topology, home):
+        greatest[look.source] = max(look.unread, greatest.get(look.source, look.unread), key=lambda each: each.of)
+    units = {unit: sum(each.of for each in greatest.values() if each.unit == unit) for unit in ("bytes", "records")}
+    return Lag(**units)

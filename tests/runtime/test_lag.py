@@ -1,0 +1,190 @@
+"""What is unread, how fast it is read and comes, and when a pipeline will have caught up."""
+
+import json
+import os
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from click.testing import CliRunner
+
+from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets.catalog.lease import Lease
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.checkpoint.manifest import Manifest, QueryFacts
+from rs_assets.cli.main import main
+from rs_assets.common.home import Home
+from rs_assets.connectors.files.lines.offsets import dump_offsets
+from rs_assets.connectors.files.lines.planner import Planner
+from rs_assets.dagster.assets.freshness import judged
+from rs_assets.dagster.place import Place
+from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.run.lag import SourceLag, lag, unread
+
+AT = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
+LINE = '{"n":1}\n'
+
+
+def measured(**facts):
+    usual = {"source": "orders", "query": "q", "at": AT, "unread": 600, "unit": "records", "running": True}
+    return SourceLag(**usual | facts)
+
+
+@pytest.mark.parametrize(
+    ("facts", "state", "at"),
+    [
+        ({"unread": 0}, "caught up", AT),
+        ({"unread": 0, "running": False}, "caught up", AT),
+        ({"running": False, "read_per_s": 9.0, "arriving_per_s": 0.0, "batch_s": 1.0}, "stopped", None),
+        ({}, "unknown", None),
+        ({"read_per_s": 30.0, "batch_s": 1.0}, "unknown", None),
+        ({"read_per_s": 30.0, "arriving_per_s": 30.0, "batch_s": 1.0}, "falling behind", None),
+        ({"read_per_s": 30.0, "arriving_per_s": 10.0, "batch_s": 1.0}, "catching up", AT + timedelta(seconds=30)),
+        ({"read_per_s": 300.0, "arriving_per_s": 0.0, "batch_s": 1.0}, "keeping up", AT + timedelta(seconds=2)),
+        ({"read_per_s": 1e-9, "arriving_per_s": 0.0, "batch_s": 1.0}, "catching up", None),
+    ],
+)
+def test_a_lag_with_these_rates_gives_its_state_and_time(facts, state, at):
+    found = measured(**facts)
+    assert (found.state, found.caught_up_at) == (state, at)
+    assert found.reached_within(timedelta(seconds=30)) == (at is not None)
+    assert not found.reached_within(timedelta(seconds=-1))
+
+
+def test_a_time_on_another_day_has_its_date():
+    text = str(measured(unread=360_000, read_per_s=11.0, arriving_per_s=1.0, batch_s=1.0))
+    assert text.endswith("360,000 records unread, reads 11/s, 1/s arrive, catching up, caught up at 22:00:00 UTC")
+    text = str(measured(unread=3_600_000, read_per_s=11.0, arriving_per_s=1.0, batch_s=1.0))
+    assert text.endswith("caught up at 2026-01-09 16:00:00 UTC")
+
+
+@pytest.fixture
+def home(tmp_path):
+    return Home.at(str(tmp_path / "home"))
+
+
+@pytest.fixture
+def file(tmp_path):
+    (tmp_path / "in").mkdir()
+    return tmp_path / "in" / "a.jsonl"
+
+
+@pytest.fixture
+def pipeline(file):
+    followed = StreamBuilder.data_stream("shop", "logs").from_file(file.parent, schema="n int", tail=True)
+    return followed.to_delta("copies", name="copies").build()
+
+
+class Batches:
+    """Spark's log of the pipeline, written without Spark: batches that take two seconds each."""
+
+    def __init__(self, home, file):
+        self.home, self.file, self.ends = home, file, {}
+        self.job = home.job("shop", "logs")
+        manifests.save(
+            self.job, Manifest(pipeline_id="p", queries={"file": QueryFacts(generation=1, sinks={"copies": 0})})
+        )
+        self.log = self.job / "g0001" / "file" / "checkpoint"
+
+    def add(self, lines):
+        """A batch that reads so many new lines."""
+        with self.file.open("a") as out:
+            out.write(LINE * lines)
+        number = len(self.ends)
+        self.ends = {**self.ends, number: Planner(str(self.file.parent)).plan(self.ends.get(number - 1, {}))}
+        begun = 1_767_000_000 + 10 * number
+        meta = {"batchWatermarkMs": 0, "batchTimestampMs": begun * 1000, "conf": {}}
+        texts = {
+            f"offsets/{number}": f"v2\n{json.dumps(meta)}\nfile:{json.dumps(dump_offsets(self.ends[number]))}",
+            f"commits/{number}": "v1\n{}",
+        }
+        for name, text in texts.items():
+            (self.log / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.log / name).write_text(text)
+        os.utime(self.log / "commits" / str(number), (begun + 2, begun + 2))
+
+
+@pytest.fixture
+def batches(home, file):
+    return Batches(home, file)
+
+
+def test_a_pipeline_before_its_first_run_has_all_input_unread(pipeline, home, file):
+    file.write_text(LINE * 5)
+    (found,) = pipeline.lag(RunOptions(home=home))
+    assert (found.unread, found.unit, found.read_per_s, found.state) == (40, "bytes", None, "stopped")
+    assert str(found) == "file: 40 bytes unread, stopped"
+
+
+def test_the_rate_of_reading_is_that_of_the_newest_batches(pipeline, home, batches, file):
+    for lines in (1000, *[10] * 9, 30):
+        batches.add(lines)
+    (found,) = lag(pipeline.topology, home)
+    # The first batch is not one of the ten newest.
+    assert (found.read_per_s, found.batch_s) == (120 * len(LINE) / 20, 2.0)
+    assert str(found) == "file: nothing unread"
+    with file.open("a") as out:
+        out.write(LINE * 3)
+    assert unread(pipeline.topology, home).bytes == 3 * len(LINE)
+
+
+def test_input_that_comes_between_two_looks_gives_the_rate_of_arrival(pipeline, home, batches, file, monkeypatch):
+    batches.add(100)
+    with file.open("a") as out:
+        out.write(LINE * 50)
+
+    def wait(self, seconds):
+        with file.open("a") as out:
+            out.write(LINE * 10)
+
+    monkeypatch.setattr(threading.Event, "wait", wait)
+    lease = Lease.acquire(home.leases, pipeline="shop.logs", run_id="r")
+    try:
+        (found,) = lag(pipeline.topology, home, over=timedelta(seconds=4))
+    finally:
+        lease.release()
+    assert (found.unread, found.arriving_per_s, found.read_per_s) == (480, 20.0, 400.0)
+    assert (found.state, found.running) == ("keeping up", True)
+
+
+def test_the_check_of_an_old_output_has_what_is_unread(home, file):
+    file.write_text(LINE)
+    read = StreamBuilder.data_stream("shop", "old").from_file(file.parent, schema="n int, ts timestamp", tail=True)
+    window = read.window(TumblingWindow.of(Time.minutes(1), "ts"), name="minutes").group_by("n").count("rows")
+    topology = window.to_data_stream().to_delta("per_minute").build().topology
+    found = judged(topology, "minutes", Place(home=home), timedelta(minutes=5))
+    assert (found.passed, found.metadata["unread"].text) == (False, "file: 8 bytes unread, stopped")
+
+
+def test_the_command_fails_if_the_input_is_not_read_in_time(project_with, file):
+    runner = project_with(file)
+    file.write_text(LINE)
+    done = runner("lag", "logs", "--over", "0", "--within", "60")
+    assert (done.exit_code, done.output) == (1, "file: 8 bytes unread, stopped\n")
+    shown = json.loads(runner("lag", "logs", "--over", "0", "--json").output)
+    assert [(each["source"], each["unread"], each["state"]) for each in shown] == [("file", 8, "stopped")]
+
+
+def test_a_pipeline_whose_sources_end_is_refused(project_with, file):
+    done = project_with(file)("lag", "once")
+    assert done.exit_code == 1
+    assert "shop.once has no source that can say how much of it is unread" in done.output
+
+
+@pytest.fixture
+def project_with(tmp_path, monkeypatch, home):
+    """Runs a command over the pipelines `logs`, which follows a folder, and `once`, which ends."""
+
+    def made(file):
+        (tmp_path / "lagging_pipelines.py").write_text(
+            "from rs_assets import StreamBuilder\n"
+            f"stream, folder = StreamBuilder.data_stream('shop', 'logs'), {str(file.parent)!r}\n"
+            "read = stream.from_file(folder, schema='n int', tail=True)\n"
+            "logs = read.to_delta('copies', name='copies').build()\n"
+            "once = StreamBuilder.data_stream('shop', 'once').from_array([{'n': 1}]).to_print().build()\n"
+        )
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setenv("RS_HOME", str(home.root))
+        return lambda *words: CliRunner().invoke(main, [*words, "-m", "lagging_pipelines"])
+
+    return made
