@@ -21,6 +21,7 @@ from rs_assets.cli.queries import COMMANDS as QUERIES
 from rs_assets.cli.rules import rules
 from rs_assets.cli.sql import sql
 from rs_assets.cli.tables import show
+from rs_assets.cli.torture import torture
 from rs_assets.cli.upkeep import COMMANDS
 from rs_assets.cli.why import COMMANDS as WHY
 from rs_assets.common.extras import check_extra
@@ -195,7 +196,7 @@ def _targets(modules: tuple[str, ...]) -> tuple[list[str], list[str]]:
     return [part for module in (*own, *ours) for part in ("-m", module)], alone
 
 
-OTHERS = (collect, dead_letters, deploy, deployments, lag, redrive, rules, show, sql)
+OTHERS = (collect, dead_letters, deploy, deployments, lag, redrive, rules, show, sql, torture)
 for command in (*COMMANDS, *PROJECT_COMMANDS, *QUERIES, *WHY, *PARTITIONS, *OTHERS):
     main.add_command(command)
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rs_assets.testing.mariadb import MariaDbServer
     from rs_assets.testing.mqtt import MqttBroker
     from rs_assets.testing.ops import OpRun, run_op
+    from rs_assets.testing.pipeline import PipelineCheck, PipelineFinding, check_pipeline
     from rs_assets.testing.postgres import PostgresServer
     from rs_assets.testing.processor import ProcessorTest
     from rs_assets.testing.redis import RedisServer
@@ -41,7 +42,9 @@ __all__ = [
     "MariaDbServer",
     "MqttBroker",
     "OpRun",
+    "PipelineCheck",
     "PipelineDriver",
+    "PipelineFinding",
     "PostgresServer",
     "ProcessorTest",
     "RedisServer",
@@ -52,6 +55,7 @@ __all__ = [
     "SearchServer",
     "SinkCase",
     "SourceCase",
+    "check_pipeline",
     "check_sink",
     "check_source",
     "run_op",
@@ -68,7 +72,9 @@ HOMES = {
     "MariaDbServer": "rs_assets.testing.mariadb",
     "MqttBroker": "rs_assets.testing.mqtt",
     "OpRun": "rs_assets.testing.ops",
+    "PipelineCheck": "rs_assets.testing.pipeline",
     "PipelineDriver": "rs_assets.testing.driver",
+    "PipelineFinding": "rs_assets.testing.pipeline",
     "PostgresServer": "rs_assets.testing.postgres",
     "ProcessorTest": "rs_assets.testing.processor",
     "RedisServer": "rs_assets.testing.redis",
@@ -79,6 +85,7 @@ HOMES = {
     "SearchServer": "rs_assets.testing.search",
     "SinkCase": "rs_assets.testing.conformance",
     "SourceCase": "rs_assets.testing.conformance",
+    "check_pipeline": "rs_assets.testing.pipeline",
     "check_sink": "rs_assets.testing.conformance",
     "check_source": "rs_assets.testing.conformance",
     "run_op": "rs_assets.testing.ops",

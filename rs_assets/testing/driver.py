@@ -186,7 +186,7 @@ class PipelineDriver:
         schema = node.row_schema
         if schema is None and not isinstance(node, ArraySource):
             raise SchemaError(f"source {node.name!r} has no schema to test with", remedy="declare it")
-        channel = MemoryChannel(schema=schema or _array_schema(node))
+        channel = MemoryChannel(schema=schema or array_schema(node))
         self._channels[node.name] = channel
         return MemorySource(name=node.name, channel=channel, policy=node.bad_records)
 
@@ -208,7 +208,7 @@ def _unplanned(queries: Iterable[QueryRun]) -> Iterator[None]:
         yield
 
 
-def _array_schema(node: Source) -> str:
+def array_schema(node: Source) -> str:
     """The DDL of an array's rows."""
     from pyspark.sql.pandas.types import from_arrow_schema
 

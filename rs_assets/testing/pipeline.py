@@ -1,0 +1,321 @@
+"""A pipeline of one's own over the same rows in several ways: what differs, and which step is the cause."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from rs_assets.common.node import Node
+from rs_assets.connectors.console.nodes import PrintSink
+from rs_assets.connectors.memory import Record
+from rs_assets.connectors.memory.nodes import ArraySource
+from rs_assets.connectors.nodes import Sink, Source
+from rs_assets.errors import ConfigurationError, RsError
+from rs_assets.records.columns import ORDER, visible
+from rs_assets.runtime.run.preview import preview
+from rs_assets.runtime.run.rows import computed
+from rs_assets.spark.driver import SparkDriver
+from rs_assets.stream.pipeline import Pipeline
+from rs_assets.testing.driver import PipelineDriver, array_schema
+from rs_assets.topology.nodes.shuffle import ShuffleRead, ShuffleWrite
+from rs_assets.topology.nodes.versioned import VersionedTable
+from rs_assets.topology.topology import Topology
+
+Rows = Sequence[Mapping[str, Any]]
+Way = Literal["again", "restarted", "other batches", "one batch", "other order"]
+# Ways in which every pipeline gives the same rows, if its functions are deterministic and keep nothing in the process.
+ALWAYS: Final[tuple[Way, ...]] = ("again", "restarted")
+WAYS: Final[tuple[Way, ...]] = (*ALWAYS, "other batches", "one batch", "other order")
+# How many rows of each side are shown.
+SHOWN: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineFinding:
+    """Rows of a sink that differ if the input is processed in another `way`.
+
+    `missing` and `added` count rows of the first run that the other one lacks, and the reverse; `examples` are the
+    first of each. `late` are the late rows of both runs. `step` is the first step without state whose rows differ when
+    it is computed twice, None if there is none. `error` is the error of the other run, which then has no rows.
+    """
+
+    way: Way
+    sink: str
+    missing: int = 0
+    added: int = 0
+    examples: tuple[str, ...] = ()
+    late: tuple[int, int] = (0, 0)
+    step: str | None = None
+    error: str = ""
+
+    @property
+    def wrong(self) -> bool:
+        """Whether no correct pipeline has it: equal batches gave other rows, or an error."""
+        return self.way in ALWAYS or bool(self.error)
+
+    def __str__(self) -> str:
+        """A line with the numbers, one with the cause, and one for each example.
+
+        >>> print(PipelineFinding(way="one batch", sink="totals", missing=1, examples=("- {'n': 2}",), late=(1, 0)))
+        one batch: totals has 0 rows more and 1 fewer
+          late rows: 1, then 0: a longer water_mark makes results independent of batches
+          - {'n': 2}
+        """
+        if self.error:
+            return f"{self.way}: {self.error}"
+        causes = {
+            "late": f"late rows: {self.late[0]}, then {self.late[1]}: a longer water_mark makes results independent of"
+            " batches"
+            if self.late[0] != self.late[1]
+            else "",
+            "step": f"step {self.step!r} gives other rows if it is computed twice" if self.step else "",
+        }
+        head = f"{self.way}: {self.sink} has {self.added:,} rows more and {self.missing:,} fewer"
+        return "\n  ".join([head, *filter(None, causes.values()), *self.examples])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineCheck:
+    """What differed, by way and sink; `rows` are those of each sink in the first run, `ways` the others that ran."""
+
+    ways: tuple[Way, ...]
+    rows: Mapping[str, int]
+    findings: tuple[PipelineFinding, ...] = ()
+
+    @property
+    def wrong(self) -> tuple[PipelineFinding, ...]:
+        """The findings that no correct pipeline has."""
+        return tuple(finding for finding in self.findings if finding.wrong)
+
+    def __str__(self) -> str:
+        """A line for what ran, and the findings."""
+        rows = ", ".join(f"{name} {count:,}" for name, count in self.rows.items())
+        ran = f"rows: {rows}; the same {', '.join(way for way in self.ways if way not in self._differing())}"
+        return "\n".join([ran, *map(str, self.findings)])
+
+    def _differing(self) -> set[Way]:
+        return {finding.way for finding in self.findings}
+
+
+def check_pipeline(
+    pipeline: Pipeline,
+    rows: Iterable[Mapping[str, Any]] | Mapping[str, Iterable[Mapping[str, Any]]] | None = None,
+    *,
+    batches: int = 4,
+    ways: Sequence[Way] = WAYS,
+    seed: int = 1,
+    spark: SparkDriver | None = None,
+) -> PipelineCheck:
+    """Run a pipeline over the same rows in several ways, on real Spark, and compare the rows of its sinks.
+
+    Typical uses: a test of functions of one's own, before a pipeline is trusted with data. Sources become memory
+    channels, sinks collect rows, and the input ends. Each way takes some seconds. ConfigurationError without rows;
+    the error of the first run is raised, that of another one is a finding.
+
+    | way | what differs from the first run | a difference means |
+    |---|---|---|
+    | again | nothing | a function is not deterministic: a repeated batch would write other rows |
+    | restarted | the queries start again before each batch | a function keeps something in the process |
+    | other batches | the rows are cut in other places | late rows, or results for each batch, such as updates |
+    | one batch | all rows at once | the same |
+    | other order | the rows within each batch | a function or an aggregate takes the first or last row |
+
+    The first two are `wrong`; whether the others are depends on what is promised. Of a sink with keys the last row of
+    each key is compared in these.
+
+    - `rows` (rows, or a dict of them by source; default: those of the arrays).
+    - `batches` (int, default 4): in how many batches they come.
+    - `ways` (default: all).
+    - `seed` (int, default 1): chooses cuts and orders.
+    - `spark` (SparkDriver, default: the process's own).
+
+    >>> from rs_assets import StreamBuilder
+    >>> hits = StreamBuilder.data_stream("shop", "checked").from_file("hits.jsonl", schema="id int, ms int")
+    >>> pipeline = hits.filter("ms > 100").to_print(name="slow").build()
+    >>> print(check_pipeline(pipeline, [{"id": n, "ms": 60 * n} for n in range(5)], ways=["again", "one batch"]))
+    rows: slow 3; the same again, one batch
+    """
+    unknown = sorted(set(ways) - set(WAYS))
+    if unknown:
+        raise ConfigurationError(f"a way must be one of {', '.join(WAYS)}, not {unknown[0]!r}")
+    given, chance = _given(pipeline.topology, rows), random.Random(seed)  # noqa: S311  not for secrets
+    trial = _Trial(pipeline, spark or SparkDriver.shared())
+    cuts = _cut(given, batches, None)
+    first = trial.run(cuts)
+    plans: Mapping[Way, Callable[[], _Outcome]] = {
+        "again": lambda: trial.run(cuts),
+        "restarted": lambda: trial.run(cuts, restart=True),
+        "other batches": lambda: trial.run(_cut(given, batches, chance)),
+        "one batch": lambda: trial.run([given]),
+        "other order": lambda: trial.run([_shuffled(batch, chance) for batch in cuts]),
+    }
+    found = [finding for way in WAYS if way in ways for finding in trial.compared(way, first, plans[way], given)]
+    sums = {name: sum(map(len, rows)) for name, rows in first.rows.items()}
+    return PipelineCheck(ways=tuple(way for way in WAYS if way in ways), rows=sums, findings=tuple(found))
+
+
+def sample(pipeline: Pipeline, records: int, spark: SparkDriver | None = None) -> Mapping[str, list[Record]]:
+    """The first `records` of each source that ends or is a file or a table; TopologyError for other sources."""
+    topology, spark = pipeline.topology, spark or SparkDriver.shared()
+
+    def first(source: Source) -> list[Record]:
+        alone = Topology(
+            topology.namespace, topology.job, (source, PrintSink(name="rs_checked", inputs=(source.name,)))
+        )
+        return preview(alone, records, spark)["rs_checked"]
+
+    return {source.name: first(source) for source in topology.origins}
+
+
+# The rows of each source, by its name; one for each batch.
+Given = Mapping[str, Rows]
+
+
+def _given(topology: Topology, rows: Any) -> Given:
+    sources = topology.origins
+    own = {each.name: list(each.rows) for each in sources if isinstance(each, ArraySource)}
+    named = dict(rows) if isinstance(rows, Mapping) else {sources[0].name: list(rows)} if rows is not None else {}
+    names = [source.name for source in sources]
+    if set(named) - set(names) or set(names) - set(own) - set(named):
+        raise ConfigurationError(
+            f"rows are needed for each source of {topology.name}, and for no other",
+            remedy=f"rows={{{', '.join(f'{name!r}: [...]' for name in names)}}}",
+        )
+    return {name: list(named.get(name, own.get(name, ()))) for name in names}
+
+
+def _cut(given: Given, batches: int, chance: random.Random | None) -> list[Given]:
+    """The rows of each source in so many batches: of equal size, or cut anywhere."""
+    if batches < 1:
+        raise ConfigurationError(f"batches must be at least 1, not {batches}")
+
+    def ends(rows: Rows) -> list[int]:
+        if chance is None:
+            return [len(rows) * number // batches for number in range(batches + 1)]
+        return [0, *sorted(chance.randint(0, len(rows)) for _ in range(batches - 1)), len(rows)]
+
+    at = {name: ends(rows) for name, rows in given.items()}
+    return [{name: rows[at[name][n] : at[name][n + 1]] for name, rows in given.items()} for n in range(batches)]
+
+
+def _shuffled(batch: Given, chance: random.Random) -> Given:
+    return {name: chance.sample(list(rows), len(rows)) for name, rows in batch.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """The rows of each sink, batch by batch, and the number of late rows."""
+
+    rows: Mapping[str, list[list[Record]]]
+    late: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """Runs of one pipeline."""
+
+    pipeline: Pipeline
+    spark: SparkDriver
+
+    def run(self, batches: Sequence[Given], *, restart: bool = False) -> _Outcome:
+        """One run over `batches`, to the end of all windows."""
+        sinks = [each for each in self.pipeline.topology.sinks if not isinstance(each, ShuffleWrite)]
+        rows: dict[str, list[list[Record]]] = {sink.name: [] for sink in sinks}
+        late = 0
+        with PipelineDriver(_unfilled(self.pipeline), spark=self.spark) as driver:
+            for number, batch in enumerate(batches):
+                if restart and number:
+                    late += driver.report().rows_late
+                    driver.restart()
+                for name, pushed in batch.items():
+                    driver.push(pushed, name)
+                driver.step()
+                for name, taken in rows.items():
+                    taken.append(driver.take(name))
+            driver.finish()
+            for name, taken in rows.items():
+                taken.append(driver.take(name))
+            return _Outcome(rows, late + driver.report().rows_late)
+
+    def compared(self, way: Way, first: _Outcome, run: Callable[[], _Outcome], given: Given) -> list[PipelineFinding]:
+        """What differs in another run."""
+        try:
+            other = run()
+        except RsError as error:
+            return [PipelineFinding(way=way, sink="", error=str(error))]
+        sinks = [each for each in self.pipeline.topology.sinks if each.name in first.rows]
+        found = [_difference(way, sink, first, other) for sink in sinks]
+        return [self._with_cause(each, given) for each in found if each is not None]
+
+    def _with_cause(self, found: PipelineFinding, given: Given) -> PipelineFinding:
+        if found.way not in ALWAYS:
+            return found
+        return replace(found, step=self._unsteady(found.sink, given))
+
+    def _unsteady(self, sink: str, given: Given) -> str | None:
+        """The first step upstream of a sink, without state before it, that gives other rows if it is computed twice."""
+        topology = self.pipeline.topology
+        for node in topology:
+            names = {*topology.ancestors(node.name), node.name}
+            steps = [topology[name] for name in names]
+            alone = not any(step.stateful or isinstance(step, VersionedTable | ShuffleRead) for step in steps)
+            if node.name not in topology.ancestors(sink) or isinstance(node, Source) or not alone:
+                continue
+            end = PrintSink(name="rs_checked", inputs=(node.name,))
+            part = Topology(topology.namespace, topology.job, (*(n for n in topology if n.name in names), end))
+            rows = {source.name: given[source.name] for source in part.sources}
+            once, twice = (Counter(map(_text, computed(self.spark, part, rows))) for _ in range(2))
+            if once != twice:
+                return node.name
+        return None
+
+
+def _unfilled(pipeline: Pipeline) -> Pipeline:
+    """The pipeline with arrays that the driver does not push by itself."""
+
+    def unfilled(node: Node) -> Node:
+        if not isinstance(node, ArraySource):
+            return node
+        return replace(node, rows=(), schema=node.schema or array_schema(node))
+
+    return replace(pipeline, topology=replace(pipeline.topology, nodes=tuple(map(unfilled, pipeline.topology))))
+
+
+def _difference(way: Way, sink: Sink, first: _Outcome, other: _Outcome) -> PipelineFinding | None:
+    one, two = (_compared(sink, each.rows[sink.name], whole=way in ALWAYS) for each in (first, other))
+    missing, added = one - two, two - one
+    if not missing and not added:
+        return None
+    examples = [f"{sign} {text}" for sign, rows in (("-", missing), ("+", added)) for text in sorted(rows)[:SHOWN]]
+    return PipelineFinding(
+        way=way,
+        sink=sink.name,
+        missing=missing.total(),
+        added=added.total(),
+        examples=tuple(examples),
+        late=(first.late, other.late),
+    )
+
+
+def _compared(sink: Sink, batches: Sequence[Sequence[Record]], *, whole: bool) -> Counter[str]:
+    """The rows of a sink as text: all of them, or of one with keys those that are there at the end."""
+    keys: tuple[str, ...] = getattr(sink, "keys", ())
+    if whole or not keys or getattr(sink, "mode", "upsert") == "history":
+        return Counter(_text(row) for rows in batches for row in rows)
+    last: dict[str, Record] = {}
+    by = (*getattr(sink, "order_by", ()), *ORDER)
+    for rows in batches:
+        for row in sorted(rows, key=lambda row: [(row.get(name) is not None, row.get(name)) for name in by]):
+            key = _text({name: row[name] for name in keys})
+            last.pop(key, None)
+            if not (sink.flag and row.get(sink.flag)):
+                last[key] = row
+    return Counter(map(_text, last.values()))
+
+
+def _text(row: Mapping[str, Any]) -> str:
+    """A row as text, without hidden columns; of equal rows the same."""
+    return repr({name: row[name] for name in sorted(visible(list(row)))})
