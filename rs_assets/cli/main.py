@@ -11,19 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rs_assets.cli.base import AS_JSON, MODULES, NAME_OR_NONE, chosen, guarded, known
-from rs_assets.cli.collect import collect
-from rs_assets.cli.dead_letters import dead_letters, redrive
-from rs_assets.cli.deploy import deploy, deployments
-from rs_assets.cli.lag import lag
-from rs_assets.cli.partitions import COMMANDS as PARTITIONS
-from rs_assets.cli.project import PROJECT_COMMANDS
-from rs_assets.cli.queries import COMMANDS as QUERIES
-from rs_assets.cli.rules import rules
-from rs_assets.cli.sql import sql
-from rs_assets.cli.tables import show
-from rs_assets.cli.torture import torture
-from rs_assets.cli.upkeep import COMMANDS
-from rs_assets.cli.why import COMMANDS as WHY
+from rs_assets.cli.lazy import LazyGroup
 from rs_assets.common.extras import check_extra
 from rs_assets.common.home import Home
 from rs_assets.common.project import project_folder
@@ -35,7 +23,37 @@ if TYPE_CHECKING:
     from rs_assets.stream.pipeline import Pipeline
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+# The commands of other modules.
+COMMANDS = {
+    "collect": ("collect",),
+    "dead_letters": ("dead-letters", "redrive"),
+    "deploy": ("deploy", "deployments"),
+    "lag": ("lag",),
+    "partitions": ("partitions", "backfill", "try", "prove", "audit"),
+    "project": ("init", "doctor", "setup", "check"),
+    "queries": ("stores", "query", "serve"),
+    "rules": ("rules",),
+    "sql": ("sql",),
+    "tables": ("show",),
+    "torture": ("torture",),
+    "upkeep": (
+        "verify",
+        "checkpoints",
+        "savepoint",
+        "restore",
+        "rewind",
+        "fork",
+        "rescale",
+        "state",
+        "lineage",
+        "compact",
+    ),
+    "why": ("why", "records-of"),
+}
+HOMES = {command: f"rs_assets.cli.{module}" for module, commands in COMMANDS.items() for command in commands}
+
+
+@click.group(cls=LazyGroup, homes=HOMES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="rs-assets")
 def main() -> None:
     """Stream pipelines as Dagster assets, on Spark."""
@@ -194,11 +212,6 @@ def _targets(modules: tuple[str, ...]) -> tuple[list[str], list[str]]:
     own, alone = split_modules(modules)
     ours = ["rs_assets.definitions"] if alone or not own else []
     return [part for module in (*own, *ours) for part in ("-m", module)], alone
-
-
-OTHERS = (collect, dead_letters, deploy, deployments, lag, redrive, rules, show, sql, torture)
-for command in (*COMMANDS, *PROJECT_COMMANDS, *QUERIES, *WHY, *PARTITIONS, *OTHERS):
-    main.add_command(command)
 
 
 if __name__ == "__main__":

@@ -149,6 +149,3 @@ def try_code(
     click.echo(json.dumps({**found.as_dict(), "empty": found.empty}) if as_json else str(found))
     if expect_equal and not found.empty:
         sys.exit(FAILED)
-
-
-COMMANDS = (partitions, backfill, try_code, prove, audit)

@@ -93,6 +93,3 @@ def _checked(pipeline: Pipeline) -> dict[str, Any]:
     except RsError as error:
         return {"pipeline": pipeline.name, "good": False, "told": str(error), "fields": {}}
     return {"pipeline": pipeline.name, "good": True, "told": f"{len(fields)} steps", "fields": dict(fields)}
-
-
-PROJECT_COMMANDS = (init, doctor, setup, check)

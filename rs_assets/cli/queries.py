@@ -142,6 +142,3 @@ def _kind(keys: dict[str, str], begin: str | None, end: str | None, begins: str 
     if begin is not None or end is not None:
         return "range"
     return "prefix" if keys or begins is not None else "all"
-
-
-COMMANDS = (stores, query, serve)

@@ -256,9 +256,6 @@ def compact(modules: tuple[str, ...], *, as_json: bool) -> None:
     emit(rows, as_json=as_json, empty="no table yet")
 
 
-COMMANDS = (verify, checkpoints, savepoint, restore, rewind, fork, rescale, state, lineage, compact)
-
-
 def emit(rows: Sequence[dict[str, Any]], *, as_json: bool, empty: str = "nothing") -> None:
     """Rows as JSON for programs, as a table for people."""
     if as_json:

@@ -56,6 +56,3 @@ def records_of(
     click.echo(json.dumps(found.as_dict()) if as_json else str(found))
     if not found.rows:
         sys.exit(FAILED)
-
-
-COMMANDS = (why, records_of)

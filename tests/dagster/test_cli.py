@@ -1,5 +1,6 @@
 """The command line: what programs and people get."""
 
+import importlib
 import json
 import os
 import pty
@@ -13,6 +14,7 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
+import click
 import pytest
 from click import ClickException
 from dagster import (
@@ -23,8 +25,10 @@ from dagster import (
     build_sensor_context,
 )
 
+from rs_assets import cli
 from rs_assets.catalog.lease import Lease, read_lease
 from rs_assets.cli import console
+from rs_assets.cli.main import main
 from rs_assets.common.home import Home
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.discovery import find_pipelines
@@ -172,6 +176,17 @@ def test_list_loads_few_modules_and_no_large_package():
     assert "rs_assets.cli.main" in modules
     assert len(modules) < MOST_MODULES
     assert not HEAVY & {name.partition(".")[0] for name in modules}
+
+
+def test_every_command_of_a_module_should_be_one_of_the_command_line():
+    context, there = click.Context(main), set()
+    for file in Path(cli.__file__).parent.glob("*.py"):
+        module = importlib.import_module(f"rs_assets.cli.{file.stem}")
+        commands = [each for each in vars(module).values() if isinstance(each, click.Command) and each is not main]
+        there |= {command.name for command in commands}
+    assert there == set(main.list_commands(context))
+    assert all(main.get_command(context, name).name == name for name in there)
+    assert main.get_command(context, "unknown") is None
 
 
 def loaded(program, tmp_path, *arguments):

@@ -1,0 +1,28 @@
+"""A group of commands whose modules are loaded when a command is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+
+class LazyGroup(click.Group):
+    """`homes` has the module of each command that is not registered by itself. The group's help loads all of them."""
+
+    def __init__(self, *arguments: Any, homes: Mapping[str, str], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.homes = homes
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands, in order."""
+        return sorted({*super().list_commands(ctx), *self.homes})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name; None if there is none."""
+        if cmd_name not in self.homes:
+            return super().get_command(ctx, cmd_name)
+        there = vars(importlib.import_module(self.homes[cmd_name])).values()
+        return next(each for each in there if isinstance(each, click.Command) and each.name == cmd_name)
