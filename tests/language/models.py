@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import hashlib
+import json
 import re
 import zlib
 
@@ -76,6 +77,20 @@ def _int32(value):
     return value if -(2**31) <= value < 2**31 else None
 
 
+def _pairs(s, pairs, equals):
+    """Without the empty parts at the end; of equal keys the last one counts."""
+    parts = s.split(pairs)
+    while parts and not parts[-1]:
+        parts.pop()
+    return {part.split(equals, 1)[0]: part.split(equals, 1)[1] if equals in part else None for part in parts}
+
+
+def _json(members):
+    """An object of JSON, without what is null."""
+    kept = {name: value for name, value in members.items() if value is not None}
+    return json.dumps(kept, separators=(",", ":"), ensure_ascii=False)
+
+
 MODELS = {
     "upper(s)": _total(lambda s: s.upper()),
     "lower(s)": _total(lambda s: s.lower()),
@@ -132,6 +147,13 @@ MODELS = {
     "unhex(encode16(s))": _total(lambda s: s),
     "urldecode(urlencode(s))": _total(lambda s: s),
     "frombase64(tobase64(s))": _total(lambda s: s),
+    "str_to_map(s)": _total(lambda s: _pairs(s, ",", "=")),
+    "str_to_map(s,'[.]','-')": _total(lambda s: _pairs(s, ".", "-")),
+    "json_create('a',s,'n',i)": lambda s, i: _json({"a": s, "n": i}),
+    "json_add(json_create('a',s,'b',i),'a',p,'c',j)": lambda s, i, p, j: _json(
+        {"a": s, "b": i, "c": j} if p is None else {"b": i, "a": p, "c": j}
+    ),
+    "json_remove(json_create('a',s,'b',i),p,'c')": lambda s, i, p: _json({"a": s, "b": i} | ({p: None} if p else {})),
     "add(i,j)": _total(lambda i, j: _int32(i + j)),
     "multiply(i,j)": _total(lambda i, j: _int32(i * j)),
     "divide(i,j)": _total(lambda i, j: _int32(abs(i) // abs(j) * (1 if (i < 0) == (j < 0) else -1))),

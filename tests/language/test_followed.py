@@ -62,6 +62,17 @@ SCRIPTS = [
     ("splitArray(name)", "splitArray(name,'a string, b int')", "splitArray(name,'a string, b int')"),
     ("string_split(name)", "write string_split(a,'-')", "string_split(name,'-')"),
     (
+        "for_field(name)",
+        "write for_field('if(iterator.value==null){missing=iterator.key}')",
+        "for_field('if(iterator.value==null){missing=iterator.key}')",
+    ),
+    ("for_field('iterator.value=1')", "assign a field of another name", "for_field('other=1')"),
+    (
+        "for_field('if(iterator.value==null){break()}')",
+        "found='yes' and if(found=='yes'){break()}",
+        "for_field(\"if(iterator.value==null){found='yes'}\");if(found=='yes'){break()}",
+    ),
+    (
         "if(age>1){splitArray(items)}",
         "put it after the branch, and filter before it with break()",
         "if(age<=1){break()} splitArray(items)",
@@ -106,6 +117,15 @@ SCRIPTS = [
     ("x=get_json_object(name,'a.b')", "write it as $.key", "x=get_json_object(name,'$.key')"),
     ("x=get_json_object(name,'a.b')", "$['a key'], $[0] or $[*]", "x=get_json_object(name,\"$['a key'][0][*]\")"),
     ("x=upper(name,1)", "write upper(", "x=upper(name)"),
+    ("x=json_create(name,age,age)", "json_create('name',name,'age',age)", "x=json_create('name',name,'age',age)"),
+    (
+        "x=json_create(name,age,age,1)",
+        "write json_create('name',name,'age',age)",
+        "x=json_create('name',name,'age',age)",
+    ),
+    ("x=json_add(name,a,1,'a',2)", "choose another name", "x=json_add(name,a,1,'b',2)"),
+    ("x=str_to_map(name,'(')", "write a Java regular expression: ';' or '[,;]'", "x=str_to_map(name,'[,;]')"),
+    ("x=str_to_map(name,'(')", "with a backslash before a literal sign", r"x=str_to_map(name,'\(')"),
 ]
 
 

@@ -33,3 +33,34 @@ def test_should_make_a_record_of_each_item_and_part(source, compute):
 def test_should_filter_by_an_expression(source, compute):
     text = "(age,>,int,18)&((name,like,'B%')|(tags,ipContains,'10.'))"
     assert [row["name"] for row in compute(source(SCHEMA).filter_by_expression(text), ROWS)] == ["Bob"]
+
+
+LOOP = """
+    seen='';
+    for_field("if(iterator.key!='seen'&(iterator.value==null|iterator.value=='')){
+        seen=concat(seen,iterator.key,' ');rm(iterator.key)
+    }elseif(iterator.key!='seen'){b=iterator.value}")
+"""
+
+
+def looped(row):
+    """A record after LOOP: the fields in order, each with its value from before the loop."""
+    before = {**row, "seen": ""}
+    made = dict(before)
+    for key, value in row.items():
+        if value is None or value == "":
+            made |= {"seen": f"{made['seen']}{key} ", key: None}
+        else:
+            made["b"] = str(value)
+    return made
+
+
+def test_for_field_runs_a_script_for_each_field_with_its_value_from_before(source, compute):
+    rows = [dict(zip("abc", values, strict=True)) for values in [("x", None, 1), ("", "y", None), ("x", "y", 0)]]
+    assert compute(source("a string, b string, c int").script(LOOP), rows) == [looped(row) for row in rows]
+    # In a branch, and without a change of the fields themselves.
+    text = "if(c>0){for_field('n=iterator.key;if(iterator.key==a){found=iterator.value}')}else{c=7}"
+    found = compute(
+        source("a string, b string, c int").script(text), [{"a": "b", "b": "z", "c": 1}, {"a": "b", "c": 0}]
+    )
+    assert [(row["n"], row["found"], row["c"]) for row in found] == [("c", "z", 1), (None, None, 7)]

@@ -85,6 +85,14 @@ SCRIPTS = [
     ("splitArray(nothing)", 12, "no field 'nothing'"),
     ("if(age>1){splitArray(items)}", 11, "is not allowed in a branch"),
     ("string_split(name)", 1, "takes a text and a separator"),
+    ("for_field(name)", 1, "takes a script in quotes"),
+    ("for_field('x=upperr(iterator.key)')", 3, "no function 'upperr'"),
+    ("for_field('iterator.value=1')", 1, "iterator.value cannot be assigned"),
+    ("for_field('if(age>1){break()}')", 11, "break is not allowed in for_field"),
+    ("x=json_create(name,age,more)", 3, "the last name has no value"),
+    ("x=json_create(name,age,age,name)", 3, "must be a literal, not `age`"),
+    ("x=json_add(name,a,1,'a',2)", 3, "the name 'a' twice"),
+    ("x=str_to_map(name,'(')", 3, "'(' is not closed"),
     ("x=" + "concat(" * 101 + "name" + ")" * 101, 709, "more than 100 deep"),
 ]
 

@@ -2,12 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
+from rs_assets.errors import TopologyError
 from rs_assets.expressions.functions.function import Family
-from rs_assets.expressions.functions.literals import separated_by
+from rs_assets.expressions.functions.literals import is_null, separated_by, unquote
+from rs_assets.expressions.functions.patterns import fault_of
 
 _row = Family("array").row
 UNKNOWN = "unknown"
 _LETTERS = "splitToArray('b,a,b',',')"
+# The parts `_rs_p` without the empty ones at their end, as pairs in the order of keys.
+_USED: Final = "slice(_rs_p, 1, coalesce(array_max(transform(_rs_p, (x, i) -> if(x = '', 0, i + 1))), 0))"
+_HALVES: Final = f"transform({_USED}, _rs_x -> split(_rs_x, {{equals}}, 2))"
+_ENTRIES: Final = f"sort_array(transform({_HALVES}, (x, i) -> struct(get(x, 0) as k, i as i, get(x, 1) as v)))"
+_LAST: Final = "filter(e, (x, n) -> get(e, n + 1).k is distinct from x.k)"
+_MAP: Final = f"map_from_entries(transform({_LAST}, x -> struct(x.k as k, x.v as v)))"
+_PAIRED: Final = (
+    f"get(transform(array(split({{s}}, {{pairs}})), _rs_p -> get(transform(array({_ENTRIES}), e -> {_MAP}), 0)), 0)"
+)
+NO_MAP: Final = "cast(null as map<string,string>)"
+
+
+def pairs_map(s: str, pairs: str, equals: str) -> str:
+    """The SQL of a map of the pairs of a text, split by Java patterns; null if one of the three is null.
+
+    A part without an equals sign is a key without a value; of equal keys the last one counts.
+    """
+    return f"if({equals} is null, {NO_MAP}, {_PAIRED.format(s=s, pairs=pairs, equals=equals)})"
+
+
+def _mapped(texts: Mapping[str, str]) -> str:
+    patterns = texts["pairs"], texts["equals"]
+    if any(map(is_null, patterns)):
+        return NO_MAP
+    for pattern in patterns:
+        fault = fault_of(unquote(pattern) or "")
+        if fault is not None:
+            remedy = "write a Java regular expression: ';' or '[,;]', with a backslash before a literal sign"
+            raise TopologyError(f"the separator {unquote(pattern)!r} is wrong: {fault}", remedy=remedy)
+    return pairs_map(texts["s"], *patterns)
+
 
 ARRAYS = (
     _row(
@@ -21,6 +57,21 @@ ARRAYS = (
             "splitToArray(null,'.')": None,
             r"splitToArray('a\Eb','\E')": ["a", "b"],
             "splitToArray('ab','')": ["ab"],
+        },
+    ),
+    _row(
+        "str_to_map strToMap",
+        "s text, pairs pattern = ',', equals pattern = '='",
+        _mapped,
+        "map<string,string>",
+        "A map of pairs, which are split by Java patterns; of equal keys the last one counts.",
+        {
+            "str_to_map('k1=v1,k2=v2')": {"k1": "v1", "k2": "v2"},
+            "element_at(str_to_map('k1=v1,k2=v2'),'k1')": "v1",
+            "str_to_map('a:1;b:2;a:3:4;;c;;',';',':')": {"a": "3:4", "b": "2", "": None, "c": None},
+            "str_to_map('a1b22c','[0-9]+','-')": {"a": None, "b": None, "c": None},
+            "str_to_map('')": {},
+            "str_to_map(null)": None,
         },
     ),
     _row(

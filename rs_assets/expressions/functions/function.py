@@ -115,12 +115,14 @@ class Function:
         return self.returns.format_map(self._texts(arguments, "UTC")) if "{" in self.returns else self.returns
 
     def _texts(self, arguments: tuple[str, ...], zone: str) -> Mapping[str, str]:
-        """The SQL texts of the arguments, by parameter name."""
+        """The SQL texts of the arguments, by parameter name; those of `more any...` also each alone: `more 1`."""
         texts = {"zone": zone}
         for place, parameter in enumerate(self.parameters):
             given = arguments[place:] if parameter.variadic else arguments[place : place + 1] or (parameter.default,)
             made = [coerced(str(text), parameter.kind, f"{parameter.name} of {self.name}") for text in given]
             texts[parameter.name] = ", ".join(made)
+            if parameter.variadic:
+                texts.update((f"{parameter.name} {number}", each) for number, each in enumerate(made, 1))
         return texts
 
 

@@ -38,6 +38,10 @@ def _of_key(texts: Mapping[str, str]) -> str:
     return f"get_json_object({texts['s']}, {quote(f'$[{chr(39)}{key}{chr(39)}]')})"
 
 
+# The parser ignores text after the first value: two kinds of brackets reveal it.
+IS_JSON = (
+    "(try_parse_json(concat('[', {s}, ']')) is not null and try_parse_json(concat('{{\"a\":', {s}, '}}')) is not null)"
+)
 _ITEMS = "transform(from_json({s}, 'array<map<string,string>>'), item -> try_element_at(item, {key}))"
 
 JSON = (
@@ -90,9 +94,7 @@ JSON = (
     _row(
         "is_json isJson isValidJson",
         "s text",
-        # The parser ignores text after the first value: two kinds of brackets reveal it.
-        "(try_parse_json(concat('[', {s}, ']')) is not null"
-        " and try_parse_json(concat('{{\"a\":', {s}, '}}')) is not null)",
+        IS_JSON,
         "boolean",
         "Whether it is JSON.",
         {

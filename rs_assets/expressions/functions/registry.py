@@ -18,6 +18,7 @@ from rs_assets.expressions.functions.epochs import EPOCHS
 from rs_assets.expressions.functions.function import Function
 from rs_assets.expressions.functions.grok import GROK
 from rs_assets.expressions.functions.json import JSON
+from rs_assets.expressions.functions.json_objects import JSON_OBJECTS
 from rs_assets.expressions.functions.log_pairs import LOG_PAIRS
 from rs_assets.expressions.functions.math import MATH
 from rs_assets.expressions.functions.packages import load_packages
@@ -41,6 +42,7 @@ FAMILIES: tuple[tuple[Function, ...], ...] = (
     DATE_PARTS,
     EPOCHS,
     JSON,
+    JSON_OBJECTS,
     ARRAYS,
     ENCODING,
     CASTS,

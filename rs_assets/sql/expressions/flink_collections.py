@@ -8,6 +8,7 @@ from functools import reduce
 from types import MappingProxyType
 from typing import Final
 
+from rs_assets.expressions.functions.arrays import pairs_map
 from rs_assets.expressions.functions.literals import quote, unquote
 from rs_assets.records.types import Type
 from rs_assets.sql.expressions.sql_function import MANY, Refusal, SqlFunction, as_int, kind_of_first, textual
@@ -100,6 +101,12 @@ def _json_value(values: Sequence[Value]) -> str:
     return f"(CASE WHEN NOT schema_of_variant({value}'variant')) RLIKE '^(OBJECT|ARRAY)' THEN {value}'string') END)"
 
 
+def _pairs(values: Sequence[Value]) -> str:
+    """The separators are patterns, by default a comma and an equals sign."""
+    given = [value.plain for value in values]
+    return pairs_map(*given, *("','", "'='")[len(given) - 1 :])
+
+
 COLLECTIONS: Final[Mapping[str, SqlFunction]] = MappingProxyType(
     {
         "CARDINALITY": SqlFunction(1, 1, "cardinality({0})", "int"),
@@ -124,6 +131,7 @@ COLLECTIONS: Final[Mapping[str, SqlFunction]] = MappingProxyType(
         "MAP_ENTRIES": SqlFunction(1, 1, "map_entries({0})", ""),
         "MAP_FROM_ARRAYS": SqlFunction(2, 2, "map_from_arrays({0}, {1})", ""),
         "MAP_UNION": SqlFunction(1, MANY, _united, kind_of_first),
+        "STR_TO_MAP": textual(_pairs, 1, 3, "map<string,string>", (0, 1, 2)),
         "JSON_VALUE": textual(_json_value, 2, 2, texts=(0, 1), refuses=_known_path),
     }
 )

@@ -65,7 +65,6 @@ NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
         "CURRENT_WATERMARK": "remove it: stateful steps drop and count late rows",
         "CURRENT_DATABASE": "write the name as a text",
         "PRINTF": "CONCAT the parts, with CAST(... AS STRING) and LPAD",
-        "STR_TO_MAP": "SPLIT_INDEX(SPLIT_INDEX(text, ',', 0), '=', 1), or CROSS JOIN LATERAL TABLE(STRING_SPLIT(...))",
         "ELEMENT": "write array[1]",
         "TYPEOF": "EXPLAIN, or `describe NAME;` at the shell, shows types",
         "OVERLAPS": "write a.begin <= b.end AND b.begin <= a.end",
