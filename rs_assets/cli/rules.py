@@ -71,7 +71,7 @@ def _node(pipeline: Pipeline, step: str | None) -> MatchRules:
 
 
 def _fields(pipeline: Pipeline, node: MatchRules) -> Mapping[str, str | None]:
-    from rs_assets.expressions.rules.rule_set import readable
+    from rs_assets.expressions.rules.rule_set import counted
     from rs_assets.topology.check.build import check_fields
     from rs_assets.topology.check.rules import field_types
 
@@ -80,7 +80,7 @@ def _fields(pipeline: Pipeline, node: MatchRules) -> Mapping[str, str | None]:
         remedy = "declare the schema of its sources and dimensions"
         raise ConfigurationError(f"the fields before step {node.name!r} are not known", remedy=remedy)
     types = field_types(known)
-    return readable({name: types[name] for name in types if name in (node.reads or types)})
+    return counted({name: types[name] for name in types if name in (node.reads or types)})
 
 
 def _table(pipeline: Pipeline, node: MatchRules) -> pa.Table:
@@ -157,8 +157,10 @@ def _batch(rows: Path, fields: Mapping[str, str | None]) -> tuple[list[dict[str,
     import pyarrow as pa
 
     from rs_assets.expressions.rules.batch import batch_of
+    from rs_assets.expressions.rules.rule_set import readable
     from rs_assets.records.ddl import arrow_schema
 
+    fields = readable(fields)
     lines = [json.loads(line) for line in rows.read_text().splitlines() if line.strip()]
     schema = arrow_schema(", ".join(f"`{name}` {kind}" for name, kind in fields.items()))
     made = pa.Table.from_pylist([{name: line.get(name) for name in fields} for line in lines], schema)

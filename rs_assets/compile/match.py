@@ -22,7 +22,7 @@ from rs_assets.errors import CheckpointError, TopologyError
 from rs_assets.expressions.rules.batch import batch_of
 from rs_assets.expressions.rules.match import matches
 from rs_assets.expressions.rules.matched import note_matches
-from rs_assets.expressions.rules.rule_set import RULE, RuleSet, readable, rows_of, stored
+from rs_assets.expressions.rules.rule_set import RULE, RuleSet, counted, readable, rows_of, stored
 from rs_assets.operators.dimension.lookup import version_of_batch
 from rs_assets.operators.join.spec import two_fields
 from rs_assets.records.columns import PREFIX, hidden, visible
@@ -42,8 +42,9 @@ def compile_match(context: CompileContext, node: MatchRules, inputs: tuple[Flow,
         if name.casefold() in taken:
             raise two_fields(taken[name.casefold()], "", step=node.name)
     types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
-    fields = readable({name: types[name] for name in visible(frame.columns) if name in (node.reads or types)})
-    if not fields:
+    fields = counted({name: types[name] for name in visible(frame.columns) if name in (node.reads or types)})
+    read = readable(fields)
+    if not read:
         remedy = "give the rules texts, numbers or booleans to read"
         raise TopologyError(f"step {node.name!r} has no field that rules can read", remedy=remedy, step=node.name)
     held.prepare(fields)
@@ -55,7 +56,7 @@ def compile_match(context: CompileContext, node: MatchRules, inputs: tuple[Flow,
         carried=tuple(carried.names),
         version=context.versions.get(node.name) if context.versions is not None else None,
     )
-    found = frame.withColumn(FOUND, judge.column([F.col(quoted(name)) for name in fields], carried))
+    found = frame.withColumn(FOUND, judge.column([F.col(quoted(name)) for name in read], carried))
     return Flow(_formed(found, frame, node))
 
 
@@ -75,7 +76,8 @@ def _formed(found: DataFrame, frame: DataFrame, node: MatchRules) -> DataFrame:
 class Judge:
     """Runs in a worker. `root` has the versions of the rules; `version` None: that of the batch.
 
-    `fields` are the fields that come, with their Spark types; `carried` are the columns of rules that go.
+    `fields` are the fields of the rows with their Spark types, of which those come that conditions can read; `carried`
+    are the columns of rules that go.
     """
 
     step: str
@@ -104,7 +106,7 @@ class Judge:
             number = int(name[1:].partition("-")[0])
             carried = [table[column].combine_chunks().take(rules.rows) for column in self.carried]
             rules_named = carried[self.carried.index(RULE)]
-            names = [field for field, _ in self.fields]
+            names = list(readable(dict(self.fields)))
             for columns in batches:
                 # Spark passes a single column as it is.
                 batch = batch_of(names, columns if isinstance(columns, tuple) else (columns,))

@@ -15,13 +15,14 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.types import DataType, DecimalType
 
 from rs_assets.common.errors_wire import wired
 from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.timed import timed
 from rs_assets.errors import RsError
-from rs_assets.expressions.rules.having import having_of
-from rs_assets.expressions.rules.rule_set import readable
+from rs_assets.expressions.rules.having import DIGITS, TIMES, having_of
+from rs_assets.expressions.rules.rule_set import counted
 from rs_assets.operators.window.aggregate import at_clock
 from rs_assets.operators.window.assign import WINDOW
 from rs_assets.operators.window.event_time import WATERMARK_DELAY
@@ -32,12 +33,14 @@ from rs_assets.topology.nodes.match import RULE
 from rs_assets.topology.nodes.rule_windows import HAVING, RuleWindows
 
 SAID, HOLDS = f"{PREFIX}said", f"{PREFIX}holds"
-SAYS = "measure string, field string, `limit` double, seconds bigint, `by` array<string>"
-_ARROW = pa.struct({"measure": pa.string(), "field": pa.string(), "limit": pa.float64(), "seconds": pa.int64(),
-                    "by": pa.list_(pa.string())})  # fmt: skip
+SAYS = "measure string, field string, `limit` double, seconds bigint, `by` array<string>, exact decimal(38,{})"
+_ARROW = {"measure": pa.string(), "field": pa.string(), "limit": pa.float64(), "seconds": pa.int64(),
+          "by": pa.list_(pa.string())}  # fmt: skip
 # What a match counts in its window: the group, the length of the window, and what it contributes to each measure.
 GROUP, SECONDS, LIMIT = f"{PREFIX}group", f"{PREFIX}seconds", f"{PREFIX}limit"
 ADDED, HIGH, LOW, ITEM = f"{PREFIX}added", f"{PREFIX}high", f"{PREFIX}low", f"{PREFIX}item"
+# The same of decimals, without a loss of digits; only rows with decimals have these columns.
+LIMIT_EXACT, ADDED_EXACT, HIGH_EXACT, LOW_EXACT = (f"{each}_exact" for each in (LIMIT, ADDED, HIGH, LOW))
 
 
 def compile_rule_windows(context: CompileContext, node: RuleWindows, inputs: tuple[Flow, ...]) -> Flow:
@@ -51,7 +54,7 @@ def compile_rule_windows(context: CompileContext, node: RuleWindows, inputs: tup
     place = F.struct(_end(-1).alias("start"), _end().alias("end")).alias(WINDOW, metadata={WATERMARK_DELAY: 0})
     placed = rows.filter(F.col(SECONDS).isNotNull()).withColumn(WINDOW, place)
     keys = [F.col(name) for name in (WINDOW, RULE, HAVING, GROUP)]
-    value, holds = _reached()
+    value, holds = _reached(exact=LIMIT_EXACT in placed.columns)
     carried = [F.last(quoted(name)).alias(name) for name in node.carry]
     alerts = once(placed.groupBy(*keys).agg(value.alias("value"), *carried, holds.alias(HOLDS)), node.water_mark)
     shown = {
@@ -78,13 +81,13 @@ def _end(windows: int = 0) -> Column:
 
 def _measured(df: DataFrame) -> DataFrame:
     """The matches with what they count; all of it is null for rules without `having`."""
-    kinds = {name: df.schema[name].dataType.simpleString() for name in visible(df.columns)}
-    texts = [part for name in readable(kinds) for part in (F.lit(name), F.col(quoted(name)).cast("string"))]
-    fields = F.create_map(*texts)
-    said = df.withColumn(SAID, _said()(F.col(HAVING)))
-    measure, of = F.col(SAID)["measure"], fields[F.col(SAID)["field"]]
-    number = of.try_cast("double")
-    number = F.when(~F.isnan(number), number)
+    types = {name: df.schema[name].dataType for name in visible(df.columns)}
+    kinds = counted({name: each.simpleString() for name, each in types.items()})
+    fields = F.create_map(*_pairs({name: F.col(quoted(name)).cast("string") for name in kinds}))
+    decimals = _decimals({name: types[name] for name in kinds})
+    said = df.withColumn(SAID, _said(max(decimals.values(), default=0))(F.col(HAVING)))
+    measure, name = F.col(SAID)["measure"], F.col(SAID)["field"]
+    number = F.when(~F.isnan(of := _number(fields[name], kinds, name)), of)
     by = F.col(SAID)["by"]
     group = F.map_from_arrays(by, F.transform(by, lambda name: fields[name]))
     columns: Mapping[str, Column] = {
@@ -94,35 +97,87 @@ def _measured(df: DataFrame) -> DataFrame:
         ADDED: F.when(measure == "count", F.lit(1.0)).when(measure == "sum", F.greatest(number, F.lit(0.0))),
         HIGH: F.when(measure == "max", number),
         LOW: F.when(measure == "min", number),
-        ITEM: F.when(measure == "distinct", of),
+        ITEM: F.when(measure == "distinct", fields[name]),
     }
-    return said.withColumns(dict(columns)).drop(SAID)
+    return said.withColumns({**columns, **_exactly(decimals)}).drop(SAID)
 
 
-def _reached() -> tuple[Column, Column]:
+def _number(text: Column, kinds: Mapping[str, str | None], name: Column) -> Column:
+    """The field with a name as a double; of a time the seconds since 1970."""
+    seconds = {
+        each: (
+            F.unix_micros(quoted(each)) if kind == "timestamp" else F.unix_date(quoted(each)) * F.lit(86_400_000_000)
+        )
+        / F.lit(1_000_000.0)
+        for each, kind in kinds.items()
+        if kind in TIMES
+    }
+    number = text.try_cast("double")
+    return F.coalesce(F.create_map(*_pairs(seconds))[name], number) if seconds else number
+
+
+def _decimals(types: Mapping[str, DataType]) -> dict[str, int]:
+    """The places of the decimals that are counted exactly: those that have 38 digits for the most places of all."""
+    found = {name: each for name, each in types.items() if isinstance(each, DecimalType)}
+    places = max((each.scale for each in found.values()), default=0)
+    return {name: places for name, each in found.items() if each.precision - each.scale <= DIGITS - places}
+
+
+def _exactly(decimals: Mapping[str, int]) -> dict[str, Column]:
+    """What a match counts of a decimal; nothing without decimals."""
+    if not decimals:
+        return {}
+    kind = f"decimal({DIGITS},{max(decimals.values())})"
+    exact = F.create_map(*_pairs({name: F.col(quoted(name)).cast(kind) for name in decimals}))[F.col(SAID)["field"]]
+    measure = F.col(SAID)["measure"]
+    return {
+        LIMIT_EXACT: F.col(SAID)["exact"],
+        ADDED_EXACT: F.when((measure == "sum") & exact.isNotNull(), F.greatest(exact, F.lit(0).cast(kind))),
+        HIGH_EXACT: F.when(measure == "max", exact),
+        LOW_EXACT: F.when(measure == "min", exact),
+    }
+
+
+def _pairs(columns: Mapping[str, Column]) -> Iterator[Column]:
+    for name, column in columns.items():
+        yield from (F.lit(name), column)
+
+
+def _reached(*, exact: bool) -> tuple[Column, Column]:
     """What was reached in a window, and whether that is enough."""
     low, different = F.min(LOW), F.size(F.collect_set(ITEM))
     value = F.coalesce(F.sum(ADDED), F.max(HIGH), low, F.when(different > 0, different.cast("double")))
     limit = F.max(LIMIT)
-    return value, F.when(low.isNotNull(), value <= limit).otherwise(value >= limit)
+    holds = F.when(low.isNotNull(), value <= limit).otherwise(value >= limit)
+    if not exact:
+        return value, holds
+    least, most = F.min(LOW_EXACT), F.max(LIMIT_EXACT)
+    whole = F.coalesce(F.try_sum(ADDED_EXACT), F.max(HIGH_EXACT), least)
+    enough = F.when(least.isNotNull(), whole <= most).otherwise(whole >= most)
+    counted_exactly = whole.isNotNull()
+    return (
+        F.coalesce(whole.cast("double"), value),
+        F.when(counted_exactly, F.coalesce(enough, F.lit(False))).otherwise(holds),  # noqa: FBT003
+    )
 
 
-def _said() -> Any:
-    """What the `having` of each row says."""
+def _said(places: int) -> Any:
+    """What the `having` of each row says, with the limit of decimals with so many places."""
+    kind = pa.struct({**_ARROW, "exact": pa.decimal128(DIGITS, places)})
 
     def said(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
         with wired():
             for batch in batches:
                 coded = batch.dictionary_encode()
-                parts = pa.array([_parts(text) for text in coded.dictionary.to_pylist()], _ARROW)
+                parts = pa.array([_parts(text, places) for text in coded.dictionary.to_pylist()], kind)
                 yield parts.take(pc.cast(coded.indices, pa.int64()))
 
     # Not deterministic, so that Spark computes it once and not for each column.
-    return arrow_udf(said, SAYS).asNondeterministic()  # type: ignore[call-overload]
+    return arrow_udf(said, SAYS.format(places)).asNondeterministic()  # type: ignore[call-overload]
 
 
 @cache
-def _parts(text: str) -> dict[str, Any] | None:
+def _parts(text: str, places: int) -> dict[str, Any] | None:
     try:
         having = having_of(text)
     except RsError:
@@ -134,4 +189,5 @@ def _parts(text: str) -> dict[str, Any] | None:
         "limit": having.limit,
         "seconds": having.seconds,
         "by": list(having.by),
+        "exact": having.limit_of(places),
     }

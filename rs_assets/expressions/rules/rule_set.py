@@ -18,7 +18,7 @@ from rs_assets.common.files import write_atomically
 from rs_assets.errors import RsError
 from rs_assets.expressions.rules.atoms import READABLE, formula_of
 from rs_assets.expressions.rules.compiled import Compiled, compiled
-from rs_assets.expressions.rules.having import check_having
+from rs_assets.expressions.rules.having import check_having, is_counted
 from rs_assets.expressions.rules.normal import Conjunction, TooManyError, conjunctions_of
 from rs_assets.expressions.rules.scan import hyperscan
 from rs_assets.expressions.syntax.typed import WHOLE
@@ -60,6 +60,7 @@ class RuleSet:
 def rule_set_of(table: pa.Table, fields: Types, *, step: str, known: Read | None = None) -> RuleSet:
     """The rules of a table with at least the columns `rule` and `condition`, over `fields` with their Spark types.
 
+    Conditions read those of `readable`, and `having` those of `counted`.
     A rule that cannot be evaluated is left out, and said in `faults`; so is one without a name that is its own. What is
     `known` of these fields is not parsed, and what is parsed becomes known.
 
@@ -115,8 +116,13 @@ def _wrong_having(text: str | None, fields: Types, step: str) -> str | None:
 
 
 def readable(fields: Types) -> Types:
-    """The fields that rules can read."""
+    """The fields that conditions of rules can read."""
     return {name: kind for name, kind in fields.items() if kind in READABLE}
+
+
+def counted(fields: Types) -> Types:
+    """The fields that `having` can read: those of `readable`, decimals and times."""
+    return {name: kind for name, kind in fields.items() if kind is not None and is_counted(kind)}
 
 
 def stored(root: Path, version: str, fields: Types, *, step: str) -> RuleSet:
