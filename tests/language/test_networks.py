@@ -56,3 +56,20 @@ def test_ip_contains_of_rules_is_that_of_conditions(source, drive):
     assert [sorted(row["rules"]) for row in judged] == [sorted(each) for each in wanted]
     assert wanted[0] == ["::/0", "2001:db8::/33"]
     assert "rlike" in condition_sql("(ip,ipContains,'fe80::/10')", {"ip": "string"}, step="x")
+
+
+def test_ip_contains_of_an_address_of_ipv4_that_is_written_as_ipv6_is_that_of_ipv6(spark):
+    """As Python's ipaddress has it, and Postgres: `'::ffff:1.2.3.4'::inet << '1.2.3.0/24'` is false."""
+    networks = ["1.2.3.0/24", "::ffff:1.2.3.0/120", "::ffff:0:0/96", "::/0"]
+    wanted = {
+        "::ffff:1.2.3.4": [False, True, True, True],
+        "::FFFF:102:304": [False, True, True, True],
+        "0:0:0:0:0:ffff:1.2.3.4": [False, True, True, True],
+        "1.2.3.4": [True, False, False, False],
+    }
+    parts = [f"{in_network('ip', text)} as n{at}" for at, text in enumerate(networks)]
+    found = spark.createDataFrame([(text,) for text in wanted], "ip string").selectExpr(*parts).collect()
+    assert [list(row) for row in found] == list(wanted.values())
+    assert [[inside(text, network_of(each)) for each in networks] for text in wanted] == list(wanted.values())
+    python = [[ipaddress.ip_address(text) in ipaddress.ip_network(each) for each in networks] for text in wanted]
+    assert python == list(wanted.values())

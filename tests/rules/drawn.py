@@ -15,6 +15,8 @@ TEXTS = [
     "a\r\n", "a\u2028", "foo bar", "foobar", "foo", "10.0.0.1", "10.0.0.1 ", "10.0.0.256", "10.0.7.9",
     "\\d", "a%b",
     "x" * 300, "日本語 log", "1", "001", "İx", "b_c", "aab", "aaa",
+    "2001:db8::7", " 2001:DB8:8000:0::1 ", "::1", "fe80::1%eth0", "::ffff:10.0.0.1", "::ffff:a00:7",
+    "::ffff:10.0.0.256", "1::2::3",
 ]  # fmt: skip
 PATTERNS = [
     "foo", "^a", "a$", "^$", "^a$", "a.b", "(?s)a.b", r"\bfoo\b", r"\.sh$", "[^a]",
@@ -26,6 +28,7 @@ PATTERNS = [
     "(?i)K", "(?i)[^k]", "((a|b)c?)+$", r"\B", r"\B\w",
     "b$|c", "(?i)B$", r"\r$", r"\n$", "[a-c]$", "b+$", r"b\z", r"b\z|a",
 ]  # fmt: skip
+NETWORKS = ["10.0.0.0/22", "10.0.0.1", "10.", "2001:db8::/33", "::/0", "fe80::/10", "::1", "::ffff:10.0.0.0/118"]
 NUMBERS = [None, 0, 1, -1, 5, 99, 100, 101, 2**31 - 1]
 LONGS = [*NUMBERS, 2**63 - 1, -(2**63), 2**53 + 1]
 FLOATS = [None, 0.0, -0.0, 1.5, 100.0, 100.0000001, math.nan, math.inf, -math.inf, 1e300]
@@ -74,7 +77,7 @@ def atom(drawn: Random) -> str:
     if kind == 4:
         return drawn.choice([
             f"({field},isNull)", f"({field},!null)", "(ms,isNull)", "(size,isNotNull)", "(ok,=,true)", "(ok,!=,true)",
-            f"({field},ipContains,10.0.0.0/22)", f"({field},ipContains,10.0.0.1)", f"({field},ipContains,10.)",
+            *(f"({field},ipContains,'{network}')" for network in NETWORKS),
         ])  # fmt: skip
     operator = drawn.choice(["=", "!=", "<", "<=", ">", ">="])
     value = drawn.choice(
