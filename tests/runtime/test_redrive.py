@@ -416,6 +416,31 @@ def test_what_cannot_be_redriven_is_refused_with_a_remedy(log: Log, options: Run
     assert ids(options) == [1, 2]
 
 
+# A condition, what is said of it, words of the remedy, and what they say to write.
+CONDITIONS = [
+    ("record LIKE '%2000%' OR", "does not accept", "write a whole condition", "record LIKE '%2000%' OR tries > 0"),
+    ("record LIKE '%2000%' -- not all", "", "", ""),
+    ("reason = 1", "fails for a row: [CAST_INVALID_INPUT]", "a text with a text in quotes", "record LIKE '%2000%'"),
+    ("CAST(reason AS INT) = 1", "fails for a row: [CAST_INVALID_INPUT]", "cast it by TRY_CAST(... AS BIGINT)",
+     "record LIKE '%2000%' AND TRY_CAST(reason AS BIGINT) IS NULL"),
+]  # fmt: skip
+
+
+def test_condition_that_is_not_whole_or_fails_is_refused_with_a_remedy_that_works(
+    log: Log, options: RunOptions
+) -> None:
+    """A name after a condition was read as the name of it, so that half of a condition chose dead letters."""
+    log.put((1, 5), (2, 2000), (3, 3000))
+    log.hits(STRICT).run(options)
+    mended = log.hits(MENDED)
+    for where, said, remedy, right in CONDITIONS:
+        if said:
+            with pytest.raises(ConfigurationError) as refused:
+                mended.redrive(options, where=where, plan=True)
+            assert (said in refused.value.what, remedy in refused.value.remedy) == (True, True), where
+        assert mended.redrive(options, where=right or where, plan=True).letters == 1, where
+
+
 def test_two_redrives_at_the_same_time_do_not_both_claim(
     log: Log, options: RunOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -225,6 +225,10 @@ def test_what_cannot_be_sought_is_refused_with_a_remedy(tmp_path: Path, options:
         pipeline.why(options, where="id = 1", limit=0)
     with pytest.raises(ConfigurationError, match="fields of 'file' are: id, page, ms, ts"):
         pipeline.why(options, where="name = 'x'")
+    with pytest.raises(ConfigurationError, match="write a whole condition, .* the fields of 'file' are: id"):
+        pipeline.why(options, where="id = 1 OR")
+    with pytest.raises(ConfigurationError, match=r"fails for a row: \[CAST_INVALID_INPUT\]"):
+        pipeline.why(options, where="page = 1")
     with pytest.raises(ConfigurationError, match="no source 'files'"):
         pipeline.why(options, where="id = 1", source="files")
     (folder / "f0.jsonl").unlink()

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from rs_assets.common.node import Node
@@ -19,10 +18,10 @@ from rs_assets.connectors.dead_letters import REDRIVING, STORED
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.nodes import Source
 from rs_assets.connectors.redrives import KEY, NOWHERE, Letter
-from rs_assets.errors import ConfigurationError
 from rs_assets.runtime.recorded.read_again import NO_TEXT, Place, ReadAgain, Texts
 from rs_assets.runtime.recorded.recompute import union
 from rs_assets.runtime.recorded.recorded import RecordedQuery
+from rs_assets.runtime.recorded.where import asked, condition
 from rs_assets.runtime.upkeep.returns import names_of
 from rs_assets.topology.nodes.step import ForEach
 from rs_assets.topology.topology import Topology
@@ -47,18 +46,14 @@ NUMBER: Final = "_rs_number"
 
 
 def chosen(spark: SparkSession, letters: Sequence[Letter], where: str | None) -> Sequence[Letter]:
-    """Those of `letters` for which the condition `where` holds; ConfigurationError if Spark does not accept it."""
+    """Those of `letters` for which the condition `where` holds; ConfigurationError if it is wrong, or fails for one."""
     if where is None or not letters:
         return letters
     schema = pa.schema([*(STORED.field(name) for name in ASKED), (NUMBER, pa.int64())])
     rows = [{**{name: letter[name] for name in ASKED}, NUMBER: n} for n, letter in enumerate(letters)]
-    try:
-        found = spark.createDataFrame(pa.Table.from_pylist(rows, schema=schema)).filter(where).select(NUMBER).collect()
-    except AnalysisException as error:
-        raise ConfigurationError(
-            f"Spark does not accept {where!r}: {str(error).strip().splitlines()[0]}",
-            remedy=f"the fields of a dead letter are: {', '.join(ASKED)}",
-        ) from error
+    given = spark.createDataFrame(pa.Table.from_pylist(rows, schema=schema))
+    with asked(where, ASKED, "a dead letter"):
+        found = given.filter(condition(where)).select(NUMBER).collect()
     return [letters[row[NUMBER]] for row in found]
 
 

@@ -10,7 +10,6 @@ from functools import reduce
 from itertools import islice
 from typing import Any
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -23,6 +22,7 @@ from rs_assets.records.poison import digest
 from rs_assets.records.schema import quoted
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.recorded.recorded import Recorded, RecordedQuery, named, translated
+from rs_assets.runtime.recorded.where import asked, condition
 from rs_assets.runtime.replay.refused_rows import RefusedRows
 from rs_assets.runtime.replay.trace import Found, StepTrace, Trace, limited_to
 from rs_assets.topology.nodes.shuffle import ShuffleRead
@@ -148,7 +148,7 @@ class _Search:
     def _in(self, batches: Sequence[int]) -> list[tuple[int, Found]]:
         rows = reduce(DataFrame.unionByName, map(self._rows, batches))
         newest = rows.orderBy(F.col(BATCH).desc(), SPLIT, LINE).limit(self.sought.limit)
-        with translated(self.query.plan.name):
+        with translated(self.query.plan.name), asked(self.sought.where, (), repr(self.source.name)):
             found = newest.toArrow().to_pylist()
         return [(row[BATCH], _record(self.source.name, row)) for row in found]
 
@@ -157,17 +157,12 @@ class _Search:
         fields = [F.col(quoted(name)) for name in visible(rows.columns)]
         place = [F.col(name) for name in ADDRESS]
         made = rows.select(*fields, *place, digest(rows).alias(DIGEST), F.lit(batch).alias(BATCH))
-        try:
+        with asked(self.sought.where, visible(rows.columns), repr(self.source.name)):
             return made.filter(self._condition())
-        except AnalysisException as error:
-            raise ConfigurationError(
-                f"Spark does not accept {self.sought.where!r}: {str(error).strip().splitlines()[0]}",
-                remedy=f"the fields of {self.source.name!r} are: {', '.join(visible(rows.columns))}",
-            ) from error
 
     def _condition(self) -> Column:
         sought = self.sought
-        conditions = [F.expr(sought.where)] if sought.where is not None else []
+        conditions = [condition(sought.where)] if sought.where is not None else []
         conditions += [F.col(RAW).contains(sought.text)] if sought.text is not None else []
         conditions += [F.col(SPLIT) == sought.split] if sought.split is not None else []
         conditions += [F.col(LINE) == sought.line] if sought.line is not None else []
