@@ -25,10 +25,12 @@ from benchmarks.kafka_tables import kafka_table_figures
 from benchmarks.keys import key_figures
 from benchmarks.languages import sql_figures
 from benchmarks.latency import latency_figures
+from benchmarks.logs import log_figures
 from benchmarks.measure import Figure
 from benchmarks.memory import memory_figures
 from benchmarks.nexmark import nexmark_figures
 from benchmarks.processors import processor_figures
+from benchmarks.ranges import range_figures
 from benchmarks.redis import redis_figures
 from benchmarks.report import Measured
 from benchmarks.requests import request_figures
@@ -64,7 +66,9 @@ BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType
         "joins": join_figures,
         "tables": table_figures,
         "dimension": dimension_figures,
+        "ranges": range_figures,
         "rules": rule_figures,
+        "logs": log_figures,
         "latency": latency_figures,
         "small": small_figures,
         "starts": start_figures,

@@ -59,6 +59,11 @@ OVER_KAFKA = [
             marks=pytest.mark.long,
         ),
         pytest.param(["slope"], [*["filter, 1 % kept"] * 4, *["10 s windows"] * 4], marks=pytest.mark.long),
+        pytest.param(
+            ["ranges", "logs"],
+            [*["lookups by networks and ranges"] * 4, "lines of logs"],
+            marks=pytest.mark.long,
+        ),
         pytest.param(["requests"], ["sinks of requests"] * 2, marks=pytest.mark.long),
         pytest.param(["collectors"], ["collectors"] * 2, marks=pytest.mark.long),
         pytest.param(["nexmark"], ["Nexmark"] * len(QUERIES), marks=pytest.mark.long),
