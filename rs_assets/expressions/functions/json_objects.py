@@ -11,7 +11,8 @@ from rs_assets.expressions.functions.json import IS_JSON
 from rs_assets.expressions.functions.literals import is_null, quote, unquote
 
 _row = Family("json").row
-_MEMBERS: Final = "from_json({doc}, 'map<string,variant>')"
+# Of a key that is there twice the last value counts.
+_MEMBERS: Final = "try_variant_get(try_parse_json({doc}), '$', 'map<string,variant>')"
 _WITHOUT: Final = "to_json(map_filter({members}, (k, v) -> not coalesce(array_contains({keys}, k), false)))"
 # The members of two objects in one: `o.p` is the other one, `b` the first without its keys.
 _JOINED: Final = (
@@ -100,6 +101,7 @@ JSON_OBJECTS: Final = (
             f"json_remove({_DOC},'b')": '{"a":1}',
             f"json_remove({_DOC},'a','b','c')": "{}",
             f"json_remove({_DOC},null)": '{"a":1,"b":[1.5,"x"]}',
+            'json_remove(\'{"b":1,"a":null,"c":2,"c":3}\',\'b\')': '{"a":null,"c":3}',
             "json_remove('[1]','a')": None,
             "json_remove('{\"a\":1} {}','b')": None,
         },
