@@ -38,6 +38,8 @@ SPARK = triples("followed_spark_statements.txt")
 # Statements call its functions.
 assert library
 DEEP_TYPE = f"CREATE TABLE deep (a {'ARRAY<' * 3000}BIGINT{'>' * 3000}) WITH ('connector' = 'print')"
+# Its remedy is followed in functions/test_java_functions.py, which makes a jar.
+JAVA = "CREATE FUNCTION f AS 'a.B' USING JAR '/nowhere/b.jar'; INSERT INTO out1 SELECT page, ms FROM plain"
 DEEP = "INSERT INTO out1 SELECT page, " + "(" * 2000 + "ms" + ")" * 2000 + " FROM clicks"
 
 
@@ -103,6 +105,7 @@ def programs() -> Iterator[Callable[[], object]]:
     yield from (partial(pipeline_from_sql, SPARK_TABLES + wrong, dialect="spark") for wrong, _, _ in SPARK)
     yield partial(pipeline_from_sql, TABLES, dialect="hive")
     yield partial(pipeline_from_sql, TABLES + DEEP_TYPE)
+    yield partial(pipeline_from_sql, TABLES + JAVA)
     yield partial(kept, "filesystm")
     yield partial(Session().columns, "t")
     yield from (partial(pipeline_from_sql, Path(each)) for each in (__file__ + "/none.sql", sys.executable))

@@ -5,6 +5,7 @@ A result is a struct of the value and of the fault, so that Spark raises only wh
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType
@@ -19,16 +21,17 @@ from pyspark.sql.types import DataType
 from rs_assets.common.errors_wire import to_wire
 from rs_assets.compile.python.contract import RAISED, check_sendable, remedy_for, text_of
 from rs_assets.compile.python.results import fields_of, mapping, plain
-from rs_assets.errors import StepError
-from rs_assets.expressions.functions.udf import ASKED, Body
+from rs_assets.errors import ConfigurationError, StepError
+from rs_assets.expressions.functions.udf import ASKED, Body, JavaBody
 from rs_assets.records.rows import MisfitError, misfits, to_arrays
 from rs_assets.records.values import values_of
+from rs_assets.spark.processor.session import processors_in
 
 # The most characters of arguments that an error shows.
 SHOWN: Final = 500
 # Spark passes Arrow functions the columns of files as they were read, and hangs if those are texts.
 COLUMNAR: Final = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
-_KNOWN: Final[WeakKeyDictionary[SparkSession, dict[str, Body]]] = WeakKeyDictionary()
+_KNOWN: Final[WeakKeyDictionary[SparkSession, dict[str, Body | JavaBody]]] = WeakKeyDictionary()
 
 
 def know_functions(spark: SparkSession) -> None:
@@ -39,7 +42,10 @@ def know_functions(spark: SparkSession) -> None:
     known = _KNOWN.setdefault(spark, {})
     for name, body in list(ASKED.items()):
         if known.get(name) is not body:
-            _register(spark, body)
+            if isinstance(body, JavaBody):
+                _register_java(spark, body)
+            else:
+                _register(spark, body)
             known[name] = body
 
 
@@ -56,6 +62,19 @@ def _register(spark: SparkSession, body: Body) -> None:
     gives = f"struct<value: {body.gives}, fault: string>"
     made = F.arrow_udf(run, gives)  # type: ignore[attr-defined]
     spark.udf.register(body.name, made)
+
+
+def _register_java(spark: SparkSession, body: JavaBody) -> None:
+    calls = processors_in(spark).JavaCalls
+    needs = "".join("1" if each else "0" for each in body.needs)
+    given = (body.name, body.label, os.pathsep.join(body.jars), body.cls, body.method, needs, body.gives)
+    try:
+        calls.register(spark._jsparkSession, *given)  # noqa: SLF001  there is no public way
+    except Py4JJavaError as error:
+        raise ConfigurationError(
+            f"the class {body.cls!r} of the function {body.label!r} cannot be loaded: {error.java_exception}",
+            remedy="add the jars with the classes that it needs: USING JAR 'a.jar', JAR 'b.jar'",
+        ) from error
 
 
 class NumberError(ValueError):

@@ -16,6 +16,8 @@ from rs_assets.expressions.functions.function import Function
 UDF: Final = "own"
 # Prefix of the names of bodies in Spark.
 PREFIX: Final = "rs_own_"
+# The same of functions of Java.
+JAVA: Final = "rs_java_"
 # What a body takes and returns: values of one row, or arrays or series with values of many rows.
 Form = Literal["row", "arrow", "pandas"]
 
@@ -49,8 +51,29 @@ class Body:
         return f"get(transform(array({called}), o -> {value}), 0)"
 
 
+@dataclass(frozen=True, slots=True)
+class JavaBody:
+    """What Spark calls in its own process: the method of an object of a class in `jars`, with a result of type `gives`.
+
+    `needs` says for each argument whether a null makes the result null without a call.
+    """
+
+    name: str
+    label: str
+    jars: tuple[str, ...]
+    cls: str
+    method: str
+    needs: tuple[bool, ...]
+    gives: str
+
+    def sql(self, arguments: Sequence[str]) -> str:
+        """The Spark SQL of a call; an error of the method is raised where the value is used."""
+        ASKED[self.name] = self
+        return f"{self.name}({', '.join(arguments)})"
+
+
 # The bodies of the calls so far, by name.
-ASKED: Final[dict[str, Body]] = {}
+ASKED: Final[dict[str, Body | JavaBody]] = {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import importlib
 import inspect
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rs_assets.errors import RsError, TopologyError
@@ -25,6 +26,7 @@ from rs_assets.sql.read.lexer import CALL
 from rs_assets.sql.read.source import Text, nearest
 from rs_assets.sql.read.types import FLOATS, WHOLE, is_decimal, is_whole
 from rs_assets.udf.declare import AGGREGATE, DECLARED, aggregate, scalar, table
+from rs_assets.udf.java import java
 
 if TYPE_CHECKING:
     from rs_assets.sql.plan.planner import Planner
@@ -54,6 +56,15 @@ def created(text: Text, made: CreateFunction) -> Declared:
         what = f"the module {module!r} cannot be imported: {type(error).__name__}: {error}"
         raise text.error(what, made.target.start, remedy="add it to PYTHONPATH, or install it as a package") from error
     return _declared(text, made, found)
+
+
+def created_in_java(text: Text, made: CreateFunction) -> Declared:
+    """The class of Java or Scala that CREATE FUNCTION ... USING JAR names; SqlError if it is not a function."""
+    jars = [Path(each.text.removeprefix("file://").removeprefix("file:")).expanduser().absolute() for each in made.jars]
+    try:
+        return java(made.target.text, made.name.text, jars)
+    except TopologyError as error:
+        raise text.error(error.what, made.target.start, remedy=error.remedy) from error
 
 
 def _declared(text: Text, made: CreateFunction, found: Any) -> Declared:

@@ -12,7 +12,7 @@ from rs_assets.expressions.functions.registry import FUNCTIONS
 from rs_assets.expressions.functions.udf import Declared
 from rs_assets.sql.expressions.aggregates import AGGREGATES
 from rs_assets.sql.expressions.functions import SQL_FUNCTIONS
-from rs_assets.sql.expressions.udf import created, mark_aggregates
+from rs_assets.sql.expressions.udf import created, created_in_java, mark_aggregates
 from rs_assets.sql.plan.windowing import KINDS
 from rs_assets.sql.read.source import Text, nearest
 from rs_assets.sql.read.statements import (
@@ -131,6 +131,10 @@ def _function(text: Text, made: CreateFunction) -> tuple[str, str | Declared]:
         raise text.error(f"unsupported function language {language}", made.language.start, remedy="LANGUAGE PYTHON")
     if name in AGGREGATES or name in KINDS:
         raise text.error(f"{name} is a built-in SQL function", made.name.start, remedy="choose another name")
+    if made.jars:
+        if language == "PYTHON":
+            raise text.error("a function of Python has no jar", made.jars[0].start, remedy="leave out USING JAR")
+        return name, created_in_java(text, made)
     if language == "PYTHON" or ":" in made.target.text:
         return name, created(text, made)
     last = made.target.text.rpartition(".")[2]
@@ -141,7 +145,9 @@ def _function(text: Text, made: CreateFunction) -> tuple[str, str | Declared]:
         raise text.error(
             f"unknown function {made.target.text!r}",
             made.target.start,
-            remedy=nearest(last, near) or "use one of docs/functions.md, or a Python function: 'module:function'",
+            remedy=nearest(last, near)
+            or "use one of docs/functions.md, a class of a jar: USING JAR '/opt/shop.jar', or a Python function:"
+            " 'module:function'",
         )
     return name, found
 

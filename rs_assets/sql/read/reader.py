@@ -41,7 +41,8 @@ ELSEWHERE: Final = MappingProxyType(
         "SHOW": "run rs-assets sql FILE --explain",
         "DESCRIBE": "run rs-assets sql FILE --explain",
         "EXPLAIN": "run rs-assets sql FILE --explain",
-        "ADD": "install the package, and name its function: CREATE FUNCTION f AS 'module:function'",
+        "ADD": "name the jar where it is used: CREATE FUNCTION f AS 'shop.Region' USING JAR '/opt/shop.jar'; of a"
+        " package of Python name its function: CREATE FUNCTION f AS 'module:function'",
     }
 )
 # The first words of a query.
@@ -108,7 +109,15 @@ class _Reader(Cursor):
         self.need("AS")
         target = self.string("what the function is")
         language = self.name("the language") if self.take("LANGUAGE") else None
-        return CreateFunction(name=name, target=target, language=language)
+        jars = tuple(self.jars()) if self.take("USING") else ()
+        return CreateFunction(name=name, target=target, language=language, jars=jars)
+
+    def jars(self) -> Iterator[Word]:
+        self.need("JAR")
+        yield self.string("the path of the jar")
+        while self.take(","):
+            self.need("JAR")
+            yield self.string("the path of the jar")
 
     def insert(self) -> Insert:
         if self.take("OVERWRITE"):

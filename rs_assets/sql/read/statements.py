@@ -103,11 +103,12 @@ class Select:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateFunction:
-    """CREATE FUNCTION name AS 'function' [LANGUAGE language]."""
+    """CREATE FUNCTION name AS 'function' [LANGUAGE language] [USING JAR 'path', JAR 'path' ...]."""
 
     name: Word
     target: Word
     language: Word | None = None
+    jars: tuple[Word, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

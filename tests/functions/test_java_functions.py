@@ -1,0 +1,196 @@
+"""Functions of Java and Scala in streaming SQL: classes in jars, which the compiler of pyspark makes here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import zipfile
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+
+from rs_assets import pipeline_from_sql
+from rs_assets.errors import ConfigurationError, RsError, SqlError, TopologyError
+from rs_assets.spark.jars import jars_of_pyspark
+from rs_assets.spark.java import java_home
+from rs_assets.udf.class_file import Method, NoClassError, java_class
+from rs_assets.udf.java import java
+
+SOURCE = """
+package shop
+
+import java.lang.{Boolean => JBoolean, Double => JDouble, Long => JLong}
+import java.math.BigDecimal
+import java.time.{Instant, LocalDate}
+import org.apache.spark.sql.api.java.{UDF0, UDF1, UDF2}
+
+class Masked { def eval(text: String, kept: Int): String = text.take(kept) + "*" * (text.length - kept) }
+class Doubled { def evaluate(n: JLong): JLong = if (n == null) JLong.valueOf(-1L) else JLong.valueOf(2 * n.longValue) }
+class Joined extends UDF2[String, BigDecimal, String] {
+  override def call(text: String, number: BigDecimal): String = text + ":" + number
+}
+class Nothing0 extends UDF0[String] { override def call(): String = "nothing" }
+class Failing extends UDF1[String, String] {
+  override def call(text: String): String = throw new IllegalStateException("no " + text)
+}
+class Kinds {
+  def eval(flag: JBoolean, at: Instant, day: LocalDate, raw: Array[Byte], x: Double, y: JDouble): String =
+    Seq(flag, at, day, raw.length, x, y).mkString(" ")
+}
+class Later { def eval(at: Instant): Instant = at.plusSeconds(60) }
+class Counting {
+  private var calls = 0L
+  def eval(text: String): Long = { calls += 1; if (calls > 0) text.length else 0L }
+}
+class Base { def more(text: String): String = text + "!" }
+class Needing extends Base { def eval(text: String): String = more(text) }
+
+class Opened { def open(context: AnyRef): Unit = (); def eval(text: String): String = text }
+class Two { def eval(text: String): String = text; def evaluate(text: String): String = text }
+class Without { def apply(text: String): String = text }
+class Unmade(n: Int) { def eval(text: String): String = text }
+class Odd { def eval(items: java.util.List[String]): String = items.get(0) }
+"""
+BEGIN = datetime(2026, 1, 5, tzinfo=UTC)
+ROWS = [{"page": page, "ms": ms, "ts": BEGIN} for page, ms in [("abcd", 7), (None, 3), ("xyz", None), ("a", -1)]]
+TABLES = """
+CREATE TABLE clicks (page STRING, ms BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
+    WITH ('connector' = 'filesystem', 'path' = '/in', 'format' = 'json');
+"""
+
+
+@pytest.fixture(scope="module")
+def jar(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("jars")
+    source, made = folder / "shop.scala", folder / "shop.jar"
+    source.write_text(SOURCE)
+    path = os.pathsep.join(map(str, jars_of_pyspark("*.jar")))
+    command = [str(java_home() / "bin" / "java"), "-cp", path, "scala.tools.nsc.Main", "-usejavacp", "-nowarn"]
+    done = subprocess.run([*command, "-d", str(made), str(source)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return made
+
+
+def parted(jar, folder):
+    """The same classes in two jars: all others, and Base."""
+    one, other = folder / "most.jar", folder / "base.jar"
+    with zipfile.ZipFile(jar) as given, zipfile.ZipFile(one, "w") as most, zipfile.ZipFile(other, "w") as base:
+        for name in given.namelist():
+            (base if name == "shop/Base.class" else most).writestr(name, given.read(name))
+    return one, other
+
+
+def created(jars, *classes):
+    using = ", ".join(f"JAR '{each}'" for each in jars)
+    return "".join(f"CREATE FUNCTION f_{each} AS 'shop.{each}' USING {using};" for each in classes)
+
+
+def pipeline(jars, classes, columns, query):
+    sink = f"CREATE TABLE found ({columns}) WITH ('connector' = 'print');"
+    return pipeline_from_sql(f"{TABLES}{created(jars, *classes)}{sink} INSERT INTO found {query}", job="own")
+
+
+def test_functions_in_the_shapes_of_flink_hive_and_spark_give_what_python_does(driver, jar):
+    made = pipeline(
+        [jar],
+        ["Masked", "Doubled", "Joined", "Nothing0", "Failing", "Kinds", "Later", "Counting"],
+        "a STRING, b BIGINT, c STRING, d STRING, e STRING, f STRING, g TIMESTAMP(3), h BIGINT",
+        """SELECT f_masked(page, 1), F_DOUBLED(ms), f_Joined(page, CAST(ms AS DECIMAL(10, 2))), f_nothing0(),
+            CASE WHEN ms > 1000 THEN f_failing(page) END,
+            f_kinds(ms > 3, ts, CAST(ts AS DATE), ENCODE('abc', 'UTF-8'), CAST(ms AS DOUBLE), CAST(NULL AS DOUBLE)),
+            f_later(ts), f_counting(f_masked(page, 1)) FROM clicks WHERE f_doubled(ms) <> 999""",
+    )
+    assert made.try_(ROWS, spark=driver)["found"] == [
+        {
+            "a": None if page is None else page[:1] + "*" * (len(page) - 1),
+            "b": -1 if ms is None else 2 * ms,
+            "c": f"{'null' if page is None else page}:{'null' if ms is None else f'{Decimal(ms):.18f}'}",
+            "d": "nothing",
+            "e": None,
+            # A null for a primitive parameter is null, without a call.
+            "f": None if ms is None else f"{str(ms > 3).lower()} 2026-01-05T00:00:00Z 2026-01-05 3 {float(ms)} null",
+            "g": BEGIN.replace(minute=1),
+            "h": None if page is None else len(page),
+        }
+        for page, ms in ((row["page"], row["ms"]) for row in ROWS)
+    ]
+
+
+def test_function_of_java_that_raises_ends_the_run_with_its_error(driver, jar):
+    made = pipeline([jar], ["Failing"], "a STRING", "SELECT f_failing(page) FROM clicks")
+    with pytest.raises(RsError, match="FAILED_EXECUTE_UDF") as error:
+        made.try_(ROWS[:1], spark=driver)
+    assert "no abcd" in str(error.value)
+
+
+def test_class_that_needs_another_jar_is_refused_with_a_remedy_that_works(driver, jar, tmp_path):
+    one, other = parted(jar, tmp_path)
+    query = "a STRING", "SELECT f_needing(page) FROM clicks WHERE page = 'a'"
+    with pytest.raises(ConfigurationError, match="shop/Base") as error:
+        pipeline([one], ["Needing"], *query).try_(ROWS, spark=driver)
+    assert "USING JAR 'a.jar', JAR 'b.jar'" in error.value.remedy
+    assert pipeline([one, other], ["Needing"], *query).try_(ROWS, spark=driver)["found"] == [{"a": "a!"}]
+
+
+def test_other_content_of_a_jar_is_another_code(jar, tmp_path):
+    query = ["Masked"], "a STRING", "SELECT f_masked(page, 1) FROM clicks"
+    copy, (other, _) = tmp_path / "copy.jar", parted(jar, tmp_path)
+    copy.write_bytes(jar.read_bytes())
+    codes = [pipeline([each], *query).topology.code for each in (jar, copy, other)]
+    assert (codes[0] == codes[1], codes[0] == codes[2]) == (True, False)
+
+
+# A class, what is said of it, words of the remedy, and a class that is as they say.
+REFUSED = [
+    ("shop.Maskde", "there is no class 'shop.Maskde'", "did you mean 'shop.Masked'?", "shop.Masked"),
+    ("zzz.Q", "there is no class 'zzz.Q'", "name a class of the jars with its package", "shop.Masked"),
+    ("shop.Opened", "has a method 'open'", "prepare it in its constructor", "shop.Counting"),
+    ("shop.Two", "has 2 methods that could be called", "give it one public method", "shop.Masked"),
+    ("shop.Without", "has 0 methods that could be called", "named eval, evaluate or call", "shop.Doubled"),
+    ("shop.Unmade", "no object of 'shop.Unmade' can be made", "public constructor without parameters", "shop.Masked"),
+    ("shop.Odd", "has the type 'java.util.List'", "use BigDecimal, Boolean, Byte, Double", "shop.Kinds"),
+]
+
+
+@pytest.mark.parametrize(("cls", "said", "remedy", "right"), REFUSED)
+def test_class_that_cannot_be_a_function_is_refused_with_a_remedy_that_works(jar, cls, said, remedy, right):
+    with pytest.raises(TopologyError) as error:
+        java(cls, "own_in_java", [jar])
+    assert (said in error.value.what, remedy in error.value.remedy) == (True, True), error.value
+    assert java(right, "own_in_java", [jar]).returns
+
+
+def test_statement_with_a_wrong_jar_is_refused_at_its_place(jar, tmp_path):
+    damaged = tmp_path / "damaged.jar"
+    damaged.write_bytes(b"no jar")
+    wrong = {
+        "AS 'shop.Masked' USING JAR '/nowhere/shop.jar'": "the jar '/nowhere/shop.jar' cannot be read",
+        f"AS 'shop.Masked' USING JAR '{damaged}'": f"the jar '{damaged}' cannot be read",
+        f"AS 'shop:f' LANGUAGE PYTHON USING JAR '{jar}'": "a function of Python has no jar",
+        f"AS 'shop.Maskde' LANGUAGE JAVA USING JAR '{jar}'": "there is no class 'shop.Maskde'",
+        f"AS 'shop.Masked' USING JAR '{jar}', '{jar}'": "expected JAR",
+    }
+    for text, said in wrong.items():
+        with pytest.raises(SqlError) as error:
+            pipeline_from_sql(f"{TABLES}CREATE FUNCTION f {text}; INSERT INTO clicks SELECT * FROM clicks")
+        assert said in error.value.what, (text, error.value)
+        assert error.value.facts["line"] == 4
+    for place in (f"JAR '{jar}'", f"JAR 'file://{jar}', JAR '{jar}'"):
+        text = f"{TABLES}CREATE FUNCTION f AS 'shop.Masked' LANGUAGE SCALA USING {place};"
+        found = "CREATE TABLE found (a STRING) WITH ('connector' = 'print');"
+        assert pipeline_from_sql(f"{text}{found}INSERT INTO found SELECT f(page, 1) FROM clicks")
+    with pytest.raises(SqlError, match="the argument 2 of f_Masked is a STRING, but must be an? INT"):
+        pipeline([jar], ["Masked"], "a STRING", "SELECT f_masked(page, page) FROM clicks")
+
+
+def test_class_file_without_java_has_the_methods_of_the_class():
+    (api,) = jars_of_pyspark("spark-sql-api_*.jar")
+    with zipfile.ZipFile(api) as archive:
+        content = archive.read("org/apache/spark/sql/api/java/UDF2.class")
+    (call,) = java_class(content).methods
+    assert (call.name, call.types) == ("call", ("Ljava/lang/Object;",) * 3)
+    assert Method("f", "()V", 1).types == ("V",)
+    for wrong in (b"", b"PK\3\4", content[:40], content[:-200]):
+        with pytest.raises(NoClassError):
+            java_class(wrong)
