@@ -46,7 +46,7 @@ class Method:
         >>> Method("f", "(Ljava/lang/String;[BJ)I", PUBLIC).types
         ('Ljava/lang/String;', '[B', 'J', 'I')
         """
-        found, at, text = [], 0, self.descriptor[1:].replace(")", "")
+        found, at, text = list[str](), 0, self.descriptor[1:].replace(")", "")
         while at < len(text):
             begin = at
             while text[at] == "[":
@@ -91,7 +91,7 @@ class _Reader:
 
     def _texts(self) -> dict[int, str]:
         """The texts among the constants, by their numbers."""
-        found, number, count = {}, 1, self._number(2)
+        found, number, count = dict[int, str](), 1, self._number(2)
         while number < count:
             tag = self._number(1)
             if tag == _TEXT:
@@ -105,7 +105,7 @@ class _Reader:
 
     def _members(self, texts: Mapping[int, str]) -> tuple[Method, ...]:
         """The fields, or the methods."""
-        found = []
+        found = list[Method]()
         for _ in range(self._number(2)):
             flags, name, descriptor = self._number(2), self._number(2), self._number(2)
             for _ in range(self._number(2)):

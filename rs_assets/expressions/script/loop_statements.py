@@ -49,8 +49,8 @@ class Turn:
         match statement:
             case Assign(name, value, at):
                 return Assign(name, self.value(value), at)
-            case Do(Call(name, parts, place), at):
-                return Do(Call(name, tuple(map(self.value, parts)), place), at)
+            case Do(call, at):
+                return Do(Call(call.name, tuple(map(self.value, call.arguments)), call.at), at)
             case If(branches, otherwise, at):
                 made = tuple((self.value(test), self.statements(body)) for test, body in branches)
                 return If(made, self.statements(otherwise), at)
