@@ -48,6 +48,7 @@ TYPES: Mapping[str, str] = MappingProxyType(
         "Ljava/math/BigDecimal;": "decimal(38,18)",
         "Ljava/time/LocalDate;": "date",
         "Ljava/time/Instant;": "timestamp",
+        "Ljava/time/LocalDateTime;": "timestamp",
         "[B": "binary",
     }
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import zipfile
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import pytest
@@ -22,7 +22,7 @@ package shop
 
 import java.lang.{Boolean => JBoolean, Double => JDouble, Long => JLong}
 import java.math.BigDecimal
-import java.time.{Instant, LocalDate}
+import java.time.{Instant, LocalDate, LocalDateTime}
 import org.apache.spark.sql.api.java.{UDF0, UDF1, UDF2}
 
 class Masked { def eval(text: String, kept: Int): String = text.take(kept) + "*" * (text.length - kept) }
@@ -39,6 +39,10 @@ class Kinds {
     Seq(flag, at, day, raw.length, x, y).mkString(" ")
 }
 class Later { def eval(at: Instant): Instant = at.plusSeconds(60) }
+class Next {
+  def eval(at: LocalDateTime): LocalDateTime = if (at == null) LocalDateTime.of(2000, 1, 1, 0, 0) else at.plusDays(1)
+}
+class Eve { def eval(day: LocalDate): LocalDate = day.minusDays(1) }
 class Counting {
   private var calls = 0L
   def eval(text: String): Long = { calls += 1; if (calls > 0) text.length else 0L }
@@ -94,12 +98,13 @@ def pipeline(jars, classes, columns, query):
 def test_functions_in_the_shapes_of_flink_hive_and_spark_give_what_python_does(driver, jar):
     made = pipeline(
         [jar],
-        ["Masked", "Doubled", "Joined", "Nothing0", "Failing", "Kinds", "Later", "Counting"],
-        "a STRING, b BIGINT, c STRING, d STRING, e STRING, f STRING, g TIMESTAMP(3), h BIGINT",
+        ["Masked", "Doubled", "Joined", "Nothing0", "Failing", "Kinds", "Later", "Counting", "Next", "Eve"],
+        "a STRING, b BIGINT, c STRING, d STRING, e STRING, f STRING, g TIMESTAMP(3), h BIGINT, i TIMESTAMP(3), j DATE",
         """SELECT f_masked(page, 1), F_DOUBLED(ms), f_Joined(page, CAST(ms AS DECIMAL(10, 2))), f_nothing0(),
             CASE WHEN ms > 1000 THEN f_failing(page) END,
             f_kinds(ms > 3, ts, CAST(ts AS DATE), ENCODE('abc', 'UTF-8'), CAST(ms AS DOUBLE), CAST(NULL AS DOUBLE)),
-            f_later(ts), f_counting(f_masked(page, 1)) FROM clicks WHERE f_doubled(ms) <> 999""",
+            f_later(ts), f_counting(f_masked(page, 1)), f_next(CASE WHEN ms > 3 THEN ts END), f_eve(CAST(ts AS DATE))
+            FROM clicks WHERE f_doubled(ms) <> 999""",
     )
     assert made.try_(ROWS, spark=driver)["found"] == [
         {
@@ -112,6 +117,8 @@ def test_functions_in_the_shapes_of_flink_hive_and_spark_give_what_python_does(d
             "f": None if ms is None else f"{str(ms > 3).lower()} 2026-01-05T00:00:00Z 2026-01-05 3 {float(ms)} null",
             "g": BEGIN.replace(minute=1),
             "h": None if page is None else len(page),
+            "i": BEGIN.replace(day=6) if (ms or 0) > 3 else datetime(2000, 1, 1, tzinfo=UTC),
+            "j": date(2026, 1, 4),
         }
         for page, ms in ((row["page"], row["ms"]) for row in ROWS)
     ]

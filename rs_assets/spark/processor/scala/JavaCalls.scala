@@ -3,14 +3,16 @@ package org.apache.spark.sql.rsassets
 import java.io.File
 import java.lang.reflect.{InvocationTargetException, Method}
 import java.net.URLClassLoader
+import java.time.{Instant, LocalDate, LocalDateTime, ZoneOffset}
 import java.util.concurrent.ConcurrentHashMap
 
 import org.apache.spark.sql.catalyst.{CatalystTypeConverters, InternalRow}
 import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback
+import org.apache.spark.sql.catalyst.util.DateTimeUtils
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.errors.QueryExecutionErrors
-import org.apache.spark.sql.types.DataType
+import org.apache.spark.sql.types.{DataType, DateType, TimestampType}
 
 /** A class in jars of a user: `code` identifies its content, `label` is its name for people. */
 case class JavaTarget(code: String, label: String, jars: String, className: String, method: String)
@@ -26,8 +28,8 @@ case class JavaCall(target: JavaTarget, needs: String, dataType: DataType, child
   @transient private lazy val made = JavaCalls.made(target)
   @transient private lazy val called = JavaCalls.method(made.getClass, target.method)
   @transient private lazy val toJava =
-    children.map(each => CatalystTypeConverters.createToScalaConverter(each.dataType)).toArray
-  @transient private lazy val toSpark = CatalystTypeConverters.createToCatalystConverter(dataType)
+    children.zip(called.getParameterTypes).map { case (each, wanted) => JavaCalls.toJava(each.dataType, wanted) }.toArray
+  @transient private lazy val toSpark = JavaCalls.toSpark(dataType)
 
   override def nullable: Boolean = true
   override def prettyName: String = target.label
@@ -91,4 +93,25 @@ object JavaCalls {
 
   def method(kind: Class[_], name: String): Method =
     kind.getDeclaredMethods.find(each => each.getName == name && !each.isBridge && !each.isSynthetic).get
+
+  /** Times are instants, or without a zone in UTC, whatever the session says. */
+  def toJava(kind: DataType, wanted: Class[_]): Any => Any = kind match {
+    case TimestampType if wanted == classOf[LocalDateTime] =>
+      unlessNull(value => LocalDateTime.ofInstant(DateTimeUtils.microsToInstant(value.asInstanceOf[Long]), ZoneOffset.UTC))
+    case TimestampType => unlessNull(value => DateTimeUtils.microsToInstant(value.asInstanceOf[Long]))
+    case DateType => unlessNull(value => DateTimeUtils.daysToLocalDate(value.asInstanceOf[Int]))
+    case _ => CatalystTypeConverters.createToScalaConverter(kind)
+  }
+
+  def toSpark(kind: DataType): Any => Any = kind match {
+    case TimestampType =>
+      unlessNull {
+        case at: LocalDateTime => DateTimeUtils.instantToMicros(at.toInstant(ZoneOffset.UTC))
+        case at: Instant => DateTimeUtils.instantToMicros(at)
+      }
+    case DateType => unlessNull { case day: LocalDate => DateTimeUtils.localDateToDays(day) }
+    case _ => CatalystTypeConverters.createToCatalystConverter(kind)
+  }
+
+  private def unlessNull(convert: Any => Any): Any => Any = value => if (value == null) null else convert(value)
 }
