@@ -137,6 +137,10 @@ def test_class_that_needs_another_jar_is_refused_with_a_remedy_that_works(driver
     with pytest.raises(ConfigurationError, match="shop/Base") as error:
         pipeline([one], ["Needing"], *query).try_(ROWS, spark=driver)
     assert "USING JAR 'a.jar', JAR 'b.jar'" in error.value.remedy
+    # Only the pipelines that call it are concerned.
+    assert pipeline([jar], ["Eve"], "a DATE", "SELECT f_eve(DATE '2026-01-05') FROM clicks").try_(
+        ROWS[:1], spark=driver
+    )
     assert pipeline([one, other], ["Needing"], *query).try_(ROWS, spark=driver)["found"] == [{"a": "a!"}]
 
 

@@ -24,7 +24,7 @@ from rs_assets.compile.planner.diamond import compile_rejoin
 from rs_assets.compile.planner.self_join import compile_self_join
 from rs_assets.compile.process.step import compile_output, compile_process
 from rs_assets.compile.python.fold import compile_fold
-from rs_assets.compile.python.udf import know_functions
+from rs_assets.compile.python.udf import check_functions, know_functions
 from rs_assets.compile.reduce import compile_reduce
 from rs_assets.compile.rule_windows import compile_rule_windows, late_for_rule_windows
 from rs_assets.compile.script import compile_script
@@ -80,6 +80,7 @@ from rs_assets.topology.nodes import (
 from rs_assets.topology.nodes.timed import TimedState
 from rs_assets.topology.rejoin import Rejoin
 from rs_assets.topology.topology import Topology
+from rs_assets.topology.user_code.expression import texts_of
 
 CompileFunction = Callable[[CompileContext, Any, tuple[Flow, ...]], Flow]
 
@@ -154,6 +155,7 @@ PROBE: Final[Mapping[type[Node], Callable[[Any, DataFrame], DataFrame]]] = {
 def compile_node(context: CompileContext, node: Node, inputs: tuple[Flow, ...]) -> Flow:
     """The flow after `node`; an error of Spark's analysis becomes an error that names the step."""
     know_functions(context.spark)
+    check_functions(context.spark, texts_of(node))
     return _analysed(node, inputs, lambda: COMPILE[type(node)](context, node, inputs))
 
 

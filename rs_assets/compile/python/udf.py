@@ -32,6 +32,8 @@ SHOWN: Final = 500
 # Spark passes Arrow functions the columns of files as they were read, and hangs if those are texts.
 COLUMNAR: Final = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
 _KNOWN: Final[WeakKeyDictionary[SparkSession, dict[str, Body | JavaBody]]] = WeakKeyDictionary()
+# Why functions of Java could not be loaded, by name, and remedies.
+_BROKEN: Final[WeakKeyDictionary[SparkSession, dict[str, tuple[str, str]]]] = WeakKeyDictionary()
 
 
 def know_functions(spark: SparkSession) -> None:
@@ -47,6 +49,15 @@ def know_functions(spark: SparkSession) -> None:
             else:
                 _register(spark, body)
             known[name] = body
+
+
+def check_functions(spark: SparkSession, texts: Iterable[str]) -> None:
+    """ConfigurationError for a function of Java that a text in SQL calls, and that could not be loaded."""
+    broken = _BROKEN.get(spark, {})
+    called = next((why for text in texts for name, why in broken.items() if name in text), None)
+    if called is not None:
+        what, remedy = called
+        raise ConfigurationError(what, remedy=remedy)
 
 
 def _register(spark: SparkSession, body: Body) -> None:
@@ -65,16 +76,17 @@ def _register(spark: SparkSession, body: Body) -> None:
 
 
 def _register_java(spark: SparkSession, body: JavaBody) -> None:
-    calls = processors_in(spark).JavaCalls
+    """Make a function of Java known, or why it cannot be: other pipelines of this process do not call it."""
     needs = "".join("1" if each else "0" for each in body.needs)
     given = (body.name, body.label, os.pathsep.join(body.jars), body.cls, body.method, needs, body.gives)
     try:
-        calls.register(spark._jsparkSession, *given)  # noqa: SLF001  there is no public way
+        processors_in(spark).JavaCalls.register(spark._jsparkSession, *given)  # noqa: SLF001  no public way
     except Py4JJavaError as error:
-        raise ConfigurationError(
-            f"the class {body.cls!r} of the function {body.label!r} cannot be loaded: {error.java_exception}",
-            remedy="add the jars with the classes that it needs: USING JAR 'a.jar', JAR 'b.jar'",
-        ) from error
+        what = f"the class {body.cls!r} of the function {body.label!r} cannot be loaded: {error.java_exception}"
+        why = what, "add the jars with the classes that it needs: USING JAR 'a.jar', JAR 'b.jar'"
+        _BROKEN.setdefault(spark, {})[body.name] = why
+    except ConfigurationError as error:
+        _BROKEN.setdefault(spark, {})[body.name] = error.what, error.remedy
 
 
 class NumberError(ValueError):
