@@ -13,6 +13,7 @@ from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.nodes import Source
 from rs_assets.expressions.script.bind import bound_script
 from rs_assets.expressions.script.steps import Bound, Drop, Fill, Generate, Project
+from rs_assets.expressions.syntax.place import LanguageError
 from rs_assets.operators.join.spec import OF_BOTH
 from rs_assets.operators.window.output import Ranking
 from rs_assets.records.fields import UNKNOWN, declared
@@ -246,7 +247,11 @@ def _of_any(used: Fields) -> Columns:
 def _scripted(node: Script, above: Columns) -> Columns:
     if above.rest:
         return _of_any(above.every())
-    bound = bound_script(node.text, dict.fromkeys(above.named), step=node.name, zone=node.zone, strict=node.strict)
+    try:
+        bound = bound_script(node.text, dict.fromkeys(above.named), step=node.name, zone=node.zone, strict=node.strict)
+    except LanguageError:
+        # A statement that needs the types of its fields, which are not known here.
+        return _of_any(above.every())
     return _stepped(bound, above)
 
 

@@ -66,6 +66,12 @@ SCRIPTS = [
         "write for_field('if(iterator.value==null){missing=iterator.key}')",
         "for_field('if(iterator.value==null){missing=iterator.key}')",
     ),
+    (
+        "expand_json(name,age)",
+        "write expand_json(doc,'id int, what string')",
+        "expand_json(name,'id int, what string')",
+    ),
+    ("expand_json(name)", "expand_json(name,'id int, what string')", "expand_json(name,'id int, what string')"),
     ("for_field('iterator.value=1')", "assign a field of another name", "for_field('other=1')"),
     (
         "for_field('if(iterator.value==null){break()}')",

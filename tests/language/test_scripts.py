@@ -64,3 +64,15 @@ def test_for_field_runs_a_script_for_each_field_with_its_value_from_before(sourc
         source("a string, b string, c int").script(text), [{"a": "b", "b": "z", "c": 1}, {"a": "b", "c": 0}]
     )
     assert [(row["n"], row["found"], row["c"]) for row in found] == [("c", "z", 1), (None, None, 7)]
+
+
+def test_expand_json_gives_the_members_of_a_document_as_fields(source, compute):
+    docs = ['{"id": 1, "what": "x", "more": [1]}', '{"what": "y"}', "[1]", "no", None]
+    rows = [{"doc": doc, "id": -1, "part": {"n": at} if at else None} for at, doc in enumerate(docs)]
+    of = source("doc string, id int, part struct<n: int>")
+    found = compute(of.script("expand_json(doc,'id int, what string');expand_json(part)"), rows)
+    wanted = [(1, "x"), (-1, "y"), (-1, None), (-1, None), (-1, None)]
+    assert found == [{"id": one, "what": what, "n": at or None} for at, (one, what) in enumerate(wanted)]
+    text = "if(id<0){json_merge(doc,'what string, doc string')}else{json_expand(doc,'what string')}"
+    found = compute(of.script(text), [{"doc": docs[0], "id": -1}, {"doc": docs[0], "id": 0}])
+    assert [(row["doc"], row["what"]) for row in found] == [(docs[0], "x"), (None, "x")]

@@ -200,3 +200,9 @@ def test_provenance_of_an_unknown_schema_names_the_field_or_all_of_them():
         *(("products", each) for each in (ANY, "category")),
     }
     assert fields_of(provenance(topology, "called"), "m") == frozenset()
+
+
+def test_provenance_of_a_script_that_needs_the_types_of_its_fields_names_all_of_them():
+    """It raised, and with it the description of the asset in Dagster."""
+    topology = source().script("retain(a,o);expand_json(o)").to_print(name="made").build().topology
+    assert {("rows", "a"), ("rows", "o")} <= fields_of(provenance(topology, "made"), "a")

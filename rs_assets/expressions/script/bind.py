@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.expressions.script.generate import make_rows, makes_rows
+from rs_assets.expressions.script.json_statements import JSON_STATEMENTS
 from rs_assets.expressions.script.log_statements import LOG_STATEMENTS
 from rs_assets.expressions.script.loop_statements import LOOP_STATEMENTS
 from rs_assets.expressions.script.parse import Assign, Do, If, Statement, parse_script
@@ -17,7 +18,7 @@ from rs_assets.expressions.syntax.typed import Sql, united_types
 
 # Prefix of the columns that hold intermediate values until the script ends.
 TEST = "_rs_test_"
-STATEMENTS = {**RECORD_STATEMENTS, **LOG_STATEMENTS, **LOOP_STATEMENTS}
+STATEMENTS = {**RECORD_STATEMENTS, **LOG_STATEMENTS, **JSON_STATEMENTS, **LOOP_STATEMENTS}
 
 
 def bound_script(

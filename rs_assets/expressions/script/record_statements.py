@@ -90,7 +90,7 @@ def split_array(binder: Binder, call: Call, guard: str) -> None:
         raise binder.scope.error(
             f"{name!r} is not an array of objects but {kind or 'of unknown type'}", call.at, remedy=remedy
         )
-    items = _fields_of(schema)
+    items = fields_of(schema)
     kept = tuple(each for each in binder.fields if each != name and each not in items)
     binder.fields = {**{each: binder.fields[each] for each in kept}, **items}
     binder.steps.append(Generate(kept, f"inline_outer({made})"))
@@ -105,7 +105,7 @@ def _array_arguments(binder: Binder, call: Call, guard: str) -> tuple[str, str]:
     return binder.names(Call(call.name, call.arguments[:1], call.at))[0], schema.text
 
 
-def _fields_of(schema: str) -> dict[str, str | None]:
+def fields_of(schema: str) -> dict[str, str | None]:
     """The fields of a struct's DDL with their types; parts are separated by commas outside of brackets."""
     found: dict[str, str | None] = {}
     depth, part = 0, ""
