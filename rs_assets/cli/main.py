@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 # The commands of other modules.
 COMMANDS = {
+    "capture": ("capture",),
     "collect": ("collect",),
     "dead_letters": ("dead-letters", "redrive"),
     "deploy": ("deploy", "deployments"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from rs_assets.connectors.store.reader import Store
     from rs_assets.recovery.savepoints import Savepoint
+    from rs_assets.runtime.capture.capture import Capture
     from rs_assets.runtime.job.preflight import Verified
     from rs_assets.runtime.options import RunOptions
     from rs_assets.runtime.recorded.backfill import Backfilled, Judge
@@ -684,6 +685,63 @@ class Pipeline:
         from rs_assets.runtime.run.lag import lag
 
         return lag(self.topology, (options or RunOptions()).home, over=over)
+
+    def capture(
+        self,
+        options: RunOptions | None = None,
+        *,
+        batches: int | tuple[int, int] | None = None,
+        partition: str | None = None,
+        sink: str | None = None,
+        into: str | Path = "tests/captured",
+        name: str | None = None,
+        mask: Collection[str] = (),
+        expect: bool = True,
+        max_records: int = 100_000,
+    ) -> Capture:
+        """Write recorded batches into a new folder, with the rows that they gave, and a test that replays them.
+
+        Typical uses: a wrong row, a batch that fails; the test stays as a regression test. The home is not changed, and
+        the pipeline may run. With state the batches before them are written as well, as far back as records matter.
+        ConfigurationError for an unknown batch, a folder that exists, and for too many records; DataLossError if
+        batches, their input, or the table's history are no longer there.
+
+        - `batches` (int, or the first and the last one; default: the one that has failed, else the newest).
+        - `partition` (str, default None): instead of `batches` those of a closed partition of an output.
+        - `sink` (str): an output of the query that is meant, if there are several queries.
+        - `into` (path, default "tests/captured"): where the folder is made; relative to the project's folder.
+        - `name` (str, default: job and batches): the name of the folder and of the test.
+        - `mask` (names of fields, default none): their texts are replaced by digests, and no rows are expected.
+        - `expect` (bool, default True): whether the test expects the rows that tables got; False: none.
+          `rs_assets.testing.replay(..., accept=True)` then takes those that the code of now gives.
+        - `max_records` (int, default 100,000): more records are refused.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from rs_assets import Home, RunOptions, StreamBuilder
+        >>> hits = StreamBuilder.data_stream("docs", "captured").from_array([{"id": 1, "ms": 12}, {"id": 2, "ms": 120}])
+        >>> pipeline = hits.filter("ms > 100").to_delta("slow", name="slow").build()
+        >>> with TemporaryDirectory() as folder:
+        ...     options = RunOptions(home=Home.at(f"{folder}/home"))
+        ...     _ = pipeline.run(options)
+        ...     found = pipeline.capture(options, into=folder)
+        ...     print((found.folder / "expected" / "000000.slow.jsonl").read_text(), end="")
+        {"id": 2, "ms": 120}
+        >>> found.batches, found.records, found.refused
+        ((0,), 2, 0)
+        """
+        from rs_assets.runtime.capture.capture import Asked, capture
+
+        asked = Asked(
+            batches=batches,
+            partition=partition,
+            sink=sink,
+            into=into,
+            name=name,
+            mask=mask,
+            expect=expect,
+            max_records=max_records,
+        )
+        return capture(self, self.topology, asked, options)
 
     def records_of(
         self, row: Mapping[str, Any], options: RunOptions | None = None, *, sink: str | None = None, limit: int = 20

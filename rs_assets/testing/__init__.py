@@ -1,4 +1,4 @@
-"""Testing pipelines: rows through steps, ops or a processor, a driver that goes batch by batch, and real servers.
+"""Testing pipelines: rows through steps, ops or a processor, a driver and captured batches, and real servers.
 
 The servers are Kafka, MariaDB, an MQTT broker, Postgres, Redis, RocketMQ and S3, and stubs of a schema registry, an
 HTTP service and an index server. Importing this package loads neither Spark nor a client of those; each name is loaded
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rs_assets.testing.processor import ProcessorTest
     from rs_assets.testing.redis import RedisServer
     from rs_assets.testing.registry import SchemaRegistryServer
+    from rs_assets.testing.replay import replay
     from rs_assets.testing.rocketmq import RocketMQMessage, RocketMQServer
     from rs_assets.testing.rows import run_rows
     from rs_assets.testing.s3 import S3Server
@@ -58,6 +59,7 @@ __all__ = [
     "check_pipeline",
     "check_sink",
     "check_source",
+    "replay",
     "run_op",
     "run_rows",
 ]
@@ -88,6 +90,7 @@ HOMES = {
     "check_pipeline": "rs_assets.testing.pipeline",
     "check_sink": "rs_assets.testing.conformance",
     "check_source": "rs_assets.testing.conformance",
+    "replay": "rs_assets.testing.replay",
     "run_op": "rs_assets.testing.ops",
     "run_rows": "rs_assets.testing.rows",
 }

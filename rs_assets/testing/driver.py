@@ -159,14 +159,14 @@ class PipelineDriver:
         self._call(process)
 
     def _put(self, session: JobSession) -> None:
-        with _unplanned(session.queries.values()):
+        with unplanned(session.queries.values()):
             for name, rows in self._waiting.items():
                 self._channels[name].put(*rows)
                 rows.clear()
 
     @staticmethod
     def _fire(queries: Collection[QueryRun]) -> None:
-        with _unplanned(queries):
+        with unplanned(queries):
             for query in queries:
                 query.finish_windows()
 
@@ -200,7 +200,7 @@ class PipelineDriver:
 
 
 @contextmanager
-def _unplanned(queries: Iterable[QueryRun]) -> Iterator[None]:
+def unplanned(queries: Iterable[QueryRun]) -> Iterator[None]:
     """Keeps all `queries` from planning a batch meanwhile."""
     with ExitStack() as held:
         for query in queries:

@@ -70,7 +70,7 @@ class Way:
         if not states:
             return cls(topology=topology, sink=sink, partitions=partitions, window=None)
         window = states[0]
-        if len(states) > 1 or not isinstance(window, WindowAggregate) or not _once(window):
+        if len(states) > 1 or not isinstance(window, WindowAggregate) or not emits_once(window):
             raise TopologyError(
                 f"rows of {sink.name!r} cannot be computed from a part of the records: step {window.name!r} keeps more"
                 " than windows of a fixed length that emit once, or another step with state is upstream",
@@ -100,7 +100,7 @@ def _refuse_clock(topology: Topology, sink: DeltaSink) -> None:
             )
 
 
-def _once(window: WindowAggregate) -> bool:
+def emits_once(window: WindowAggregate) -> bool:
     """Whether its windows are emitted once, by Spark's own operator, and have a fixed length."""
     fixed = window.window.by_time and window.event_time is not None
     return fixed and not window.fired and not window.updates

@@ -1,0 +1,267 @@
+"""Captured batches: what a folder of them holds, and that a replay gives the rows that the batches gave."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from rs_assets import EventTimePartitions, SessionWindow, StreamBuilder, Time, TumblingWindow
+from rs_assets.connectors.delta.log.history import Change
+from rs_assets.connectors.generations import Point
+from rs_assets.errors import CheckpointError, ConfigurationError, StepError
+from rs_assets.runtime.capture.capture import Asked
+from rs_assets.runtime.capture.folder import Captured, read_rows
+from rs_assets.runtime.capture.reading import version_of
+from rs_assets.runtime.options import RunOptions
+from rs_assets.stream.data_stream import DataStream
+from rs_assets.stream.pipeline import Pipeline
+from rs_assets.testing import replay
+
+SCHEMA = "id bigint, ts timestamp"
+Shape = Callable[[DataStream], Any]
+
+
+def put(folder: Path, *files: list[tuple[int, str] | str]) -> Path:
+    """A file for each list, which a batch of its own reads; a text is a line that does not parse."""
+    folder.mkdir(exist_ok=True)
+    begun = len(list(folder.iterdir()))
+    for number, records in enumerate(files, begun):
+        file = folder / f"f{number:04d}.jsonl"
+        rows = (
+            each if isinstance(each, str) else orjson.dumps({"id": each[0], "ts": f"2026-01-05 {each[1]}:00"}).decode()
+            for each in records
+        )
+        file.write_text("".join(f"{row}\n" for row in rows))
+        os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
+    return folder
+
+
+def read(folder: Path, job: str = "hits", **settings: Any) -> DataStream:
+    begin = StreamBuilder.data_stream("capture", job)
+    return begin.from_file(folder, schema=SCHEMA, max_files_per_batch=1, name="file", **settings)
+
+
+def small(folder: Path, condition: str = "id < 3") -> Pipeline:
+    return read(folder, bad_records="dead_letter").filter(condition, name="kept").to_delta("hits", name="out").build()
+
+
+def counted(folder: Path, *, job: str = "hits", value: str = "count(*)", **settings: Any) -> Pipeline:
+    windows = read(folder, job).window(TumblingWindow.of(Time.minutes(10), "ts"), name="windows").group_by("id")
+    return windows.aggregate(n=value).to_data_stream().to_delta("hits", name="out", **settings).build()
+
+
+def files(root: Path) -> dict[str, str]:
+    """The digest of each file below a folder."""
+    every = (path for path in root.rglob("*") if path.is_file())
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in every}
+
+
+def expected(folder: Path, batch: int) -> list[Mapping[str, Any]]:
+    return read_rows(folder / "expected" / f"{batch:06d}.out.jsonl")
+
+
+def test_a_batch_is_replayed_and_a_changed_code_gives_the_rows_that_differ(tmp_path: Path, options: RunOptions) -> None:
+    folder = put(tmp_path / "in", [(1, "10:05")], [(1, "10:06"), (2, "10:07"), (5, "10:08"), "no record"])
+    small(folder).run(options)
+    home = files(options.home.root)
+    found = small(folder).capture(options, batches=1, into=tmp_path)
+    assert (found.folder.name, found.batches, found.earlier, found.records, found.refused) == ("hits_1", (1,), 0, 3, 1)
+    assert files(options.home.root) == home
+    assert [row["id"] for row in read_rows(found.folder / "records" / "000001.file.jsonl")] == [1, 2, 5]
+    assert [row["id"] for row in expected(found.folder, 1)] == [1, 2]
+    # The pipeline is made in a function: no module has it.
+    assert (found.test, found.expected, "1 records that a source refused" in str(found)) == (None, 2, True)
+    replay(small(folder), found.folder)
+    with pytest.raises(AssertionError) as failed:
+        replay(small(folder, "id > 1"), found.folder)
+    assert str(failed.value).splitlines() == [
+        "batch 1, output out: 1 missing, 1 not expected",
+        '  - {"id": 1, "ts": "2026-01-05T10:06:00+00:00"}',
+        '  + {"id": 5, "ts": "2026-01-05T10:08:00+00:00"}',
+    ]
+    # Rows that are accepted are those of the code of now.
+    replay(small(folder, "id > 1"), found.folder, accept=True)
+    assert [row["id"] for row in expected(found.folder, 1)] == [2, 5]
+    replay(small(folder, "id > 1"), found.folder)
+
+
+@pytest.mark.long
+def test_rows_of_a_window_are_expected_in_the_batch_that_closes_it(tmp_path: Path, options: RunOptions) -> None:
+    # The watermark is 10:05 in the second batch, 10:26 in the third, 10:45 in the fourth, 11:05 in the fifth.
+    folder = put(
+        tmp_path / "in",
+        [(1, "10:05")],
+        [(1, "10:25"), (2, "10:26")],
+        [(1, "10:45"), (2, "10:27")],
+        [(1, "11:05"), (1, "10:29")],
+        [(1, "11:30")],
+    )
+    counted(folder).run(options)
+    found = counted(folder).capture(options, batches=3, into=tmp_path)
+    # Windows of the first batch had closed before: its records do not matter.
+    captured = Captured.read(found.folder)
+    assert ([each.batch for each in captured.batches], captured.asked, found.earlier) == ([1, 2, 3], (3,), 2)
+    assert sorted((row["id"], row["n"]) for row in expected(found.folder, 3)) == [(1, 1), (2, 2)]
+    replay(counted(folder), found.folder)
+    with pytest.raises(AssertionError, match="batch 3, output out: 2 missing, 2 not expected"):
+        replay(counted(folder, value="count(*) + 1"), found.folder)
+    # The end of the input fires the windows that are open.
+    counted(folder).run(options, finish=True)
+    last = counted(folder).capture(options, into=tmp_path)
+    assert sorted(row["n"] for row in expected(last.folder, last.batches[0])) == [1]
+    replay(counted(folder), last.folder)
+
+
+@pytest.mark.long
+def test_a_batch_that_failed_fails_again_until_the_code_is_mended(tmp_path: Path, options: RunOptions) -> None:
+    folder = put(tmp_path / "in", [(2, "10:05")], [(0, "10:06"), (4, "10:07")])
+
+    def halves(whole: int) -> Pipeline:
+        rows = read(folder).map(lambda row: {"half": whole // row["id"]}, schema="half bigint", name="halve")
+        return rows.to_delta("hits", name="out").build()
+
+    def mended() -> Pipeline:
+        rows = read(folder).filter("id > 0").map(lambda row: {"half": 8 // row["id"]}, schema="half bigint")
+        return rows.to_delta("hits", name="out").build()
+
+    with pytest.raises(StepError):
+        halves(8).run(options)
+    found = halves(8).capture(options, into=tmp_path)
+    assert (found.batches, found.committed, found.expected, found.records) == ((1,), False, 0, 2)
+    assert "batch 1 is not committed: its rows are not compared" in str(found)
+    with pytest.raises(StepError, match="halve"):
+        replay(halves(8), found.folder)
+    replay(mended(), found.folder, accept=True)
+    assert expected(found.folder, 1) == [{"half": 2}]
+    replay(mended(), found.folder)
+
+
+def hits(stream: DataStream) -> Any:
+    return stream.filter("id <> 2")
+
+
+def sessions(stream: DataStream) -> Any:
+    visits = stream.window(SessionWindow.of(Time.minutes(5), "ts"), name="visits").group_by("id").count("n")
+    return visits.water_mark(Time.minutes(3)).to_data_stream()
+
+
+def late_windows(stream: DataStream) -> Any:
+    windows = stream.window(TumblingWindow.of(Time.minutes(10), "ts"), name="windows").group_by("id").count("n")
+    return windows.late_to("late").water_mark(Time.minutes(3)).to_data_stream()
+
+
+def chained(stream: DataStream) -> Any:
+    once = stream.distinct("id", "ts", within=Time.minutes(10), time_field="ts", water_mark=Time.minutes(3))
+    return once.window(TumblingWindow.of(Time.minutes(10), "ts"), name="windows").count("n").to_data_stream()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("shape", [hits, sessions, late_windows, chained])
+def test_each_batch_of_several_runs_gives_the_rows_that_it_gave(
+    tmp_path: Path, options: RunOptions, shape: Shape
+) -> None:
+    chance, folder = random.Random(7), tmp_path / "in"
+    pipeline = shape(read(put(folder))).to_delta("hits", name="out").build()
+    minute = 0
+    for _ in range(3):
+        for _ in range(3):
+            # Some are late, and some runs end with a watermark that no batch has used yet.
+            times = [max(0, minute + chance.randrange(-12, 8)) for _ in range(4)]
+            put(folder, [(chance.randrange(3), f"{10 + each // 60}:{each % 60:02d}") for each in times])
+            minute += 6
+        pipeline.run(options)
+    pipeline.run(options, finish=True)
+    (newest,) = pipeline.capture(options, into=tmp_path, name="newest").batches
+    found = pipeline.capture(options, batches=(0, newest), into=tmp_path, name="every")
+    assert (found.records, found.earlier, found.expected > 0) == (36, 0, True)
+    replay(pipeline, found.folder)
+    middle = pipeline.capture(options, batches=(newest // 2, newest), into=tmp_path, name="later")
+    replay(pipeline, middle.folder)
+
+
+@pytest.mark.long
+def test_a_closed_partition_is_captured_with_the_batch_that_closed_it(tmp_path: Path, options: RunOptions) -> None:
+    folder = put(tmp_path / "in", [(1, "10:05")], [(2, "10:55")], [(1, "11:20")], [(1, "12:30")])
+    hours = EventTimePartitions.hourly("start_time", since="2026-01-01")
+    pipeline = counted(folder, partitions=hours)
+    pipeline.run(options)
+    found = pipeline.capture(options, partition="2026-01-05-10:00", into=tmp_path)
+    rows = [row for batch in found.batches for row in expected(found.folder, batch)]
+    assert sorted((row["id"], row["hour"]) for row in rows if row["hour"].startswith("2026-01-05T10")) == [
+        (1, "2026-01-05T10:00:00+00:00"),
+        (2, "2026-01-05T10:00:00+00:00"),
+    ]
+    replay(pipeline, found.folder)
+
+
+@pytest.mark.long
+def test_what_cannot_be_captured_is_refused_with_a_remedy_that_works(tmp_path: Path, options: RunOptions) -> None:
+    folder = put(tmp_path / "in", [(1, "10:05"), (2, "10:06")], [(1, "10:07")])
+    pipeline = small(folder)
+    with pytest.raises(CheckpointError, match="has not read anything yet"):
+        pipeline.capture(options, into=tmp_path)
+    pipeline.run(options)
+    with pytest.raises(ConfigurationError, match="batch 7 of query 'file' cannot be captured") as refused:
+        pipeline.capture(options, batches=7, into=tmp_path)
+    assert refused.value.remedy.endswith("0 to 1")
+    with pytest.raises(ConfigurationError, match="have read 3 records, more than 2") as refused:
+        pipeline.capture(options, batches=(0, 1), into=tmp_path, max_records=2)
+    assert refused.value.remedy.endswith("--max-records 3")
+    pipeline.capture(options, batches=(0, 1), into=tmp_path, max_records=3)
+    with pytest.raises(ConfigurationError, match="the folder exists"):
+        pipeline.capture(options, batches=(0, 1), into=tmp_path)
+    found = pipeline.capture(options, batches=(0, 1), into=tmp_path, name="other")
+    assert found.folder == tmp_path / "other"
+    with pytest.raises(ConfigurationError, match="'id' cannot be masked"):
+        pipeline.capture(options, into=tmp_path, name="masked", mask=["id"])
+    assert not (tmp_path / "masked").exists()
+
+
+@pytest.mark.long
+def test_an_output_without_a_table_of_appended_rows_is_replayed_only(tmp_path: Path, options: RunOptions) -> None:
+    folder = put(tmp_path / "in", [(1, "10:05")])
+    newest = read(folder).to_delta("hits", name="out", mode="upsert", keys=["id"]).build()
+    newest.run(options)
+    found = newest.capture(options, into=tmp_path)
+    assert (found.expected, found.notes) == (
+        0,
+        ("rows of 'out' are not compared, as no appended Delta table has them: see --expect replay",),
+    )
+    replay(newest, found.folder, accept=True)
+    assert [row["id"] for row in expected(found.folder, 0)] == [1]
+    replay(newest, found.folder)
+
+
+def test_batches_and_a_partition_are_refused_together_and_taken_alone() -> None:
+    with pytest.raises(ConfigurationError, match="batches and a partition are named"):
+        Asked(batches=1, partition="2026-01-05-10:00")
+    assert (Asked(batches=1).partition, Asked(partition="2026-01-05-10:00").batches) == (None, None)
+
+
+def test_a_batch_before_a_rewind_has_the_version_of_the_former_generation() -> None:
+    def batch(version: int, generation: int, number: int, **facts: Any) -> Change:
+        return Change(version, "batch", "WRITE", point=Point(generation, number), **facts)
+
+    # Batches 0 to 2, back to batch 0, and batch 1 again, whose table a person has accepted later.
+    back = Change(3, "return", "RESTORE", point=Point(2, 0), kept=Point(1, 0), source=0)
+    changes = [batch(0, 1, 0), batch(1, 1, 1), batch(2, 1, 2), back, batch(4, 2, 1), batch(5, 2, 1, accepts=True)]
+    assert [version_of(changes, Point(2, number)) for number in range(3)] == [0, 4, None]
+    assert [version_of(changes, Point(1, number)) for number in range(4)] == [0, 1, 2, None]
+
+
+def test_the_facts_of_a_capture_are_read_as_they_were_written(tmp_path: Path, options: RunOptions) -> None:
+    folder = put(tmp_path / "in", [(1, "10:05")])
+    counted(folder).run(options, finish=True)
+    found = counted(folder).capture(options, into=tmp_path)
+    captured = Captured.read(found.folder)
+    captured.write(tmp_path)
+    assert Captured.read(tmp_path) == captured
+    assert json.loads(json.dumps(found.as_dict()))["batches"] == list(found.batches)
