@@ -20,7 +20,7 @@ from rs_assets.runtime.capture.masks import Masks
 from rs_assets.runtime.capture.reading import Reach, Records, control_of, written_rows
 from rs_assets.runtime.capture.text import text_of
 from rs_assets.runtime.options import RunOptions
-from rs_assets.runtime.recorded.backfill import closed_between
+from rs_assets.runtime.recorded.closed import closed_between
 from rs_assets.runtime.recorded.partitions import Partition, parted
 from rs_assets.runtime.recorded.recompute import Recompute, Way
 from rs_assets.runtime.recorded.recorded import Recorded, RecordedQuery, named
