@@ -2,7 +2,6 @@
 
 import json
 import os
-import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -19,6 +18,7 @@ from rs_assets.connectors.files.lines.planner import Planner
 from rs_assets.dagster.assets.freshness import judged
 from rs_assets.dagster.place import Place
 from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.run import lag as module
 from rs_assets.runtime.run.lag import SourceLag, lag, unread
 
 AT = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
@@ -133,16 +133,14 @@ def test_input_that_comes_between_two_looks_gives_the_rate_of_arrival(pipeline, 
     with file.open("a") as out:
         out.write(LINE * 50)
 
-    def wait(self, seconds):
+    def sleep(seconds):
+        assert seconds == 4
         with file.open("a") as out:
             out.write(LINE * 10)
 
-    monkeypatch.setattr(threading.Event, "wait", wait)
-    lease = Lease.acquire(home.leases, pipeline="shop.logs", run_id="r")
-    try:
+    monkeypatch.setattr(module, "sleep", sleep)
+    with Lease.acquire(home.leases, pipeline="shop.logs", run_id="r"):
         (found,) = lag(pipeline.topology, home, over=timedelta(seconds=4))
-    finally:
-        lease.release()
     assert (found.unread, found.arriving_per_s, found.read_per_s) == (480, 20.0, 400.0)
     assert (found.state, found.running) == ("keeping up", True)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
+from time import sleep
 from typing import Any, Final, Literal
 
 from rs_assets.catalog.lease import read_lease
@@ -113,7 +113,7 @@ def lag(topology: Topology, home: Home | None = None, *, over: timedelta = timed
     first = tuple(_looks(topology, home))
     if not over or not any(look.unread.of for look in first):
         return tuple(look.measured() for look in first)
-    threading.Event().wait(over.total_seconds())
+    sleep(over.total_seconds())
     return tuple(_arriving(look, over) for look in first)
 
 
