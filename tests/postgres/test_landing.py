@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from datetime import timedelta
 from unittest.mock import patch
@@ -9,7 +10,10 @@ from unittest.mock import patch
 import pytest
 
 from rs_assets.connectors.changes.landed import Landed, LandingPart
+from rs_assets.connectors.postgres.changes import Changes, converter
+from rs_assets.connectors.postgres.pgoutput import EPOCH, Begin, message_of
 from rs_assets.connectors.postgres.slot import Slot
+from rs_assets.connectors.postgres.table import Column, Table
 from rs_assets.errors import ConfigurationError, DataLossError, SchemaError, SourceReadError
 from tests.postgres.plain import Killed, Source, folded
 
@@ -54,6 +58,32 @@ def test_rows_in_rows_out(shop, source):
     ]
     assert [row["seq"] for row in found] == [0, 1, 2, 0, 1]
     assert source.read() == []
+
+
+def test_a_table_with_a_number_above_2_31_has_its_changes():
+    """A server counts the numbers of its tables together with those of large values, up to 2^32."""
+    number = 3_000_000_000
+    table = Table(number, "public", "t", (Column("id", 23, -1, large=False),), ("id",), whole=False, toasted=False)
+    changes = Changes(table=table, fields={"id": "int"}, step="source", on_truncate="row")
+    head, one = number.to_bytes(4, "big"), (1).to_bytes(2, "big")
+    described = b"R" + head + b"public\0t\0d" + one + b"\1id\0" + bytes(8)
+    row = one + b"t" + (1).to_bytes(4, "big") + b"7"
+    emptied = b"T" + (1).to_bytes(4, "big") + b"\0" + head
+    messages = (described, b"I" + head + b"N" + row, b"U" + head + b"N" + row, b"D" + head + b"K" + row, emptied)
+    changes.lines(Begin(5, EPOCH))
+    found = [json.loads(line) for message in messages for _, line in changes.lines(message_of(message))]
+    assert [(row["op"], row.get("id")) for row in found] == [
+        ("insert", 7), ("update", 7), ("delete", 7), ("truncate", None),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["0044-03-15 BC", "infinity"])
+def test_a_date_that_spark_would_take_for_another_one_is_not_given_to_it(text):
+    """Spark passes over what follows a blank after a date."""
+    made = converter("date")
+    assert made is not None
+    assert " " not in str(made(text))
+    assert made("2024-03-15") == "2024-03-15"
 
 
 def killed_at(random_, target, method, behind):

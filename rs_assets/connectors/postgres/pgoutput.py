@@ -15,7 +15,8 @@ UNCHANGED: Final = b"\0unchanged"
 # The text of each column, null, or UNCHANGED.
 Values = list[bytes | None]
 
-_LONG, _INT, _SHORT = (struct.Struct(f"!{code}").unpack_from for code in "qih")
+# Numbers of tables have no sign: those of a server that has made many are above 2^31.
+_LONG, _INT, _SHORT = (struct.Struct(f"!{code}").unpack_from for code in "qIh")
 
 
 class Begin(NamedTuple):
