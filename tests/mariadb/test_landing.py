@@ -108,6 +108,49 @@ def test_values_of_the_log_are_those_of_the_table(mariadb, shop, make, compress)
     }
 
 
+def test_rows_of_an_xa_transaction_that_may_be_rolled_back_are_refused(mariadb, shop, make):
+    source = make()
+    assert source.read() == []
+    mariadb.execute(
+        shop, "CREATE TABLE other (id int)", "XA START 'a'", "INSERT INTO other VALUES (1)", "XA END 'a'",
+        "XA PREPARE 'a'", "XA COMMIT 'a'", "XA START 'b'", "INSERT INTO t VALUES (1, 'one phase')", "XA END 'b'",
+        "XA COMMIT 'b' ONE PHASE", "INSERT INTO t VALUES (2, 'plain')",
+    )  # fmt: skip
+    assert short(source.read()) == [("insert", 1, "one phase"), ("insert", 2, "plain")]
+    mariadb.execute(
+        shop, "XA START 'c'", "INSERT INTO t VALUES (3, 'never there')", "XA END 'c'", "XA PREPARE 'c'",
+        "XA ROLLBACK 'c'",
+    )  # fmt: skip
+    with pytest.raises(SourceReadError, match="an XA transaction has changed the table"):
+        source.read()
+    assert short(source.anew()) == [("snapshot", 1, "one phase"), ("snapshot", 2, "plain")]
+
+
+def test_a_savepoint_is_found_by_its_name_as_the_server_finds_it(mariadb, shop, make):
+    """The way back is logged only if the transaction has changed a table that cannot go back."""
+    source = make()
+    assert source.read() == []
+    mariadb.execute(
+        shop, "CREATE TABLE plain (id int) ENGINE = MyISAM", "BEGIN", "INSERT INTO t VALUES (1, 'stays')",
+        "SAVEPOINT `the Point`", "INSERT INTO plain VALUES (1)", "INSERT INTO t VALUES (2, 'goes')",
+        "SAVEPOINT `another Point`", "ROLLBACK TO `The point`", "INSERT INTO t VALUES (3, 'stays')", "COMMIT",
+    )  # fmt: skip
+    assert short(source.read()) == [("insert", 1, "stays"), ("insert", 3, "stays")]
+    assert mariadb.execute(shop, "SELECT id FROM t ORDER BY id") == [(1,), (3,)]
+
+
+def test_odd_bytes_of_latin1_and_names_of_an_enum_are_as_in_a_snapshot(mariadb, shop, make):
+    """A text of UTF-8 in a column of latin1, as older programs leave it, has bytes that cp1252 has no character for."""
+    names = r"'x', 'a\\b', 'c\nd', 'it''s', 'e\rf'"
+    source = make(f"id int PRIMARY KEY, v varchar(40) CHARACTER SET latin1, e enum({names}), s set({names})")
+    source.read()
+    mariadb.execute(shop, *(f"INSERT INTO t VALUES ({n}, x'C381C28D8F909D80', {n}, {1 << n - 1})" for n in range(1, 6)))
+    changes, rows = (sorted(found, key=lambda row: row["id"]) for found in (source.read(), source.anew()))
+    assert [(row["v"], row["e"], row["s"]) for row in changes] == [(row["v"], row["e"], row["s"]) for row in rows]
+    assert changes[0]["v"] == "Ã\x81Â\x8d\x8f\x90\x9d€"
+    assert [row["e"] for row in changes] == ["x", "a\\b", "c\nd", "it's", "e\rf"]
+
+
 @pytest.mark.long
 def test_no_change_lies_between_the_snapshot_and_the_log(mariadb, shop, make):
     source, done = make(), threading.Event()

@@ -14,7 +14,7 @@ from rs_assets.connectors.changes.nodes import OnAdded, OnTruncate
 from rs_assets.connectors.mariadb import binlog
 from rs_assets.connectors.mariadb.binlog import Event, Statement, TableMap
 from rs_assets.connectors.mariadb.server import ANEW, listed, lost, lsn_of, number_of
-from rs_assets.connectors.mariadb.statements import effect_of
+from rs_assets.connectors.mariadb.statements import effect_of, point_of
 from rs_assets.connectors.mariadb.table import Column, Table
 from rs_assets.connectors.mariadb.values import Finish, Read, finish, from_text, reader
 from rs_assets.connectors.source import BEGIN_ANEW
@@ -106,12 +106,12 @@ class Changes:
             self.end = (self.file << 32) + event.end
 
     def _executed(self, statement: Statement, event: Event) -> list[Line]:
-        words = statement.sql.replace("`", " ").split()
-        verb = words[0].upper() if words else ""
+        words = [word.upper() for word in statement.sql.split(maxsplit=2)[:2]]
+        verb = words[0] if words else ""
         if verb == "ROLLBACK" and len(words) > 1:
-            del self._rows[self._points.get(words[-1], 0) :]
+            del self._rows[self._points.get(point_of(statement.sql), 0) :]
         elif verb == "SAVEPOINT":
-            self._points[words[-1]] = len(self._rows)
+            self._points[point_of(statement.sql)] = len(self._rows)
         elif verb in ENDS:
             if verb == "ROLLBACK":
                 self._rows.clear()
@@ -120,7 +120,8 @@ class Changes:
             self._affected(statement)
             if not self._inside:
                 return self._committed(event)
-        elif verb == "XA":
+        elif verb == "XA" and words[1:2] != ["END"]:
+            # XA END comes before XA_PREPARE, when no one knows yet whether the rows stay.
             return self._committed(event)
         return []
 

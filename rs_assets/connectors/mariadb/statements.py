@@ -58,6 +58,15 @@ def effect_of(sql: str, database: str, *, of: tuple[str, str], fields: Iterable[
     return "none" if not named or "TEMPORARY" in words[:4] else _defined(tokens, named, fields)
 
 
+def point_of(sql: str) -> str:
+    """The name of the savepoint that a statement sets, or goes back to.
+
+    >>> point_of("SAVEPOINT `Before it`"), point_of("ROLLBACK TO `before it`")
+    ('before it', 'before it')
+    """
+    return [*_tokens(sql)][-1].name.casefold()
+
+
 def _defined(tokens: Sequence[Token], named: Sequence[int], fields: Iterable[str]) -> Effect:
     """The effect of a statement about tables that names this one."""
     words = [token.word for token in tokens]

@@ -35,7 +35,10 @@ _KEYS: Final = """SELECT column_name FROM information_schema.statistics
 _CASCADES: Final = """SELECT constraint_name, referenced_table_name FROM information_schema.referential_constraints
  WHERE constraint_schema = %s AND table_name = %s
  AND (update_rule NOT IN ('RESTRICT', 'NO ACTION') OR delete_rule NOT IN ('RESTRICT', 'NO ACTION'))"""
-_NAME: Final = re.compile(r"'((?:[^']|'')*)'")
+# Values of an ENUM as the server writes them.
+_NAME: Final = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
+_WRITTEN: Final = re.compile(r"''|\\(.)", re.DOTALL)
+_MARKS: Final[Mapping[str, str]] = MappingProxyType({"n": "\n", "r": "\r", "0": "\0"})
 _SIZE: Final = re.compile(r"\((\d+)(?:,(\d+))?\)")
 
 
@@ -67,7 +70,7 @@ class Column:
     @property
     def names(self) -> tuple[str, ...]:
         """The values of an ENUM or a SET."""
-        return tuple(name.replace("''", "'") for name in _NAME.findall(self.declared))
+        return tuple(_WRITTEN.sub(_meant, name) for name in _NAME.findall(self.declared))
 
     @property
     def kind(self) -> str | None:
@@ -138,6 +141,11 @@ class Table:
                 " its place; or read the table by from_database",
                 step=step,
             )
+
+
+def _meant(found: re.Match[str]) -> str:
+    """What a doubled quote, or a character after a backslash, is."""
+    return "'" if found[1] is None else _MARKS.get(found[1], found[1])
 
 
 def table_from(facts: Mapping[str, Any]) -> Table:

@@ -22,6 +22,10 @@ CODECS: Mapping[str, str] = MappingProxyType(
     {"utf8mb4": "utf-8", "utf8mb3": "utf-8", "utf8": "utf-8", "latin1": "cp1252", "ucs2": "utf-16-be"}
     | {"utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be", "latin2": "iso8859-2", "tis620": "tis-620"}
 )
+# The server's latin1 is cp1252, in which the bytes that are free there are control characters.
+LATIN1: Mapping[int, str] = MappingProxyType(
+    {code: bytes([code]).decode("cp1252", "ignore") or chr(code) for code in range(0x80, 0xA0)}
+)
 
 
 def reader(kind: int, metadata: bytes, column: Column) -> Read | None:
@@ -113,9 +117,15 @@ def _text(size: int, column: Column) -> Read:
         start = at + size
         end = start + int.from_bytes(data[at:start], "little")
         value = data[start:end]
-        return (value.ljust(fill, b"\0") if codec is None else value.decode(codec, "replace")), end
+        return (value.ljust(fill, b"\0") if codec is None else _decoded(value, codec)), end
 
     return read
+
+
+def _decoded(value: bytes, codec: str) -> str:
+    if codec == "cp1252":
+        return value.decode("latin-1").translate(LATIN1)
+    return value.decode(codec, "replace")
 
 
 def _year(_: bytes, __: Column) -> Read:
