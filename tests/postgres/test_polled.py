@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing
 from datetime import timedelta
@@ -11,6 +12,7 @@ import pytest
 from rs_assets import MemoryChannel, StreamBuilder
 from rs_assets.connectors.database.place import Place, hidden
 from rs_assets.connectors.database.polled import TablePoll
+from rs_assets.connectors.own.lines import line_of
 from rs_assets.errors import ConfigurationError, SchemaError, SourceReadError, TopologyError
 
 
@@ -65,6 +67,43 @@ def test_rows_are_read_when_they_are_as_old_as_the_lag(postgres, database):
         assert found == [[1, 2], [3]]
         assert read(poll_of(database, column, lag=timedelta(minutes=30)), cursor)[0] == []
         assert read(poll_of(database, column, lag=timedelta(microseconds=1)), cursor)[0] == [[4]]
+
+
+def test_numbers_and_texts_of_sqlite_are_those_that_it_has(tmp_path):
+    path = tmp_path / "shop.db"
+    with closing(sqlite3.connect(path)) as shop, shop:
+        shop.execute(
+            "CREATE TABLE events (n INTEGER PRIMARY KEY, a DECIMAL(10,2), b NUMERIC, c NUMERIC(30,15), d JSON, e TIME)"
+        )
+        shop.executemany(
+            "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)",
+            [(1, 12.5, 2**53 + 1, 1.2345e-11, '{"a": 0.12345678901234567890}', "10:00:00"),
+             (2, 12.345, 1, None, '"abc"', None), (3, -7, 0.1, 1, "null", "23:59:59.5")],
+        )  # fmt: skip
+    rows, _ = poll_of(f"sqlite:///{path}", "n").poll(None)
+    assert [[*row.values()] for row in rows] == [
+        [1, "12.50", "9007199254740993", "0.000000000012345", '{"a": 0.12345678901234567890}', "10:00:00"],
+        [2, "12.345", "1", None, '"abc"', None],
+        [3, "-7.00", "0.1", "1.000000000000000", "null", "23:59:59.500000"],
+    ]
+    assert all(line_of(row) for row in rows)
+
+
+def test_texts_of_postgres_are_as_it_writes_them(postgres, database):
+    postgres.execute(
+        database, "CREATE TABLE events (n int, a jsonb, b json, c time, d interval, e inet, f uuid, g text, h numeric,"
+        " i int[], xid xid8 NOT NULL DEFAULT pg_current_xact_id())"
+    )  # fmt: skip
+    postgres.execute(
+        database, "INSERT INTO events VALUES (1, '{\"x\": 0.12345678901234567890}', '\"ü\"', '10:00', '1 mon 2 days',"
+        " '10.0.0.1', '00000000-0000-0000-0000-000000000001', 'ü', 1.10, '{1,2}')"
+    )  # fmt: skip
+    (row,), _ = poll_of(database, "xid").poll(None)
+    assert {name: row[name] for name in "abcdefgi"} == {
+        "a": '{"x": 0.12345678901234567890}', "b": '"ü"', "c": "10:00:00", "d": "1 mon 2 days", "e": "10.0.0.1",
+        "f": "00000000-0000-0000-0000-000000000001", "g": "ü", "i": "[1, 2]",
+    }  # fmt: skip
+    assert json.loads(line_of(row))["h"] == "1.10"
 
 
 def test_what_is_not_exact_is_refused(postgres, database, tmp_path):

@@ -6,12 +6,13 @@ import json
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID
 
 from pyspark.sql.types import StructType
-from sqlalchemy import Connection, MetaData, Table, and_, cast, func, literal_column, select, text
+from sqlalchemy import Column, Connection, MetaData, Table, and_, cast, func, literal_column, select, text, type_coerce
 from sqlalchemy import types as sql
 from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import NoSuchTableError, SAWarning
@@ -28,11 +29,14 @@ from rs_assets.records.schema import quoted
 # Databases whose clock is asked, so that a lag can be kept.
 CLOCKS: Final = ("postgresql", "mysql", "mariadb")
 XID: Final = "xid8"
+# Types of Postgres whose values are texts here as the driver gives them; of others the server makes the text.
+KEPT: Final = (sql.String, sql.Numeric, sql.ARRAY)
 # The type of a field by that of its column, the first that fits; others are text.
 FIELDS: Final[tuple[tuple[type[sql.TypeEngine[Any]], str], ...]] = (
     (sql.Boolean, "boolean"),
     (sql.SmallInteger, "smallint"),
     (sql.Integer, "bigint"),
+    (mysql.FLOAT, "float"),
     (sql.Float, "double"),
     (sql.Date, "date"),
     (sql.LargeBinary, "binary"),
@@ -63,10 +67,10 @@ class TablePoll(PollingSource):
             if span is None:
                 return (), cursor
             condition, after = span
-            found = connection.execute(select(table).where(condition).order_by(table.c[self.column])).mappings()
-            zoned = {column.name for column in table.columns if _zoned(column.type)}
-            rows = [{name: _plain(value, utc=name in zoned) for name, value in row.items()} for row in found]
-            return rows, after
+            chosen = select(*(_exact(column, connection.dialect.name) for column in table.columns))
+            found = connection.execute(chosen.where(condition).order_by(table.c[self.column])).mappings()
+            kinds = {column.name: column.type for column in table.columns}
+            return [{name: _plain(value, kinds[name]) for name, value in row.items()} for row in found], after
 
     def reflected(self, connection: Connection) -> Table:
         """The table; SourceReadError if there is none, ConfigurationError if the column does not show what is new."""
@@ -216,12 +220,61 @@ def _now(dialect: str, kind: sql.TypeEngine[Any]) -> ColumnElement[Any]:
     return utc if _zoned(kind) else func.convert_tz(utc, "+00:00", zone, type_=sql.DateTime())
 
 
-def _plain(value: object, *, utc: bool) -> object:
-    if isinstance(value, datetime) and utc:
+def _exact(column: Column[Any], dialect: str) -> ColumnElement[Any]:
+    """A column as the database has its values, where the driver or SQLAlchemy would round them."""
+    kind = column.type
+    made: ColumnElement[Any] = column
+    if dialect == "postgresql" and _field(kind, sqlite=False) == "string" and not isinstance(kind, KEPT):
+        made = cast(column, sql.Text)
+    elif isinstance(kind, sql.JSON):
+        made = type_coerce(column, sql.Text)
+    elif dialect == "sqlite" and _is_decimal(kind):
+        # SQLAlchemy makes a double of it, and rounds that.
+        made = type_coerce(column, sql.NullType())
+    elif isinstance(kind, mysql.FLOAT):
+        # The server writes six digits of a FLOAT, and all of a DOUBLE.
+        made = column + literal_column("0e0")
+    return made.label(column.name)
+
+
+def _is_decimal(kind: sql.TypeEngine[Any]) -> bool:
+    return isinstance(kind, sql.Numeric) and not isinstance(kind, sql.Float)
+
+
+def _plain(value: object, kind: sql.TypeEngine[Any]) -> object:
+    if isinstance(value, datetime) and _zoned(kind):
         return value.astimezone(UTC) if value.tzinfo is not None else value.replace(tzinfo=UTC)
+    if isinstance(value, int | float) and _is_decimal(kind):
+        return _digits(value, kind.scale)  # type: ignore[attr-defined]  # a Numeric
     if isinstance(value, dict | list):
         return json.dumps(value, default=str)
-    return str(value) if isinstance(value, UUID | timedelta) else value
+    if isinstance(value, timedelta):
+        return _clock(value)
+    return str(value) if isinstance(value, UUID | time) else value
+
+
+def _digits(value: float, scale: int | None) -> str:
+    """All digits of a number of SQLite, and as many decimals as its column declares.
+
+    >>> _digits(12.5, 2), _digits(12.345, 2), _digits(9007199254740993, None)
+    ('12.50', '12.345', '9007199254740993')
+    """
+    number = Decimal(repr(value))
+    given = number.as_tuple().exponent
+    short = isinstance(given, int) and -given < (scale or 0)
+    return f"{number:.{scale}f}" if short else f"{number:f}"
+
+
+def _clock(value: timedelta) -> str:
+    """A time of MySQL, which may be more than a day, or negative.
+
+    >>> _clock(timedelta(hours=-25, milliseconds=-500)), _clock(timedelta(minutes=1))
+    ('-25:00:00.500000', '00:01:00')
+    """
+    seconds, rest = divmod(abs(value), timedelta(seconds=1))
+    fraction = f".{rest.microseconds:06}" if rest else ""
+    sign = "-" if value < timedelta(0) else ""
+    return f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{fraction}"
 
 
 def polled(
