@@ -38,6 +38,34 @@ def test_rows_are_polled_when_they_are_as_old_as_the_lag(mariadb, shop, zone):
         read(poll_of(shop, "n"))
 
 
+def test_values_that_are_polled_have_all_digits(mariadb, shop):
+    mariadb.execute(
+        shop, "CREATE TABLE events (n int, at timestamp(6) NULL, f float, d double, cents decimal(30,10), t time(2))",
+        "INSERT INTO events VALUES (1, '2020-01-01', 16777216, 0.1, 12345678901234567890.0123456789, '-01:00:00.5')",
+        "INSERT INTO events VALUES (2, '2020-01-01', 0.1, NULL, NULL, '838:59:59')",
+        "INSERT INTO events VALUES (3, '2020-01-01', NULL, 1, 1, NULL)",
+    )  # fmt: skip
+    rows, _ = poll_of(shop, "at", lag=timedelta(minutes=1)).poll(None)
+    found = sorted((row["n"], row["f"], row["d"], row["t"]) for row in rows if row["n"] < 3)
+    assert found == [(1, 16777216.0, 0.1, "-01:00:00.500000"), (2, pytest.approx(0.1), None, "838:59:59")]
+    assert [row["cents"] for row in rows if row["n"] == 1] == [Decimal("12345678901234567890.0123456789")]
+    assert [row["f"] for row in rows if row["n"] == 3] == [None]
+
+
+@pytest.mark.parametrize("zone", ["SYSTEM", "+09:00"])
+def test_times_of_a_dimension_are_moments_whatever_the_zone_of_the_server_is(mariadb, shop, zone):
+    mariadb.execute(shop, f"SET GLOBAL time_zone = '{zone}'")
+    try:
+        mariadb.execute(
+            shop, "CREATE TABLE rates (at timestamp(6) NULL, local datetime)", "SET time_zone = '+00:00'",
+            "INSERT INTO rates VALUES ('2024-03-01 12:00:00', '2024-03-01 12:00:00')",
+        )  # fmt: skip
+        (row,) = DatabaseLoader(Dimension.from_database(shop, table="rates").origin).load(None).to_pylist()
+    finally:
+        mariadb.execute(shop, "SET GLOBAL time_zone = 'SYSTEM'")
+    assert row == dict.fromkeys(("at", "local"), datetime(2024, 3, 1, 12, tzinfo=UTC))
+
+
 def test_a_dimension_has_the_rows_of_a_table(mariadb, shop):
     mariadb.execute(
         shop, "CREATE TABLE people (`key` int, name text CHARACTER SET utf8mb4, cents decimal(9,2), at datetime(6))",

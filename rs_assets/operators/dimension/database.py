@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from sqlalchemy import Engine, Executable, select, table, text
 
 from rs_assets.common.database import cause_of, engine_of, parsed_url, where
+from rs_assets.connectors.database.session import settings_of
 from rs_assets.errors import RsError, SchemaError, SourceReadError
 from rs_assets.operators.dimension.spec import DatabaseOrigin
 from rs_assets.records.rows import infer_schema, to_table
@@ -33,7 +34,8 @@ class DatabaseLoader:
     def load(self, schema: StructType | None) -> pa.Table:
         """All rows; SourceReadError, without secrets of the url, if they cannot be read."""
         url = parsed_url(self.origin.url.get_value(), what="the dimension from a database")
-        engine = engine_of(url)
+        # MySQL and MariaDB give a TIMESTAMP in the zone of the session, without saying which that is.
+        engine = engine_of(url, connect=settings_of(url))
         try:
             return self._rows(engine, schema)
         except RsError:
