@@ -1,10 +1,12 @@
 """Which of several rows of one key stays, and tables with partitions."""
 
 import json
+import math
 import os
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from itertools import permutations
 
 import pyarrow as pa
 import pytest
@@ -32,6 +34,20 @@ def test_the_greatest_row_stays_whenever_it_comes(tmp_path, order_by):
         table = pa.table({n: pa.array(c, pa.int64()) for n, c in zip("kvn", zip(*rows, strict=True), strict=True)})
         write(writer, ArrowFrame(table.append_column("w", pa.nulls(len(rows), pa.int64()))), mark(number))
     assert sorted((row["k"], row["v"], row["n"]) for row in read(str(tmp_path)))[:2] == [(1, 5, 9), (2, 0, 0)]
+
+
+@pytest.mark.parametrize("mode", ["upsert", "history"])
+@pytest.mark.parametrize("cut", [(3,), (1, 1, 1), (2, 1)])
+@pytest.mark.parametrize("values", permutations([1.0, math.nan, None]), ids=str)
+def test_nan_is_after_all_values_of_an_order_wherever_batches_are_cut(tmp_path, mode, cut, values):
+    timed = {"time_field": "at"} if mode == "history" else {}
+    writer = DeltaWriter("rows", str(tmp_path), mode, ("k",), order_by=("v",), **timed)
+    kinds = pa.schema([("k", pa.int64()), ("v", pa.float64()), ("at", pa.timestamp("us", "UTC"))])
+    left = [{"k": 1, "v": value, "at": datetime(2026, 1, 5, tzinfo=UTC)} for value in values]
+    for number, count in enumerate(cut):
+        rows, left = left[:count], left[count:]
+        write(writer, ArrowFrame(pa.Table.from_pylist(rows, kinds)), mark(number))
+    assert [str(row["v"]) for row in read(str(tmp_path))] == ["nan"]
 
 
 def test_of_a_row_and_its_retraction_in_one_batch_the_row_stays_in_any_order():

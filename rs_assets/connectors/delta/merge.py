@@ -28,10 +28,10 @@ def winners(rows: pa.Table, *, keys: Sequence[str], order_by: Sequence[str], del
 
     Without either, a row that is not deleted wins over one that is: of a row and its retraction in one batch, which a
     shuffle may have reordered, the row is the newer one. Equal rows keep the order of the batch; null sorts before all
-    values. Hidden order columns are removed.
+    values, NaN after them. Hidden order columns are removed.
     """
     by = [*order_by, *(name for name in ORDER if name in rows.column_names)]
-    columns = [rows[name] for name in by]
+    columns = [part for name in by for part in ordered(rows[name])]
     if not by and deletes is not None:
         columns = [pc.invert(pc.fill_null(rows[deletes], fill_value=False))]
     if columns:
@@ -47,6 +47,13 @@ def winners(rows: pa.Table, *, keys: Sequence[str], order_by: Sequence[str], del
     )
     last = places.group_by(names, use_threads=False).aggregate([("place", "max")])
     return rows.take(last["place_max"].sort())
+
+
+def ordered(column: pa.ChunkedArray) -> list[pa.ChunkedArray]:
+    """Columns by which Arrow, with null at the start, has the order of Spark: NaN, too, would be at the start."""
+    if not pa.types.is_floating(column.type):
+        return [column]
+    return [pc.is_nan(column), pc.add(column, pa.scalar(0.0, column.type))]
 
 
 def _as_key(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable
 
-from rs_assets.connectors.delta.merge import kept, merge, winners
+from rs_assets.connectors.delta.merge import kept, merge, ordered, winners
 from rs_assets.connectors.delta.nodes import CURRENT, FROM, TO
 from rs_assets.connectors.delta.rows import dataset_of
 from rs_assets.connectors.delta.table_rules import nullable
@@ -103,7 +103,11 @@ class Validity:
         columns = {
             "code": np.concatenate([codes, codes[counts[0] :][closed]]),
             "at": np.concatenate([at, begins, until[closed]]),
-            **{f"order {n}": _joined(net, known, by, more=counts[2]) for n, by in enumerate(self.order_by)},
+            **{
+                f"order {n} {part}": column
+                for n, by in enumerate(self.order_by)
+                for part, column in enumerate(ordered(_joined(net, known, by, more=counts[2])))
+            },
             "rank": np.repeat([NEW, KNOWN, ENDED], counts),
         }
         place = np.concatenate([np.arange(counts[0] + counts[1]), np.full(counts[2], -1)])
