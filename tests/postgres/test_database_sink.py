@@ -287,6 +287,18 @@ def test_values_should_come_back_from_postgres_as_they_were(postgres, database, 
     assert postgres.execute(database, "SELECT * FROM hits ORDER BY id") == VALUES
 
 
+@pytest.mark.parametrize("kind", [TimestampType(), TimestampNTZType()], ids=str)
+@pytest.mark.parametrize("column", ["timestamptz", "timestamp"])
+def test_times_should_be_utc_wherever_the_server_is(postgres, database, kind, column):
+    ((name,),) = postgres.execute(database, "SELECT current_database()")
+    postgres.execute(database, f"ALTER DATABASE \"{name}\" SET timezone = 'Asia/Tokyo'")
+    postgres.execute(database, f"CREATE TABLE hits (at {column})")
+    schema = StructType([StructField("at", kind)])
+    zone = UTC if isinstance(kind, TimestampType) else None
+    writer_of(database).staged(batch((datetime(2024, 3, 1, 12, tzinfo=zone),), schema=schema), schema, MARK).commit()
+    assert postgres.execute(database, "SELECT extract(epoch FROM at)::int FROM hits") == [(1709294400,)]
+
+
 def test_values_should_be_kept_by_sqlite_as_text_where_it_has_no_type(tmp_path):
     url = f"sqlite:///{tmp_path}/out.db"
     writer_of(url).staged(batch(*VALUES, schema=ALL), ALL, MARK).commit()

@@ -173,6 +173,8 @@ class Place:
             if engine.dialect.name == "postgresql":
                 connection.execute(text(f"SET LOCAL lock_timeout = '{PATIENCE_S}s'"))
                 connection.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{PAUSED_S}s'"))
+                # As in MySQL: a time without a zone that goes into a column with one is UTC, wherever the server is.
+                connection.execute(text("SET LOCAL TimeZone = 'UTC'"))
             yield connection
 
 
