@@ -84,6 +84,19 @@ def test_times_should_be_utc_in_a_column_that_knows_zones(mariadb, shop, loads, 
     assert mariadb.execute(shop, "SELECT unix_timestamp(at) FROM hits") == [(Decimal("1709294400.000000"),)]
 
 
+@pytest.mark.parametrize(("column", "micros"), [("DATETIME", 700_000), ("TIMESTAMP(3) NULL", 1)])
+def test_a_time_that_the_column_would_cut_should_end_the_batch(mariadb, shop, column, micros):
+    """The server drops digits of a second without a warning."""
+    schema = StructType([StructField("at", TimestampType())])
+    mariadb.execute(shop, f"CREATE TABLE hits (at {column})")
+    at = datetime(2024, 3, 1, 12, tzinfo=UTC)
+    with pytest.raises(SinkError, match="more digits of a second") as refused:
+        writer_of(shop).staged(batch((at.replace(microsecond=micros),), schema=schema), schema, MARK).commit()
+    assert "change its type" in refused.value.remedy
+    writer_of(shop).staged(batch((at,), (None,), schema=schema), schema, MARK).commit()
+    assert mariadb.execute(shop, "SELECT at FROM hits ORDER BY at") == [(None,), (at.replace(tzinfo=None),)]
+
+
 @pytest.mark.long
 @MODES
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from pyspark.sql.types import (
     DateType,
     DecimalType,
     DoubleType,
+    FloatType,
     IntegerType,
     LongType,
     StringType,
@@ -326,6 +327,29 @@ def test_a_column_of_another_type_should_be_refused(database):
         write(writer_of(database), 0, (1, "/a"))
     cast = StructType([StructField("id", StringType()), StructField("page", StringType())])
     assert write(writer_of(database), 0, ("1", "/a"), schema=cast) == 1
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "fits"),
+    [
+        ("numeric(10,2)", DecimalType(20, 10), False),
+        ("real", DoubleType(), False),
+        ("numeric", DecimalType(20, 10), True),
+        ("numeric(30,12)", DecimalType(20, 10), True),
+        ("real", FloatType(), True),
+        ("numeric(10,2)", LongType(), True),
+    ],
+)
+def test_a_column_that_would_round_values_should_be_refused(postgres, database, column, kind, fits):
+    postgres.execute(database, f"CREATE TABLE hits (n {column})")
+    schema = StructType([StructField("n", kind)])
+    rows = batch((None,), schema=schema)
+    if fits:
+        assert writer_of(database).staged(rows, schema, MARK).commit() == 1
+        return
+    with pytest.raises(SinkError, match="does not take") as refused:
+        writer_of(database).staged(rows, schema, MARK)
+    assert "cast the field" in refused.value.remedy
 
 
 def test_a_type_without_columns_should_be_refused(url):

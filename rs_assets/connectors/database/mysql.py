@@ -7,10 +7,12 @@ into the table, where errors are errors.
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
@@ -119,16 +121,32 @@ def _insert(connection: Connection, rows: pa.Table, table: Table) -> None:
 
 
 def _check_times(cursor: Any, rows: pa.Table, into: str) -> None:
-    """The driver's IntegrityError for a null that a column of times would replace by the time of now."""
-    empty = [name for name in rows.column_names if kinds.is_timestamp(rows[name].type) and rows[name].null_count]
-    if not empty:
+    """The driver's error for a null that would become the time of now, and for a fraction of a second that is cut."""
+    times = [name for name in rows.column_names if kinds.is_timestamp(rows[name].type)]
+    if not times:
         return
-    cursor.execute(f"SHOW COLUMNS FROM {into}")
-    strict = [row[0] for row in cursor.fetchall() if row[2] == "NO"]
-    if any(name in strict for name in empty):
-        import pymysql
+    import pymysql
 
-        raise pymysql.err.IntegrityError(1048, f"a column of times cannot be null: {', '.join(empty)}")
+    cursor.execute(f"SHOW COLUMNS FROM {into}")
+    found = {row[0].casefold(): row for row in cursor.fetchall()}
+    for name in times:
+        _, kind, empty, *_ = found[name.casefold()]
+        if empty == "NO" and rows[name].null_count:
+            raise pymysql.err.IntegrityError(1048, f"a column of times cannot be null: {name}")
+        if _has_rest(rows[name], kind):
+            raise pymysql.err.DataError(1292, f"a time has more digits of a second than the column {name} ({kind})")
+
+
+def _has_rest(times: pa.ChunkedArray, kind: str) -> bool:
+    """Whether a column of times would cut one of them.
+
+    >>> _has_rest(pa.chunked_array([pa.array([1_500, None], pa.timestamp("us"))]), "datetime(3)")
+    True
+    """
+    digits = re.search(r"[(](\d)[)]", kind)
+    unit = 10 ** (6 - (int(digits[1]) if digits else 0))
+    micros = pc.drop_null(pc.cast(pc.cast(times, pa.timestamp("us", times.type.tz)), pa.int64()))
+    return bool(np.any(micros.to_numpy() % unit))
 
 
 def _check_finite(rows: pa.Table, step: str) -> None:

@@ -140,7 +140,14 @@ def takes(kind: DataType, column: sql.TypeEngine[Any], dialect: str) -> bool:
         return True
     if wanted == "boolean" and _mysql(dialect):
         return found in ("boolean", "whole")
-    return found in TAKES[wanted]
+    return found in TAKES[wanted] and not _rounds(kind, column)
+
+
+def _rounds(kind: DataType, column: sql.TypeEngine[Any]) -> bool:
+    """Whether a column of the right family has fewer digits than values of a field."""
+    if isinstance(kind, DecimalType):
+        return isinstance(column, sql.Numeric) and column.scale is not None and column.scale < kind.scale
+    return isinstance(kind, DoubleType) and isinstance(column, sql.REAL | mysql.FLOAT)
 
 
 def check_type(name: str, kind: DataType, *, step: str) -> None:
