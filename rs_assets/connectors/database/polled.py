@@ -226,7 +226,8 @@ def _exact(column: Column[Any], dialect: str) -> ColumnElement[Any]:
     made: ColumnElement[Any] = column
     if dialect == "postgresql" and _field(kind, sqlite=False) == "string" and not isinstance(kind, KEPT):
         made = cast(column, sql.Text)
-    elif isinstance(kind, sql.JSON):
+    elif isinstance(kind, sql.JSON | mysql.SET):
+        # Numbers in JSON would be doubles, the values of a SET in any order.
         made = type_coerce(column, sql.Text)
     elif dialect == "sqlite" and _is_decimal(kind):
         # SQLAlchemy makes a double of it, and rounds that.
