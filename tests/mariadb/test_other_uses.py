@@ -42,7 +42,8 @@ def test_values_that_are_polled_have_all_digits(mariadb, shop):
     mariadb.execute(
         shop, "CREATE TABLE events (n int, at timestamp(6) NULL, f float, d double, cents decimal(30,10), t time(2),"
         " s set('x', 'y', 'z'))",
-        "INSERT INTO events VALUES (1, '2020-01-01', 16777216, 0.1, 12345678901234567890.0123456789, '-01:00:00.5', 'z,x')",
+        "INSERT INTO events VALUES (1, '2020-01-01', 16777216, 0.1, 12345678901234567890.0123456789, '-01:00:00.5',"
+        " 'z,x')",
         "INSERT INTO events VALUES (2, '2020-01-01', 0.1, NULL, NULL, '838:59:59', '')",
         "INSERT INTO events VALUES (3, '2020-01-01', NULL, 1, 1, NULL, NULL)",
     )  # fmt: skip
