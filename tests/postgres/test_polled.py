@@ -106,6 +106,19 @@ def test_texts_of_postgres_are_as_it_writes_them(postgres, database):
     assert json.loads(line_of(row))["h"] == "1.10"
 
 
+def test_times_that_come_twice_when_clocks_are_set_back_are_refused(postgres, database):
+    ((name,),) = postgres.execute(database, "SELECT current_database()")
+    postgres.execute(database, "CREATE TABLE events (n int, at timestamptz, local timestamp)")
+    postgres.execute(database, f'ALTER DATABASE "{name}" SET timezone = \'Europe/Berlin\'')
+    with pytest.raises(ConfigurationError, match="come twice") as refused:
+        read(poll_of(database, "local", lag=timedelta(minutes=59)))
+    assert "lag=timedelta(hours=1, minutes=5)" in refused.value.remedy
+    assert read(poll_of(database, "local", lag=timedelta(hours=1, minutes=5))) == ([], None)
+    assert read(poll_of(database, "at", lag=timedelta(minutes=5))) == ([], None)
+    postgres.execute(database, f'ALTER DATABASE "{name}" SET timezone = \'Asia/Tokyo\'')
+    assert read(poll_of(database, "local", lag=timedelta(minutes=5))) == ([], None)
+
+
 def test_what_is_not_exact_is_refused(postgres, database, tmp_path):
     postgres.execute(database, "CREATE TABLE events (n bigserial PRIMARY KEY, at timestamptz DEFAULT now())")
     for column, lag in (("n", None), ("n", timedelta(minutes=1)), ("at", None)):

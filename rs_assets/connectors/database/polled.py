@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
 
@@ -29,6 +30,15 @@ from rs_assets.records.schema import quoted
 # Databases whose clock is asked, so that a lag can be kept.
 CLOCKS: Final = ("postgresql", "mysql", "mariadb")
 XID: Final = "xid8"
+HOUR: Final = timedelta(hours=1)
+# Whether the clock of a database, by which it writes times without a zone, is set forward and back.
+_DAY: Final = "concat(year(utc_date()), '-{0}-01')"
+_ZONE_AT: Final = f"timestampdiff(second, {_DAY}, convert_tz({_DAY}, '+00:00', @@global.time_zone))"
+_OFFSET_AT: Final = "extract(timezone FROM make_timestamptz(extract(year FROM now())::int, {0}, 1, 12, 0, 0))"
+SHIFTS: Final[Mapping[str, str]] = MappingProxyType(
+    {"postgresql": f"SELECT {_OFFSET_AT.format(1)} <> {_OFFSET_AT.format(7)}"}
+    | dict.fromkeys(("mysql", "mariadb"), f"SELECT {_ZONE_AT.format('01')} <> {_ZONE_AT.format('07')}")
+)
 # Types of Postgres whose values are texts here as the driver gives them; of others the server makes the text.
 KEPT: Final = (sql.String, sql.Numeric, sql.ARRAY)
 # The type of a field by that of its column, the first that fits; others are text.
@@ -116,6 +126,18 @@ class TablePoll(PollingSource):
                 f"rows of {self.table!r} can appear late by the column {self.column!r}: a transaction that began"
                 " earlier may commit after the rows that follow were read",
                 remedy=f"{own}a column of times, with lag=timedelta(minutes=5): longer than any transaction lasts",
+                step=self.place.step,
+            )
+        if timed and not _zoned(kind) and self.lag is not None and self.lag < HOUR:
+            self._check_clock(connection)
+
+    def _check_clock(self, connection: Connection) -> None:
+        """ConfigurationError if times without a zone repeat once a year: the lag must last until they are over."""
+        if connection.execute(text(SHIFTS[connection.dialect.name])).scalar():
+            raise ConfigurationError(
+                f"times of {self.column!r} have no zone and come twice when the clocks of the database are set back:"
+                " rows of that hour would be passed over",
+                remedy="a lag that is an hour longer, lag=timedelta(hours=1, minutes=5); or a column with time zone",
                 step=self.place.step,
             )
 
