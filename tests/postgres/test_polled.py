@@ -109,13 +109,13 @@ def test_texts_of_postgres_are_as_it_writes_them(postgres, database):
 def test_times_that_come_twice_when_clocks_are_set_back_are_refused(postgres, database):
     ((name,),) = postgres.execute(database, "SELECT current_database()")
     postgres.execute(database, "CREATE TABLE events (n int, at timestamptz, local timestamp)")
-    postgres.execute(database, f'ALTER DATABASE "{name}" SET timezone = \'Europe/Berlin\'')
+    postgres.execute(database, f"ALTER DATABASE \"{name}\" SET timezone = 'Europe/Berlin'")
     with pytest.raises(ConfigurationError, match="come twice") as refused:
         read(poll_of(database, "local", lag=timedelta(minutes=59)))
     assert "lag=timedelta(hours=1, minutes=5)" in refused.value.remedy
     assert read(poll_of(database, "local", lag=timedelta(hours=1, minutes=5))) == ([], None)
     assert read(poll_of(database, "at", lag=timedelta(minutes=5))) == ([], None)
-    postgres.execute(database, f'ALTER DATABASE "{name}" SET timezone = \'Asia/Tokyo\'')
+    postgres.execute(database, f"ALTER DATABASE \"{name}\" SET timezone = 'Asia/Tokyo'")
     assert read(poll_of(database, "local", lag=timedelta(minutes=5))) == ([], None)
 
 
