@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from rs_assets.connectors.mariadb import landing
 from rs_assets.connectors.mariadb.statements import effect_of
 from rs_assets.errors import ConfigurationError, DataLossError, SchemaError, SourceReadError
 from rs_assets.testing import MariaDbServer
@@ -124,6 +125,19 @@ def test_rows_of_an_xa_transaction_that_may_be_rolled_back_are_refused(mariadb, 
     with pytest.raises(SourceReadError, match="an XA transaction has changed the table"):
         source.read()
     assert short(source.anew()) == [("snapshot", 1, "one phase"), ("snapshot", 2, "plain")]
+
+
+def test_a_snapshot_is_not_begun_while_an_xa_transaction_is_prepared(mariadb, shop, make, monkeypatch):
+    """Its rows are logged before the snapshot, and are in the table after it."""
+    source = make()
+    mariadb.execute(shop, "XA START 'p'", "INSERT INTO t VALUES (1, 'late')", "XA END 'p'", "XA PREPARE 'p'")
+    try:
+        monkeypatch.setattr(landing, "LOOKS", 2)
+        with pytest.raises(SourceReadError, match="XA transaction 'p' is prepared"):
+            source.read()
+    finally:
+        mariadb.execute(shop, "XA COMMIT 'p'")
+    assert short(source.read()) == [("snapshot", 1, "late")]
 
 
 def test_a_savepoint_is_found_by_its_name_as_the_server_finds_it(mariadb, shop, make):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ from rs_assets.errors import SourceReadError
 
 # The place in a log without changes of the table is noted once it has grown so far, or has another file.
 QUIET: Final = 1 << 20
+# How often a snapshot is begun while XA transactions are prepared, and the pauses between.
+LOOKS, PAUSE_S = 20, 0.1
 LOG: Final = "binlog.json"
 
 
@@ -72,7 +75,7 @@ class Landing:
         table.check(self.fields, step=self.step)
         check_logging(client, table.schema, step=self.step)
         client.ask("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        client.ask("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        self._look(client)
         status = dict(client.ask("SHOW STATUS LIKE 'binlog_snapshot_%'"))
         file, position = status["Binlog_snapshot_file"], int(status["Binlog_snapshot_position"])
         if table_of(client.ask, self.table, step=self.step) != table:
@@ -87,6 +90,25 @@ class Landing:
             self._copy(client, table, landed, split, lsn=lsn, at=at)
         if landed.reached() is None:
             landed.note_reached(lsn)
+
+    def _look(self, client: Client) -> None:
+        """Begin a consistent snapshot while no XA transaction is prepared; SourceReadError if one stays so.
+
+        Its rows are in the log before the snapshot, and count when it is committed after that.
+        """
+        for left in reversed(range(LOOKS)):
+            client.ask("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+            prepared = client.ask("XA RECOVER")
+            if not prepared:
+                return
+            client.ask("ROLLBACK")
+            if not left:
+                raise SourceReadError(
+                    f"the XA transaction {prepared[0][3]!r} is prepared: its rows are logged, and not yet in the table",
+                    remedy="end it by XA COMMIT or XA ROLLBACK, then start again",
+                    step=self.step,
+                )
+            time.sleep(PAUSE_S)
 
     def _copy(self, client: Client, table: Table, landed: Landed, split: str, *, lsn: int, at: str) -> None:
         known = {column.name: column for column in table.columns}
