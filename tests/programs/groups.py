@@ -1,0 +1,72 @@
+"""Aggregates and rankings of rows, in plain Python."""
+
+from __future__ import annotations
+
+from tests.programs.meaning import value
+
+
+def there(rows, field):
+    """The values of a field, without nulls."""
+    return [row[field] for row in rows if row[field] is not None]
+
+
+def total(values):
+    """The sum; null of nothing."""
+    return sum(values) if values else None
+
+
+def mean(values):
+    """The mean as a double; null of nothing."""
+    return float(sum(values)) / len(values) if values else None
+
+
+AGGREGATES = {
+    "sum": total,
+    "avg": mean,
+    "min": lambda values: min(values, default=None),
+    "max": lambda values: max(values, default=None),
+    "distinct": lambda values: sorted(set(values)),
+    "count_distinct": lambda values: len(set(values)),
+    "collect": list,
+}
+
+
+def aggregated(aggregates, rows, time=None):
+    """The fields of a group. Collected values are in the order of `time`, then of value."""
+    made = {}
+    for each in aggregates:
+        if each.kind == "count":
+            made[each.name] = len(rows)
+        elif each.kind == "count_if":
+            made[each.name] = sum(value(each.term, row) is True for row in rows)
+        elif each.kind == "sum_of":
+            made[each.name] = total([of for row in rows if (of := value(each.term, row)) is not None])
+        else:
+            order = [row for row in rows if row[each.field] is not None]
+            order.sort(key=lambda row: (row[time], row[each.field]) if time else row[each.field])
+            made[each.name] = AGGREGATES[each.kind](there(order, each.field))
+    return made
+
+
+def by_value(row, field):
+    """An order in which null is smaller than any value."""
+    return row[field] is not None, row[field] if row[field] is not None else 0
+
+
+def first(top, rows):
+    """The rows of a window's ranking, with the fields that it shows."""
+    # Null is not compared with a text, because the first part of the key decides.
+    order = sorted(rows, key=lambda row: [by_value(row, name) for name in (top.by, top.kept)], reverse=top.descending)
+    return [{"rank": n, top.by: row[top.by], top.kept: row[top.kept]} for n, row in enumerate(order[: top.n], 1)]
+
+
+def ranked(step, rows, key):
+    """The rows of a group in a table's ranking: rows that are equal are in the order of their keys."""
+    order = sorted(rows, key=lambda row: row[key])
+    order = sorted(order, key=lambda row: by_value(row, step.by), reverse=step.descending)
+    if step.descending:
+        # A reversed sort keeps the order of equal rows, so keys ascend in both directions.
+        assert [row[key] for row in order if row[step.by] is None] == sorted(
+            row[key] for row in order if row[step.by] is None
+        )
+    return [row | ({step.rank: n} if step.rank else {}) for n, row in enumerate(order[: step.n], 1)]

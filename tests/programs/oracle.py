@@ -1,0 +1,375 @@
+"""What a program's sinks must get: plain Python, from the pages in docs, without a line of the library.
+
+A stream is a list of `(batch, row)`: the batch in which a row is there, None where the pages leave it open. A table is
+a list of its rows after each batch. The batch after the last one is the end of input.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from tests.programs import program as p
+from tests.programs.groups import aggregated, ranked
+from tests.programs.meaning import value
+from tests.programs.shapes import names_after
+from tests.programs.windows import fired, is_late
+
+TIMED = p.Window | p.Distinct | p.Join | p.AsOf
+
+
+@dataclass
+class Marks:
+    """The watermarks of one query: before each batch, and after it. None is before every time."""
+
+    before: list = field(default_factory=list)
+    after: list = field(default_factory=list)
+
+
+class Oracle:
+    """The rows of the sinks of a program."""
+
+    def __init__(self, program):
+        self.program = program
+        self.steps = {step.name: step for step in program.steps}
+        self.end = len(program.batches)
+        self.marks = Marks()
+        self.late = {}
+        self.known = {}
+
+    def sink(self, sink):
+        """The rows of one sink."""
+        return self.at(sink.of)
+
+    def at(self, name):
+        """The rows after the step `name`, with the watermarks of a query that ends there."""
+        self.known = {}
+        firsts = [step for step in self.upstream(name) if self.is_first(step)]
+        points = [point for step in firsts for point in self.points(step)]
+        self.marks = self.watermarks(points)
+        return self.rows(name)
+
+    def upstream(self, name):
+        """The steps that lead to `name`, itself included, each once."""
+        found, waiting = {}, [name]
+        while waiting:
+            step = self.steps[waiting.pop()]
+            found[step.name] = step
+            waiting += step.inputs
+        return found.values()
+
+    def is_first(self, step):
+        """Whether it is a step by event time with none before it in its query."""
+        if not isinstance(step, TIMED) or getattr(step, "shape", "") == "global":
+            return False
+        return not any(isinstance(each, TIMED) for of in step.inputs for each in self.upstream(of))
+
+    def points(self, step):
+        """The times of each batch that a watermark of `step` sees, less its delay: one list for each side."""
+        delays = getattr(step, "delays", None) or (step.delay,)
+        for of, delay in zip(step.inputs, delays, strict=True):
+            latest = [[] for _ in range(self.end)]
+            for batch, row in self.rows(of):
+                if row[step.time] is not None:
+                    latest[batch].append(row[step.time] - timedelta(seconds=delay))
+            yield latest
+
+    def watermarks(self, points):
+        """Of several watermarks in a query the least one counts, once all have seen a row."""
+        marks, greatest, now = Marks(), [None] * len(points), None
+        for batch in range(self.end):
+            marks.before.append(now)
+            for place, latest in enumerate(points):
+                seen = [each for each in (greatest[place], *latest[batch]) if each is not None]
+                greatest[place] = max(seen, default=None)
+            if greatest and None not in greatest:
+                now = max(min(greatest), now or min(greatest))
+            marks.after.append(now)
+        return marks
+
+    def rows(self, name):
+        """The rows of a step, computed once."""
+        if name not in self.known:
+            step = self.steps[name]
+            self.known[name] = getattr(self, f"_{type(step).__name__.lower()}")(step)
+        return self.known[name]
+
+    # Steps without state.
+
+    def _source(self, step):
+        return [(n, row) for n, batch in enumerate(self.program.batches) for row in batch.get(step.name, ())]
+
+    def each(self, name, function):
+        """A stream, or each batch of a table, by a function from a row to rows."""
+        rows = self.rows(name)
+        if isinstance(rows, Table):
+            return Table([[made for row in now for made in function(row)] for now in rows.after], rows.keys)
+        return [(batch, made) for batch, row in rows for made in function(row)]
+
+    def _filter(self, step):
+        return self.each(step.of, lambda row: [row] if value(step.condition, row) else [])
+
+    def _withfields(self, step):
+        return self.each(step.of, lambda row: [row | {name: value(term, row) for name, term in step.columns}])
+
+    def _select(self, step):
+        return self.each(step.of, lambda row: [{name: row[name] for name in step.kept}])
+
+    def _map(self, step):
+        return self.each(step.of, lambda row: [{name: value(term, row) for name, term, _ in step.columns}])
+
+    def _flatmap(self, step):
+        names = [name for name, _ in step.kept]
+        return self.each(
+            step.of, lambda row: [{n: row[n] for n in names} | {"item": item} for item in row[step.items] or ()]
+        )
+
+    def _pass(self, step):
+        return self.rows(step.of)
+
+    def _branch(self, step):
+        return self.each(step.of, lambda row: [row] if value(step.condition, row) is step.taken else [])
+
+    def _union(self, step):
+        return [*self.rows(step.left), *self.rows(step.right)]
+
+    def _lookup(self, step):
+        def found(row):
+            key = row[step.on]
+            matches = [each for each in step.rows if key and each[0] == key]
+            none = [(None, None, None)] if step.how == "left" else []
+            return [row | dict(zip(("d_key", "d_tier", "d_rank"), each, strict=True)) for each in matches or none]
+
+        return self.each(step.of, found)
+
+    # Steps by event time.
+
+    def _window(self, step):
+        if not self.is_first(step) and step.shape != "global":
+            made, _ = fired(step, [[row for _, row in self.rows(step.of)]], [None], [None])
+            return [(None, row) for _, row in made]
+        made, self.late[step.name] = fired(step, self.batches(step.of), self.marks.before, self.marks.after)
+        return made
+
+    def batches(self, name):
+        """The rows of a step by batch."""
+        found = [[] for _ in range(self.end)]
+        for batch, row in self.rows(name):
+            found[batch].append(row)
+        return found
+
+    def _distinct(self, step):
+        found, passed, late = set(), [], []
+        for batch, rows in enumerate(self.batches(step.of)):
+            for row in rows:
+                key = tuple(row[name] for name in step.keys)
+                if row[step.time] is None:
+                    continue
+                if is_late(row[step.time], self.marks.before[batch]):
+                    late.append(row)
+                elif key not in found:
+                    found.add(key)
+                    passed.append((batch, row))
+        self.late[step.name] = late
+        return passed
+
+    def sided(self, step):
+        """The rows of both sides that are in time: each with its batch, and the windows that are open for it."""
+        first = self.is_first(step)
+        for of in step.inputs:
+            side = []
+            for batch, row in self.rows(of):
+                time, mark = row[step.time], self.marks.before[batch] if first else None
+                if time is None:
+                    continue
+                if getattr(step, "kind", "interval") == "interval":
+                    open_ = [] if is_late(time, mark) else [None]
+                else:
+                    size, slide = step.within if step.kind == "hopping" else (step.within[0], step.within[0])
+                    open_ = [w for w in aligned(time, size, slide) if not is_late(w[1], mark)]
+                side += [(batch, row, window) for window in open_]
+            yield side
+
+    def _join(self, step):
+        left, right = self.sided(step)
+        matched, pairs = (set(), set()), []
+        for i, (a, one, in_one) in enumerate(left):
+            for j, (b, other, in_other) in enumerate(right):
+                if in_one == in_other and self.match(step, one, other):
+                    matched[0].add(i)
+                    matched[1].add(j)
+                    batch = None if a is None or b is None else max(a, b)
+                    if step.how not in ("semi", "anti"):
+                        pairs.append((batch, self.pair(step, one, other, in_one)))
+        sides = {"left": left * (step.how != "right"), "right": right * (step.how in ("right", "full"))}
+        alone = [
+            (None, self.pair(step, of, None, w)) for i, (_, of, w) in enumerate(sides["left"]) if i not in matched[0]
+        ]
+        alone += [
+            (None, self.pair(step, None, of, w)) for j, (_, of, w) in enumerate(sides["right"]) if j not in matched[1]
+        ]
+        if step.how == "semi":
+            return [(None, self.pair(step, left[i][1], None, left[i][2])) for i in matched[0]]
+        return {"inner": pairs, "anti": alone}.get(step.how, pairs + alone)
+
+    @staticmethod
+    def match(step, one, other):
+        """Whether two rows are a pair, but for windows."""
+        if any(one[name] in (None, "") or one[name] != other[name] for name in step.on):
+            return False
+        if step.kind == "interval":
+            before, after = (timedelta(seconds=each) for each in step.within)
+            if not -before <= other[step.time] - one[step.time] <= after:
+                return False
+        if step.condition is None:
+            return True
+        names = dict(zip(("a", "b"), (step.condition[0], step.condition[2]), strict=True))
+        a, b = one[names["a"]], other[names["b"]]
+        return a is not None and b is not None and COMPARED[step.condition[1]](a, b)
+
+    def pair(self, step, one, other, window):
+        """The row of a pair, or of one side alone."""
+        times = dict(zip(("start_time", "end_time"), window, strict=True)) if window else {}
+        if step.how in ("semi", "anti"):
+            return one | times
+        lefts, rights = self.names_of(step.left), self.names_of(step.right)
+        made = dict.fromkeys(lefts) | (one or {})
+        if step.prefix:
+            return made | {f"{step.prefix}{name}": (other or {}).get(name) for name in rights} | times
+        return dict.fromkeys([*lefts, *rights]) | made | (other or {}) | times
+
+    def names_of(self, name):
+        """The fields of a step."""
+        return names_after(self.steps, name)
+
+    def _asof(self, step):
+        left, right = self.sided(step)
+        made = []
+        for _, one, _ in left:
+            there = [other for _, other, _ in right if self.is_before(step, one, other)]
+            newest = max(there, key=lambda other: (other[step.time], other["id"]), default=None)
+            if newest is not None or step.how == "left":
+                row = {f"r_{name}": (newest or {}).get(name) for name in self.names_of(step.right)}
+                made.append((None, one | row))
+        return made
+
+    @staticmethod
+    def is_before(step, one, other):
+        """Whether a right row may be the newest one before a left row."""
+        if one[step.on] in (None, "") or one[step.on] != other[step.on]:
+            return False
+        age = one[step.time] - other[step.time]
+        return timedelta(0) <= age and (step.tolerance is None or age <= timedelta(seconds=step.tolerance))
+
+    # Tables.
+
+    def _totable(self, step):
+        newest, after, batches = {}, [], self.batches(step.of)
+        for rows in [*batches, []]:
+            for row in rows:
+                order = tuple(row[name] for name in step.order)
+                key = row[step.key]
+                if key is not None and (key not in newest or order >= newest[key][0]):
+                    newest[key] = order, row
+            there = [row for _, row in newest.values()]
+            after.append([row for row in there if step.deletes is None or not value(step.deletes, row)])
+        return Table(after, (step.key,))
+
+    def _mapvalues(self, step):
+        keys = self.rows(step.of).keys
+        return self.each(
+            step.of,
+            lambda row: [{key: row[key] for key in keys} | {name: value(term, row) for name, term in step.columns}],
+        )
+
+    def _group(self, step):
+        rows = self.rows(step.of)
+        if not isinstance(rows, Table):
+            batches = self.batches(step.of)
+            rows = Table([[row for batch in batches[: n + 1] for row in batch] for n in range(self.end + 1)], ())
+        after = []
+        for now in rows.after:
+            groups = defaultdict(list)
+            for row in now:
+                if all(row[name] is not None for name in step.groups):
+                    groups[tuple(row[name] for name in step.groups)].append(row)
+            after.append(
+                [
+                    dict(zip(step.groups, key, strict=True)) | aggregated(step.aggregates, of)
+                    for key, of in groups.items()
+                ]
+            )
+        return Table(after, step.groups)
+
+    def _tablejoin(self, step):
+        left, right = self.rows(step.left), self.rows(step.right)
+        (key,), (other_key,) = left.keys, right.keys
+        names = [name for name in self.names_of(step.right) if name != other_key]
+        lefts = self.names_of(step.left)
+        after = []
+        for ones, others in zip(left.after, right.after, strict=True):
+            by_key = {row[other_key]: row for row in others}
+            made, seen = [], set()
+            for one in ones:
+                at = one[step.on[0] if step.on else key]
+                seen.add(at)
+                other = by_key.get(at)
+                if other is not None or step.how != "inner":
+                    made.append(one | {name: (other or {}).get(name) for name in names})
+            if step.how == "outer":
+                made += [
+                    dict.fromkeys(lefts) | {key: at} | {name: row[name] for name in names}
+                    for at, row in by_key.items()
+                    if at not in seen
+                ]
+            after.append(made)
+        return Table(after, left.keys)
+
+    def _streamtable(self, step):
+        table = self.rows(step.right)
+        own, key = step.on
+        names = [name for name in self.names_of(step.right) if name != key]
+        made = []
+        for batch, row in self.rows(step.left):
+            found = {each[key]: each for each in table.after[batch]}.get(row[own])
+            if found is not None or step.how == "left":
+                made.append((batch, row | {name: (found or {}).get(name) for name in names}))
+        return made
+
+    def _tabletop(self, step):
+        rows = self.rows(step.of)
+        (key,), after = rows.keys, []
+        for now in rows.after:
+            groups = defaultdict(list)
+            for row in now:
+                if row[step.group] is not None:
+                    groups[row[step.group]].append(row)
+            after.append([row for of in groups.values() for row in ranked(step, of, key)])
+        return Table(after, rows.keys)
+
+    def _changes(self, step):
+        return self.rows(step.of)
+
+
+@dataclass
+class Table:
+    """The rows of a table after each batch, and at the end of input."""
+
+    after: list
+    keys: tuple[str, ...]
+
+
+COMPARED = {"<=": lambda a, b: a <= b, "<>": lambda a, b: a != b, ">": lambda a, b: a > b}
+
+
+def aligned(time, size, slide):
+    """The windows of one size that contain a time."""
+    second = (time - p.START) / timedelta(seconds=1)
+    # START is a multiple of all sizes that are drawn.
+    start = second // slide * slide
+    found = []
+    while start > second - size:
+        found.append((p.at(start), p.at(start + size)))
+        start -= slide
+    return found

@@ -1,0 +1,515 @@
+"""A program as frozen data, and as the code of the fluent API that a user would write.
+
+Steps are in the order of their numbers; a step names its inputs. `code` is the text of one step, `Program.text` that of
+all, with rows, cuts and restarts: it can be pasted and run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+INPUTS = ("of", "left", "right")
+START = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def at(second):
+    """An event time so many seconds into a program."""
+    return START + timedelta(seconds=second)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What all steps have: a name, by which others know it."""
+
+    name: str
+
+    @property
+    def inputs(self):
+        """The names of the steps whose rows it reads."""
+        return tuple(getattr(self, name) for name in INPUTS if hasattr(self, name))
+
+    def reading(self, before, after):
+        """The same step that reads `after` wherever it reads `before`."""
+        return replace(self, **{side: after for side in INPUTS if getattr(self, side, None) == before})
+
+
+@dataclass(frozen=True)
+class Source(Step):
+    """Rows that are pushed batch by batch; `schema` is its fields and their types."""
+
+    schema: tuple[tuple[str, str], ...]
+
+    def code(self, label):
+        text = ", ".join(f"{field} {kind}" for field, kind in self.schema)
+        return f'shop.from_memory(MemoryChannel(schema="{text}"), bad_records="skip", name="{label}")'
+
+
+@dataclass(frozen=True)
+class Filter(Step):
+    """Rows for which a condition holds, as SQL, as a Python function or as a condition text."""
+
+    of: str
+    condition: object
+    form: str
+
+    def code(self, label):
+        if self.form == "text":
+            return f'{self.of}.filter_by_expression({self.condition.text()!r}, name="{label}")'
+        if self.form == "python":
+            return f'{self.of}.filter(lambda r: {self.condition.python()}, name="{label}")'
+        return f'{self.of}.filter({self.condition.sql()!r}, name="{label}")'
+
+
+@dataclass(frozen=True)
+class WithFields(Step):
+    """New or replaced fields."""
+
+    of: str
+    columns: tuple[tuple[str, object], ...]
+
+    def code(self, label):
+        columns = ", ".join(f"{name}={term.sql()!r}" for name, term in self.columns)
+        return f'{self.of}.with_fields({columns}, name="{label}")'
+
+
+@dataclass(frozen=True)
+class Select(Step):
+    """Some fields, in an order of its own."""
+
+    of: str
+    kept: tuple[str, ...]
+
+    def code(self, label):
+        return f'{self.of}.select_fields({", ".join(map(repr, self.kept))}, name="{label}")'
+
+
+@dataclass(frozen=True)
+class Map(Step):
+    """A row of a row, in SQL or in Python."""
+
+    of: str
+    columns: tuple[tuple[str, object, str], ...]
+    python: bool
+
+    def code(self, label):
+        if self.python:
+            items = ", ".join(f'"{name}": {term.python()}' for name, term, _ in self.columns)
+            schema = ", ".join(f"{name} {kind}" for name, _, kind in self.columns)
+            return f'{self.of}.map(lambda r: {{{items}}}, schema="{schema}", name="{label}")'
+        items = ", ".join(repr(f"{term.sql()} AS {name}") for name, term, _ in self.columns)
+        return f'{self.of}.map({items}, name="{label}")'
+
+
+@dataclass(frozen=True)
+class FlatMap(Step):
+    """A row for each item of the field `items`, called `item`, with the fields `kept`; in Python."""
+
+    of: str
+    items: str
+    kept: tuple[tuple[str, str], ...]
+
+    def code(self, label):
+        items = ", ".join(f'"{name}": r["{name}"]' for name, _ in self.kept)
+        schema = ", ".join(f"{name} {kind}" for name, kind in (*self.kept, ("item", "string")))
+        made = f'[{{{items}, "item": each}} for each in r["{self.items}"] or []]'
+        return f'{self.of}.flat_map(lambda r: {made}, schema="{schema}", name="{label}")'
+
+
+@dataclass(frozen=True)
+class Pass(Step):
+    """A step that changes no row: `for_each`, or an exchange in memory or through a table."""
+
+    of: str
+    how: str
+
+    def code(self, label):
+        if self.how == "for_each":
+            return f'{self.of}.for_each(lambda r: r.clear(), name="{label}")'
+        return f'{self.of}.shuffle(2, strategy="{self.how}", name="{label}")'
+
+
+@dataclass(frozen=True)
+class Branch(Step):
+    """The rows for which a condition is true, or false: a `split` and one of its labels. Null is in neither."""
+
+    of: str
+    condition: object
+    taken: bool
+
+    def code(self, label):
+        condition = self.condition.sql()
+        text = f"CASE WHEN {condition} THEN 'yes' WHEN NOT ({condition}) THEN 'no' END"
+        chosen = "yes" if self.taken else "no"
+        return f'{self.of}.split("{text}", name="{label}_split").select("{chosen}", name="{label}")'
+
+
+@dataclass(frozen=True)
+class Union(Step):
+    """The rows of two streams."""
+
+    left: str
+    right: str
+
+    def code(self, label):
+        return f'{self.left}.union({self.right}, name="{label}")'
+
+
+@dataclass(frozen=True)
+class Distinct(Step):
+    """Rows that are the first ones with their values of some fields."""
+
+    of: str
+    keys: tuple[str, ...]
+    within: int
+    time: str
+    delay: int
+
+    def code(self, label):
+        keys = ", ".join(map(repr, self.keys))
+        times = f'within=Time.seconds({self.within}), time_field="{self.time}", water_mark=Time.seconds({self.delay})'
+        return f'{self.of}.distinct({keys}, {times}, name="{label}")'
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One field of a group: `kind` is a method, or `aggregate` with SQL text."""
+
+    name: str
+    kind: str
+    field: str | None = None
+    term: object = None
+
+    def code(self):
+        if self.kind == "count":
+            return f'.count("{self.name}")'
+        if self.kind in ("count_if", "sum_of"):
+            function = "count_if" if self.kind == "count_if" else "sum"
+            return f".aggregate({self.name}={f'{function}({self.term.sql()})'!r})"
+        return f'.{self.kind}("{self.field}", "{self.name}")'
+
+
+@dataclass(frozen=True)
+class Top:
+    """The first rows of each window and group; by `by`, then by `kept`."""
+
+    n: int
+    by: str
+    kept: str
+    descending: bool
+
+    def code(self):
+        return f'.top_n({self.n}, by="{self.by}", fields=["{self.kept}"], descending={self.descending})'
+
+
+@dataclass(frozen=True)
+class Firing:
+    """How often a window fires: `how` is a method or a strategy, with seconds where it takes some."""
+
+    how: str = "close"
+    every: int = 0
+    until: int = 0
+
+    @property
+    def hold(self):
+        """How much longer than its end a window is open, in seconds."""
+        return self.until if self.how == "emit_after" else 0
+
+    def code(self):
+        if self.how == "emit_after":
+            return f".emit_after(Time.seconds({self.every}), until=Time.seconds({self.until}))"
+        if self.how in ("emit_before", "suppress"):
+            return f".{self.how}(Time.seconds({self.every}))"
+        return f'.late_firings("{self.how}")' if self.how in ("deltas", "totals") else ""
+
+    def emit(self):
+        return f', emit="{self.how}"' if self.how.startswith("on_") else ""
+
+
+@dataclass(frozen=True)
+class Window(Step):
+    """Groups by time. `shape` is tumbling, hopping, session, cumulate, count, over or global, with seconds or rows."""
+
+    of: str
+    shape: str
+    size: int
+    slide: int
+    time: str
+    groups: tuple[str, ...]
+    aggregates: tuple[Aggregate, ...]
+    top: Top | None = None
+    delay: int = 0
+    firing: Firing = Firing()
+    late: bool = False
+    kept: tuple[str, ...] = ()
+
+    def shaped(self):
+        size, time = f"Time.seconds({self.size})", f'"{self.time}"'
+        return {
+            "tumbling": f"TumblingWindow.of({size}, {time}, offset=Time.seconds({self.slide}))",
+            "hopping": f"HoppingWindow.of({size}, Time.seconds({self.slide}), {time})",
+            "cumulate": f"CumulateWindow.of({size}, Time.seconds({self.slide}), {time})",
+            "session": f"SessionWindow.of({size}, {time})",
+            "count": f"CountWindow.of({self.size}, {time})",
+            "over": f"OverWindow.rows({self.size}, {time}, keep={list(self.kept)!r})",
+            "global": f"GlobalWindow.of({time})",
+        }[self.shape]
+
+    def code(self, label):
+        groups = f".group_by({', '.join(map(repr, self.groups))})" if self.groups else ""
+        made = "".join(each.code() for each in self.aggregates) + (self.top.code() if self.top else "")
+        late = f'.late_to("{label}_late", name="{label}_late")' if self.late else ""
+        mark = f".water_mark(Time.seconds({self.delay}))" if self.delay else ""
+        begin = f'{self.of}.window({self.shaped()}, name="{label}"{self.firing.emit()})'
+        return f"{begin}{groups}{made}{self.firing.code()}{mark}{late}.to_data_stream()"
+
+
+@dataclass(frozen=True)
+class Join(Step):
+    """Pairs of two streams: `within` is seconds before and after, or a window's size and slide."""
+
+    left: str
+    right: str
+    on: tuple[str, ...]
+    how: str
+    kind: str
+    within: tuple[int, int]
+    time: str
+    delays: tuple[int, int]
+    prefix: str | None
+    processor: bool
+    condition: tuple[str, str, str] | None
+
+    def near(self):
+        first, second = (f"Time.seconds({each})" for each in self.within)
+        return {
+            "interval": f"Interval.of(before={first}, after={second})",
+            "tumbling": f'TumblingWindow.of({first}, "{self.time}")',
+            "hopping": f'HoppingWindow.of({first}, {second}, "{self.time}")',
+        }[self.kind]
+
+    def code(self, label):
+        time = f', time_field="{self.time}"' if self.kind == "interval" else ""
+        marks = ", ".join(f"Time.seconds({each})" for each in self.delays)
+        condition = ""
+        if self.condition:
+            left, operator, right = self.condition
+            condition = f', condition="left.{left} {operator} right.{right}"'
+        more = f", water_mark=({marks})" * any(self.delays) + ", processor=True" * self.processor
+        prefix = f', prefix="{self.prefix}"' if self.prefix else ""
+        what = f'on={list(self.on)!r}, within={self.near()}{time}, how="{self.how}"{condition}{more}{prefix}'
+        return f'{self.left}.join({self.right}, {what}, name="{label}")'
+
+
+@dataclass(frozen=True)
+class AsOf(Step):
+    """Each left row with the newest right row at or before its time."""
+
+    left: str
+    right: str
+    on: str
+    time: str
+    tolerance: int | None
+    how: str
+    delays: tuple[int, int]
+
+    def code(self, label):
+        marks = ", ".join(f"Time.seconds({each})" for each in self.delays)
+        age = f"Time.seconds({self.tolerance})" if self.tolerance is not None else "None"
+        what = f'on="{self.on}", time_field="{self.time}", tolerance={age}, how="{self.how}", water_mark=({marks})'
+        return f'{self.left}.asof_join({self.right}, {what}, prefix="r_", name="{label}")'
+
+
+@dataclass(frozen=True)
+class Lookup(Step):
+    """Each row with the rows of a dimension."""
+
+    of: str
+    on: str
+    how: str
+    rows: tuple[tuple[str | None, str, int], ...]
+    schema = (("d_key", "string"), ("d_tier", "string"), ("d_rank", "bigint"))
+
+    def code(self, label):
+        rows = [dict(zip(("key", "tier", "rank"), row, strict=True)) for row in self.rows]
+        loaded = f'Dimension.from_loader(lambda: {rows!r}, schema="key string, tier string, rank bigint")'
+        on = f'{{"{self.on}": "key"}}'
+        return f'{self.of}.dim_join({loaded}, on={on}, how="{self.how}", prefix="d_", name="{label}")'
+
+
+@dataclass(frozen=True)
+class ToTable(Step):
+    """The newest row of each key; by the order of reading, or by fields."""
+
+    of: str
+    key: str
+    order: tuple[str, ...]
+    deletes: object
+
+    def code(self, label):
+        order = f", order_by={list(self.order)!r}" if self.order else ""
+        deletes = f", deletes={self.deletes.sql()!r}" if self.deletes else ""
+        return f'{self.of}.to_table("{self.key}"{order}{deletes}, name="{label}")'
+
+
+@dataclass(frozen=True)
+class MapValues(Step):
+    """The key of a table, and terms."""
+
+    of: str
+    columns: tuple[tuple[str, object], ...]
+
+    def code(self, label):
+        items = ", ".join(repr(f"{term.sql()} AS {name}") for name, term in self.columns)
+        return f'{self.of}.map_values({items}, name="{label}")'
+
+
+@dataclass(frozen=True)
+class Group(Step):
+    """Aggregates of a table, or of a stream since its beginning."""
+
+    of: str
+    groups: tuple[str, ...]
+    aggregates: tuple[Aggregate, ...]
+
+    def code(self, label):
+        made = "".join(each.code() for each in self.aggregates)
+        return f'{self.of}.group_by({", ".join(map(repr, self.groups))}){made}.to_table(name="{label}")'
+
+
+@dataclass(frozen=True)
+class TableJoin(Step):
+    """Rows of two tables by their keys, or by a field of the left one."""
+
+    left: str
+    right: str
+    on: tuple[str, str] | None
+    how: str
+
+    def code(self, label):
+        on = f'on={{"{self.on[0]}": "{self.on[1]}"}}, ' if self.on else ""
+        return f'{self.left}.join({self.right}, {on}how="{self.how}", name="{label}")'
+
+
+@dataclass(frozen=True)
+class StreamTable(Step):
+    """Rows of a stream with the current row of a table."""
+
+    left: str
+    right: str
+    on: tuple[str, str]
+    how: str
+
+    def code(self, label):
+        on = f'{{"{self.on[0]}": "{self.on[1]}"}}'
+        return f'{self.left}.join_table({self.right}, on={on}, how="{self.how}", name="{label}")'
+
+
+@dataclass(frozen=True)
+class TableTop(Step):
+    """The first rows of each group of a table."""
+
+    of: str
+    group: str
+    n: int
+    by: str
+    descending: bool
+    rank: str | None
+
+    def code(self, label):
+        rank = f', rank="{self.rank}"' if self.rank else ""
+        what = f'{self.n}, by="{self.by}", descending={self.descending}{rank}'
+        return f'{self.of}.group_by("{self.group}").top_n({what}, name="{label}")'
+
+
+@dataclass(frozen=True)
+class Changes(Step):
+    """The changes of a table as rows with the field `retracted`."""
+
+    of: str
+
+    def code(self, label):
+        return f'{self.of}.to_stream(name="{label}")'
+
+
+@dataclass(frozen=True)
+class Sink:
+    """What is compared. `view` says how: each row (append), the last row of a window (last), rows less those that are
+    retracted (net), or sums of parts (deltas). A window is known by `keys`; `count` grows with each of its rows."""
+
+    of: str
+    view: str
+    keys: tuple[str, ...] = ()
+    count: str = ""
+
+
+@dataclass(frozen=True)
+class Program:
+    """Steps, sinks, and the rows of each source by batch; the query is restarted after the batch `restart`."""
+
+    seed: int
+    steps: tuple[Step, ...]
+    sinks: tuple[Sink, ...]
+    batches: tuple[dict[str, tuple[dict, ...]], ...]
+    restart: int | None = None
+    variant: str = ""
+
+    @property
+    def label(self):
+        return f"p{self.seed}{self.variant}"
+
+    @property
+    def sources(self):
+        return tuple(step for step in self.steps if isinstance(step, Source))
+
+    def sink_names(self):
+        """The names of its sinks, those of late rows included, each with the sink or the window."""
+        named = {f"{self.label}_out{place}": sink for place, sink in enumerate(self.sinks)}
+        late = {f"{self.label}_{step.name}_late": step for step in self.steps if getattr(step, "late", False)}
+        return named | late
+
+    def body(self):
+        """The steps, over a source of streams `shop`; the last line gives the stream that is built."""
+        lines = [f"{step.name} = {step.code(f'{self.label}_{step.name}')}" for step in self.steps]
+        sinks = [f'{sink.of}.to_print(name="{self.label}_out{n}")' for n, sink in enumerate(self.sinks)]
+        return "\n".join([*lines, *sinks[:-1], f"last = {sinks[-1]}"])
+
+    def text(self):
+        """The whole program."""
+        lines = [
+            f"# seed {self.seed}",
+            HEAD,
+            f'shop = StreamBuilder.data_stream("programs", "{self.label}")',
+            self.body(),
+        ]
+        lines.append("with PipelineDriver(last.build()) as driver:")
+        for number, batch in enumerate(self.batches):
+            for name, rows in batch.items():
+                each = "".join(f"        {shown(row)},\n" for row in rows)
+                lines.append(f'    driver.push([\n{each}    ], "{self.label}_{name}")')
+            lines.append("    driver.step()")
+            if number == self.restart:
+                lines.append("    driver.restart()")
+        lines.append("    driver.finish()")
+        lines += [f'    print(*driver.take("{name}"), sep="\\n")' for name in self.sink_names()]
+        return "\n".join(lines)
+
+
+HEAD = """from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from rs_assets import (
+    CountWindow, CumulateWindow, Dimension, GlobalWindow, HoppingWindow, Interval, MemoryChannel, OverWindow,
+    SessionWindow, StreamBuilder, Time, TumblingWindow,
+)
+from rs_assets.testing import PipelineDriver
+def at(second):
+    return datetime(2024, 1, 1, tzinfo=UTC) + timedelta(seconds=second)"""
+
+
+def shown(row):
+    """A row as Python text, with times as seconds."""
+    items = []
+    for name, value in row.items():
+        text = f"at({(value - START) / timedelta(seconds=1):g})" if isinstance(value, datetime) else repr(value)
+        items.append(f'"{name}": {text}')
+    return f"{{{', '.join(items)}}}"

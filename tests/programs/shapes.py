@@ -1,0 +1,139 @@
+"""The fields after each step, with their types, by which a program is drawn and its rows are known without one."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+from tests.programs import program as p
+from tests.programs import terms
+
+KINDS = {int: "bigint", str: "string", bool: "boolean"}
+TIMES = (("start_time", "timestamp"), ("end_time", "timestamp"))
+
+
+def fields_after(steps, name):
+    """The fields of a step and their types, in order; `steps` by name."""
+    step = steps[name]
+    return fields(step, *(fields_after(steps, of) for of in step.inputs))
+
+
+def names_after(steps, name):
+    """The names of these fields."""
+    return list(fields_after(steps, name))
+
+
+def kind_of(term, of):
+    """The type of a term over fields of known types."""
+    match term:
+        case terms.Field(name) | terms.Coalesce(name, _):
+            return of[name]
+        case terms.Quotient():
+            return "double"
+        case terms.Joined():
+            return "string"
+        case terms.Case(_, then, _):
+            return kind_of(then, of)
+        case terms.Constant(value):
+            return KINDS[type(value)]
+    return "bigint"
+
+
+@singledispatch
+def fields(step, *inputs):
+    """The fields of a step from those of its inputs: by default those of the first one."""
+    return inputs[0]
+
+
+@fields.register
+def _(step: p.Source):
+    return dict(step.schema)
+
+
+@fields.register
+def _(step: p.WithFields, of):
+    return of | {name: kind_of(term, of) for name, term in step.columns}
+
+
+@fields.register
+def _(step: p.Select, of):
+    return {name: of[name] for name in step.kept}
+
+
+@fields.register
+def _(step: p.Map, of):
+    return {name: kind for name, _, kind in step.columns}
+
+
+@fields.register
+def _(step: p.FlatMap, of):
+    return dict(step.kept) | {"item": "string"}
+
+
+@fields.register
+def _(step: p.Lookup, of):
+    return of | dict(p.Lookup.schema)
+
+
+def kind_after(each, of):
+    """The type of an aggregate's field."""
+    if each.kind in ("count", "count_if", "count_distinct", "sum_of"):
+        return "bigint"
+    if each.kind == "avg":
+        return "double"
+    if each.kind in ("collect", "distinct"):
+        return f"array<{of[each.field]}>"
+    return of[each.field]
+
+
+@fields.register
+def _(step: p.Window, of):
+    made = {name: of[name] for name in step.groups} | {each.name: kind_after(each, of) for each in step.aggregates}
+    if step.top:
+        made |= {"rank": "bigint", step.top.by: of[step.top.by], step.top.kept: of[step.top.kept]}
+    made |= {name: of[name] for name in step.kept}
+    return made if step.shape == "global" else made | dict(TIMES)
+
+
+@fields.register
+def _(step: p.Group, of):
+    return {name: of[name] for name in step.groups} | {each.name: kind_after(each, of) for each in step.aggregates}
+
+
+@fields.register
+def _(step: p.MapValues, of):
+    key = next(iter(of))
+    return {key: of[key]} | {name: kind_of(term, of) for name, term in step.columns}
+
+
+@fields.register
+def _(step: p.Join, left, right):
+    made = dict(left)
+    if step.how not in ("semi", "anti"):
+        made |= {f"{step.prefix or ''}{name}": kind for name, kind in right.items()}
+    return made if step.kind == "interval" else made | dict(TIMES)
+
+
+@fields.register
+def _(step: p.AsOf, left, right):
+    return left | {f"r_{name}": kind for name, kind in right.items()}
+
+
+@fields.register
+def _(step: p.ToTable, of):
+    return {step.key: of[step.key]} | {name: kind for name, kind in of.items() if name != step.key}
+
+
+@fields.register
+def _(step: p.TableJoin, left, right):
+    key = next(iter(right))
+    return left | {name: kind for name, kind in right.items() if name != key}
+
+
+@fields.register
+def _(step: p.StreamTable, left, right):
+    return left | {name: kind for name, kind in right.items() if name != step.on[1]}
+
+
+@fields.register
+def _(step: p.TableTop, of):
+    return of | ({step.rank: "bigint"} if step.rank else {})
