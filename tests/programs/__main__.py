@@ -12,8 +12,9 @@ from collections import Counter
 
 from rs_assets.spark.driver import SparkDriver
 from rs_assets.spark.settings import SparkSettings
-from tests.programs.campaign import FAILED, REFUSED, RIGHT, WRONG, shrunk, verdicts
+from tests.programs.campaign import FAILED, REFUSED, RIGHT, WRONG, built_of_sql, shrunk, verdicts
 from tests.programs.drawing import FAMILIES, GROUP, drawn
+from tests.programs.sql_form import as_sql, script
 
 
 def groups(first, count):
@@ -27,6 +28,7 @@ def main(args):
     """How many programs were wrong or failed."""
     driver = SparkDriver.shared(SparkSettings(master="local[2]", partitions=2))
     kinds, results, refused, bad, began = Counter(), Counter(), Counter(), [], time.monotonic()
+    wrong_sql = 0
     for seeds in groups(args.seed, args.count):
         if time.monotonic() - began > 60 * args.minutes:
             break
@@ -41,6 +43,13 @@ def main(args):
             if kind in (WRONG, FAILED):
                 bad.append(program)
                 print(f"{kind} seed {program.seed}: {text}\n{program.body()}\n", flush=True)
+        in_sql = [plain for program in programs if (plain := as_sql(program)) is not None]
+        for label, (kind, text) in verdicts(in_sql, driver, built_of_sql).items():
+            results[f"{kind} in SQL"] += 1
+            wrong_sql += kind != RIGHT
+            if kind != RIGHT:
+                print(f"{kind} in SQL {label}: {text}", flush=True)
+                print(next(script(program) for program in in_sql if program.label == label), flush=True)
         print(f"{time.monotonic() - began:.0f} s, {dict(results)}", flush=True)
     for program in bad[: args.shrink]:
         less = shrunk(program, driver)
@@ -50,7 +59,7 @@ def main(args):
         print(f"refused {times}: {text}")
     print(f"{results.total()} programs in {time.monotonic() - began:.0f} s: {dict(results)}; right {results[RIGHT]}")
     driver.stop()
-    return len(bad)
+    return len(bad) + wrong_sql
 
 
 if __name__ == "__main__":

@@ -7,12 +7,13 @@ import re
 import time
 from dataclasses import replace
 
-from rs_assets import StreamBuilder
+from rs_assets import StreamBuilder, pipeline_from_sql
 from rs_assets.errors import RsError
 from rs_assets.testing import PipelineDriver
 from tests.programs.compared import differences
 from tests.programs.oracle import Oracle
 from tests.programs.program import HEAD
+from tests.programs.sql_form import script
 
 RIGHT, REFUSED, FAILED, WRONG = "right", "refused", "failed", "wrong"
 
@@ -29,9 +30,14 @@ def built(programs, job="programs"):
     return scope["last"].build()
 
 
-def run(programs, driver):
+def built_of_sql(programs, job="programs"):
+    """One pipeline of all programs, from their statements."""
+    return pipeline_from_sql("\n".join(map(script, programs)), namespace="programs", job=job)
+
+
+def run(programs, driver, build=built):
     """The rows that each sink got, by batch and at the end of input; all programs restart after the same batch."""
-    pipeline = built(programs)
+    pipeline = build(programs)
     names = [name for program in programs for name in program.sink_names()]
     got, restart = {name: [] for name in names}, programs[0].restart
 
@@ -53,29 +59,31 @@ def run(programs, driver):
     return got
 
 
-def verdicts(programs, driver):
+def verdicts(programs, driver, build=built):
     """What became of each program, by label: the kind and its text."""
     found, runnable = {}, []
     for program in programs:
         try:
-            built([program])
+            build([program])
             runnable.append(program)
         except RsError as error:
             found[program.label] = REFUSED, message(error)
-    return found | judged(runnable, driver)
+        except Exception as error:  # noqa: BLE001  what is not refused in our words is looked for, too
+            found[program.label] = FAILED, message(error)
+    return found | judged(runnable, driver, build)
 
 
-def judged(programs, driver):
+def judged(programs, driver, build):
     """The verdicts of programs that can be built. If a run fails, halves of them are run."""
     if not programs:
         return {}
     try:
-        got = run(programs, driver)
+        got = run(programs, driver, build)
     except Exception as error:  # noqa: BLE001  it is what is looked for
         if len(programs) == 1:
             return {programs[0].label: (FAILED, message(error))}
         half = len(programs) // 2
-        return judged(programs[:half], driver) | judged(programs[half:], driver)
+        return judged(programs[:half], driver, build) | judged(programs[half:], driver, build)
     texts = {program.label: differences(program, got) for program in programs}
     return {label: (WRONG, text) if text else (RIGHT, "") for label, text in texts.items()}
 
@@ -89,16 +97,15 @@ def message(error):
 # Smaller programs.
 
 
-def shrunk(program, driver, *, seconds=60, told=print):
+def shrunk(program, driver, *, seconds=120, told=print):
     """A smaller program of the same verdict, as far as the time allows."""
     kind = verdicts([program], driver)[program.label][0]
     if kind not in (WRONG, FAILED):
         return program
     end = time.monotonic() + seconds
-    for restart in {None, program.restart}:
-        changed = replace(program, restart=restart)
-        if restart is None and verdicts([changed], driver)[changed.label][0] == kind:
-            program = changed
+    without = replace(program, restart=None)
+    if program.restart is not None and verdicts([without], driver)[program.label][0] == kind:
+        program = without
     for smaller in (fewer_sinks, fewer_steps, fewer_batches, fewer_rows):
         program = by_rounds(program, smaller, kind, driver, end)
         told(f"  {smaller.__name__}: {len(program.steps)} steps, {count(program)} rows")

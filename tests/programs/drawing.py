@@ -125,6 +125,7 @@ class Draw:
             steps = [self.filtered, self.with_fields, self.selected, self.mapped]
             if not sql:
                 steps += [self.python_filtered, self.python_mapped, self.passed, self.looked_up, self.flattened]
+                steps += [self.expected]
             name = self.rng.choice(steps)(name, kept)
         return name
 
@@ -159,7 +160,10 @@ class Draw:
         return self.add(p.Map, name, self.columns(name, kept, python=True), python=True)
 
     def passed(self, name, kept):
-        return self.add(p.Pass, name, self.pick("for_each", "memory"))
+        return self.add(p.Pass, name, self.pick("for_each", "memory", *["warn"] * ("id" in self.fields(name))))
+
+    def expected(self, name, kept):
+        return self.add(p.Filter, name, self.condition(name), "expect")
 
     def looked_up(self, name, kept):
         if "d_key" in self.fields(name) or "key" not in self.fields(name):
@@ -235,10 +239,10 @@ class Draw:
             (self.rng.choice(there), "id") if there and "id" in self.fields(name) and "id" not in groups else ("", "")
         )
 
-    def after(self, name, *, most=2):
+    def after(self, name, *, most=2, sql=True):
         """Steps after a window, which keep its times."""
         count = next(field for field, kind in self.fields(name).items() if kind == "bigint")
-        return self.stateless(name, most, sql=True, kept=("start_time", "end_time", count))
+        return self.stateless(name, most, sql=sql, kept=("start_time", "end_time", count))
 
     def program(self):
         """The program of the family."""
@@ -257,7 +261,7 @@ class Draw:
         """Rows in an order of their own: out of order, doubled, and with nulls."""
         clock, rows = self.rng.randrange(40), []
         repeated = self.family in REPEATED
-        first = {"a": 0, "b": 1000}[source.name]
+        first = {"a": 0, "b": 1000, "c": 2000}[source.name]
         for number in range(self.rng.randrange(6, 40)):
             clock += self.pick(0, 1, 2, 3, 5, 11)
             back = self.pick(2, 7, 20, 60, 150) if self.chance(0.25) else 0
@@ -291,9 +295,22 @@ def stateless(d):
 
 
 def window(d):
-    name, late = d.begun(), d.chance(0.4)
-    name = d.window(name, delay=d.pick(0, 0, 5, 20), late=late, ranked=d.chance(0.25))
-    return [p.Sink(d.after(name), "append")]
+    settings = {"late": d.chance(0.4), "delay": d.pick(0, 0, 5, 20)}
+    if d.chance(0.2):
+        # Records have an order as long as each row is made of one.
+        name = d.with_fields(d.source(), ())
+        return [p.Sink(d.window(name, by_record=True, **settings), "append")]
+    settings |= {"path": d.new("r")} if d.chance(0.15) else {"ranked": d.chance(0.25)}
+    return [p.Sink(d.after(d.window(d.begun(), **settings), sql=False), "append")]
+
+
+def two_windows(d):
+    """Windows of one stream, each with a sink: their queries share the steps before them."""
+    name = d.begun()
+    made = [d.window(name, delay=d.pick(0, 5, 20), late=d.chance(0.4)) for _ in range(2)]
+    if d.chance(0.3):
+        made.append(name)
+    return [p.Sink(each, "append") for each in made]
 
 
 def chain(d):
@@ -329,9 +346,9 @@ def firing(d):
     )  # fmt: skip
     rule = p.Firing(how, d.pick(3, 7), d.pick(10, 40))
     shapes = ("session",) if session else ("tumbling", "hopping")
-    name = d.window(
-        d.begun(2), delay=d.pick(0, 5, 20), firing=rule, shapes=shapes, plain=how == "deltas", late=d.chance(0.3)
-    )
+    settings = {"path": d.new("r")} if how != "deltas" and d.chance(0.2) else {}
+    settings |= {"delay": d.pick(0, 5, 20), "late": d.chance(0.3), "plain": how == "deltas"}
+    name = d.window(d.begun(2), firing=rule, shapes=shapes, **settings)
     step = d.steps[name]
     view = "net" if session else "deltas" if how == "deltas" else "last"
     return [p.Sink(name, view, (*step.groups, "start_time"), step.aggregates[0].name)]
@@ -353,11 +370,46 @@ def join(d):
     processor = d.chance(0.3) or (followed and how == "semi")
     condition = ("n", d.pick("<=", "<>", ">"), "n") if d.chance(0.3) else None
     on = d.pick(("key",), ("key",), ("n",), ("key", "n"))
-    delays, prefix = (d.pick(0, 5), d.pick(0, 20)), None if not followed and d.chance(0.25) else "r_"
+    delays, prefix = (
+        (d.pick(0, 5), d.pick(0, 20)),
+        None if how in ("semi", "anti") or (not followed and d.chance(0.25)) else "r_",
+    )
     name = d.add(p.Join, left, right, on, how, kind, within, "ts", delays, prefix, processor, condition)
     if followed:
         name = d.window(name, shapes=("tumbling", "hopping", "session"))
     return [p.Sink(d.stateless(name, 1, sql=True, kept=("id",)), "append")]
+
+
+def joins(d):
+    """Three sources, and two joins of them in one query."""
+    left, right = sides(d, 1)
+    near, other = (d.pick(0, 5), d.pick(5, 20)), (d.pick(0, 5), d.pick(5, 20))
+    how, processor = d.pick("inner", "left"), d.chance(0.3)
+    name = d.add(p.Join, left, right, ("key",), how, "interval", near, "ts", (0, d.pick(0, 10)), "r_", processor, None)
+    third = d.stateless(d.source("c"), 1)
+    delays = (0, d.pick(0, 10))
+    name = d.add(
+        p.Join, name, third, ("key",), d.pick("inner", "left"), "interval", other, "ts", delays, "q_", processor, None
+    )
+    return [p.Sink(name, "append")]
+
+
+def self_join(d):
+    """Two branches of one stream, of which nothing is late: the pages leave open which watermark a branch has."""
+    name = d.stateless(d.source(), 2, sql=True)
+    left, right = d.add(p.Filter, name, d.condition(name), "sql"), name
+    if d.chance(0.6):
+        right = d.add(p.Filter, name, d.condition(name), "sql")
+    how, within = d.pick("inner", "left", "full", "semi", "anti"), (d.pick(0, 5, 20), d.pick(0, 5, 20))
+    prefix = None if how in ("semi", "anti") else "r_"
+    on, hour = d.pick(("key",), ("n",)), 3600
+    name = d.add(p.Join, left, right, on, how, "interval", within, "ts", (hour, hour), prefix, False, None)
+    return [p.Sink(name, "append")]
+
+
+def process(d):
+    name = d.add(p.Process, d.stateless(d.source(), 2, sql=True), "key", d.pick("n", "id"))
+    return [p.Sink(d.stateless(name, 2, kept=("id",)), "append")]
 
 
 def asof(d):
@@ -398,11 +450,13 @@ def other_windows(d):
     return [p.Sink(name, "net")]
 
 
-def table(d, source="a", key=None):
+def table(d, source="a", key=None, *, lives=False):
     """A table of a source by one of its fields."""
     name = d.stateless(d.source(source), 2, sql=True)
     deletes = t.Compare("n", d.pick("=", ">"), d.pick(3, 7)) if d.chance(0.5) else None
     key = key or d.pick("id", "key")
+    if lives and d.chance(0.4):
+        return d.add(p.ToTable, name, key, ("ts",), deletes, d.pick(10, 30))
     return d.add(p.ToTable, name, key, d.pick((), (), ("ts",)), deletes)
 
 
@@ -428,7 +482,7 @@ def grouped(d, name):
 
 
 def tables(d):
-    name = table_steps(d, table(d))
+    name = table_steps(d, table(d, lives=True))
     draws = d.rng.random()
     if draws < 0.3:
         name = table_steps(d, grouped(d, name))
@@ -470,6 +524,12 @@ def stream_tables(d):
         name = d.stateless(d.source(), 2, sql=True)
         return [p.Sink(d.add(p.Changes, table_steps(d, grouped(d, name))), "net")]
     left = d.stateless(d.source(), 2, sql=True)
+    if d.chance(0.5):
+        key = d.pick("key", "id")
+        deletes = t.Compare("n", "=", d.pick(3, 7)) if d.chance(0.5) else None
+        right = d.add(p.ToTable, d.stateless(d.source("b"), 1, sql=True), key, ("ts",), deletes, history=True)
+        on = ({"key": "key", "id": "n"}[key], key)
+        return [p.Sink(d.add(p.StreamTable, left, right, on, d.pick("inner", "left"), timed=True), "append")]
     right = renamed(d, table(d, "b", d.pick("key", "id")))
     key = d.steps[d.steps[right].of].key
     name = d.add(p.StreamTable, left, right, ({"key": "key", "id": "n"}[key], key), d.pick("inner", "left"))
@@ -483,7 +543,11 @@ FAMILIES = {
     "distinct": distinct,
     "firing": firing,
     "join": join,
+    "joins": joins,
+    "self_join": self_join,
     "asof": asof,
+    "process": process,
+    "two_windows": two_windows,
     "windows_of_two": windows_of_two,
     "other_windows": other_windows,
     "tables": tables,

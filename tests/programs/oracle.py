@@ -45,8 +45,7 @@ class Oracle:
     def at(self, name):
         """The rows after the step `name`, with the watermarks of a query that ends there."""
         self.known = {}
-        firsts = [step for step in self.upstream(name) if self.is_first(step)]
-        points = [point for step in firsts for point in self.points(step)]
+        points = [point for step in self.upstream(name) for point in self.points(step)]
         self.marks = self.watermarks(points)
         return self.rows(name)
 
@@ -59,20 +58,26 @@ class Oracle:
             waiting += step.inputs
         return found.values()
 
-    def is_first(self, step):
-        """Whether it is a step by event time with none before it in its query."""
-        if not isinstance(step, TIMED) or getattr(step, "shape", "") == "global":
-            return False
-        return not any(isinstance(each, TIMED) for of in step.inputs for each in self.upstream(of))
+    def is_first(self, of):
+        """Whether a step that reads `of` is the first one by event time in its query."""
+        return not any(isinstance(each, TIMED) for each in self.upstream(of))
 
     def points(self, step):
         """The times of each batch that a watermark of `step` sees, less its delay: one list for each side."""
-        delays = getattr(step, "delays", None) or (step.delay,)
-        for of, delay in zip(step.inputs, delays, strict=True):
+        if isinstance(step, p.ToTable) and step.lives:
+            sides = ((step.of, 0),)
+        elif not isinstance(step, TIMED) or getattr(step, "shape", "") == "global":
+            sides = ()
+        else:
+            sides = zip(step.inputs, getattr(step, "delays", None) or (step.delay,), strict=True)
+        for of, delay in sides:
+            if not self.is_first(of):
+                continue
             latest = [[] for _ in range(self.end)]
             for batch, row in self.rows(of):
-                if row[step.time] is not None:
-                    latest[batch].append(row[step.time] - timedelta(seconds=delay))
+                time = row[getattr(step, "time", "ts")]
+                if time is not None:
+                    latest[batch].append(time - timedelta(seconds=delay))
             yield latest
 
     def watermarks(self, points):
@@ -146,7 +151,7 @@ class Oracle:
     # Steps by event time.
 
     def _window(self, step):
-        if not self.is_first(step) and step.shape != "global":
+        if not self.is_first(step.of) and step.shape != "global":
             made, _ = fired(step, [[row for _, row in self.rows(step.of)]], [None], [None])
             return [(None, row) for _, row in made]
         made, self.late[step.name] = fired(step, self.batches(step.of), self.marks.before, self.marks.after)
@@ -176,9 +181,8 @@ class Oracle:
 
     def sided(self, step):
         """The rows of both sides that are in time: each with its batch, and the windows that are open for it."""
-        first = self.is_first(step)
         for of in step.inputs:
-            side = []
+            first, side = self.is_first(of), []
             for batch, row in self.rows(of):
                 time, mark = row[step.time], self.marks.before[batch] if first else None
                 if time is None:
@@ -274,7 +278,20 @@ class Oracle:
                     newest[key] = order, row
             there = [row for _, row in newest.values()]
             after.append([row for row in there if step.deletes is None or not value(step.deletes, row)])
+            mark = self.marks.after[min(len(after), self.end) - 1] if step.lives else None
+            if mark is not None:
+                lives = timedelta(seconds=step.lives)
+                after[-1] = [row for row in after[-1] if row["ts"] + lives > mark]
         return Table(after, (step.key,))
+
+    def _process(self, step):
+        sums, made = defaultdict(lambda: [0, 0]), []
+        for batch, rows in enumerate(self.batches(step.of)):
+            for row in rows:
+                of = sums[row[step.key]]
+                of[0], of[1] = of[0] + (row[step.field] or 0), of[1] + 1
+                made.append((batch, {step.key: row[step.key], "id": row["id"], "total": of[0], "rows": of[1]}))
+        return made
 
     def _mapvalues(self, step):
         keys = self.rows(step.of).keys
@@ -326,7 +343,24 @@ class Oracle:
             after.append(made)
         return Table(after, left.keys)
 
+    def versions(self, step, batch, row):
+        """The version of a table that is valid at the time of a row, of those that are known after a batch."""
+        table = self.steps[step.right]
+        own, key = step.on
+        known = [of for rows in self.batches(table.of)[: batch + 1] for of in rows if of[key] is not None]
+        there = [of for of in known if row[own] == of[key] and row["ts"] is not None and of["ts"] <= row["ts"]]
+        newest = max(enumerate(there), key=lambda each: (each[1]["ts"], each[0]), default=(0, None))[1]
+        ended = newest is not None and table.deletes is not None and value(table.deletes, newest)
+        return None if ended else newest
+
     def _streamtable(self, step):
+        if step.timed:
+            found = [(batch, row, self.versions(step, batch, row)) for batch, row in self.rows(step.left)]
+            return [
+                (batch, row | {f"r_{name}": (of or {}).get(name) for name in self.names_of(step.right)})
+                for batch, row, of in found
+                if of is not None or step.how == "left"
+            ]
         table = self.rows(step.right)
         own, key = step.on
         names = [name for name in self.names_of(step.right) if name != key]

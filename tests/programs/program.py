@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+from tests.programs.terms import Field
+
 INPUTS = ("of", "left", "right")
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -47,7 +49,7 @@ class Source(Step):
 
 @dataclass(frozen=True)
 class Filter(Step):
-    """Rows for which a condition holds, as SQL, as a Python function or as a condition text."""
+    """Rows for which a condition holds, as SQL, a Python function, a condition text or an expectation."""
 
     of: str
     condition: object
@@ -56,6 +58,8 @@ class Filter(Step):
     def code(self, label):
         if self.form == "text":
             return f'{self.of}.filter_by_expression({self.condition.text()!r}, name="{label}")'
+        if self.form == "expect":
+            return f'{self.of}.expect({self.condition.sql()!r}, on_fail="skip", name="{label}")'
         if self.form == "python":
             return f'{self.of}.filter(lambda r: {self.condition.python()}, name="{label}")'
         return f'{self.of}.filter({self.condition.sql()!r}, name="{label}")'
@@ -97,8 +101,9 @@ class Map(Step):
             items = ", ".join(f'"{name}": {term.python()}' for name, term, _ in self.columns)
             schema = ", ".join(f"{name} {kind}" for name, _, kind in self.columns)
             return f'{self.of}.map(lambda r: {{{items}}}, schema="{schema}", name="{label}")'
-        items = ", ".join(repr(f"{term.sql()} AS {name}") for name, term, _ in self.columns)
-        return f'{self.of}.map({items}, name="{label}")'
+        # A field as it is: a time that is computed is not an event time.
+        texts = [name if term == Field(name) else f"{term.sql()} AS {name}" for name, term, _ in self.columns]
+        return f'{self.of}.map({", ".join(map(repr, texts))}, name="{label}")'
 
 
 @dataclass(frozen=True)
@@ -118,7 +123,7 @@ class FlatMap(Step):
 
 @dataclass(frozen=True)
 class Pass(Step):
-    """A step that changes no row: `for_each`, or an exchange in memory or through a table."""
+    """A step that changes no row: `for_each`, an expectation, an exchange in memory or through a table."""
 
     of: str
     how: str
@@ -126,6 +131,8 @@ class Pass(Step):
     def code(self, label):
         if self.how == "for_each":
             return f'{self.of}.for_each(lambda r: r.clear(), name="{label}")'
+        if self.how == "warn":
+            return f'{self.of}.expect("id > 3", name="{label}")'
         return f'{self.of}.shuffle(2, strategy="{self.how}", name="{label}")'
 
 
@@ -226,9 +233,14 @@ class Firing:
         return f', emit="{self.how}"' if self.how.startswith("on_") else ""
 
 
+# The ids of a window in their order, by a function of the last result and a row.
+PATH = 'lambda before, r: {{"{name}": f"{{before[\'{name}\']}} {{r[\'id\']}}" if before else str(r["id"])}}'
+
+
 @dataclass(frozen=True)
 class Window(Step):
-    """Groups by time. `shape` is tumbling, hopping, session, cumulate, count, over or global, with seconds or rows."""
+    """Groups by time. `shape` is tumbling, hopping, session, cumulate, count, over or global, with seconds or rows.
+    `path` is a field that a Python function makes of all rows; `by_record` is how late rows are judged."""
 
     of: str
     shape: str
@@ -242,6 +254,8 @@ class Window(Step):
     firing: Firing = Firing()
     late: bool = False
     kept: tuple[str, ...] = ()
+    path: str | None = None
+    by_record: bool = False
 
     def shaped(self):
         size, time = f"Time.seconds({self.size})", f'"{self.time}"'
@@ -259,7 +273,10 @@ class Window(Step):
         groups = f".group_by({', '.join(map(repr, self.groups))})" if self.groups else ""
         made = "".join(each.code() for each in self.aggregates) + (self.top.code() if self.top else "")
         late = f'.late_to("{label}_late", name="{label}_late")' if self.late else ""
-        mark = f".water_mark(Time.seconds({self.delay}))" if self.delay else ""
+        per = ', per="split", lateness="record"' * self.by_record
+        mark = f".water_mark(Time.seconds({self.delay}){per})" if self.delay or per else ""
+        if self.path:
+            made += f'.reduce({PATH.format(name=self.path)}, schema="{self.path} string", fields=["id"])'
         begin = f'{self.of}.window({self.shaped()}, name="{label}"{self.firing.emit()})'
         return f"{begin}{groups}{made}{self.firing.code()}{mark}{late}.to_data_stream()"
 
@@ -338,6 +355,23 @@ class Lookup(Step):
 
 
 @dataclass(frozen=True)
+class Process(Step):
+    """For each row the sum of `field` and the number of rows of its key, up to it; in Python, with a state."""
+
+    of: str
+    key: str
+    field: str
+    schema = (("id", "bigint"), ("total", "bigint"), ("rows", "bigint"))
+
+    def code(self, label):
+        return (
+            f'{self.of}.process_values(running("{self.key}", "{self.field}"), keys="{self.key}", '
+            f'state="total bigint, rows bigint", schema="{self.key} string, id bigint, total bigint, rows bigint", '
+            f'name="{label}")'
+        )
+
+
+@dataclass(frozen=True)
 class ToTable(Step):
     """The newest row of each key; by the order of reading, or by fields."""
 
@@ -345,9 +379,15 @@ class ToTable(Step):
     key: str
     order: tuple[str, ...]
     deletes: object
+    lives: int | None = None
+    history: bool = False
 
     def code(self, label):
         order = f", order_by={list(self.order)!r}" if self.order else ""
+        if self.lives:
+            order = f', time_field="ts", time_to_live=Time.seconds({self.lives})'
+        if self.history:
+            order = ', time_field="ts", history=Time.hours(24)'
         deletes = f", deletes={self.deletes.sql()!r}" if self.deletes else ""
         return f'{self.of}.to_table("{self.key}"{order}{deletes}, name="{label}")'
 
@@ -393,16 +433,18 @@ class TableJoin(Step):
 
 @dataclass(frozen=True)
 class StreamTable(Step):
-    """Rows of a stream with the current row of a table."""
+    """Rows of a stream with the current row of a table, or with that of their time."""
 
     left: str
     right: str
     on: tuple[str, str]
     how: str
+    timed: bool = False
 
     def code(self, label):
         on = f'{{"{self.on[0]}": "{self.on[1]}"}}'
-        return f'{self.left}.join_table({self.right}, on={on}, how="{self.how}", name="{label}")'
+        timed = ', prefix="r_", time_field="ts"' * self.timed
+        return f'{self.left}.join_table({self.right}, on={on}, how="{self.how}"{timed}, name="{label}")'
 
 
 @dataclass(frozen=True)
@@ -503,7 +545,15 @@ from rs_assets import (
 )
 from rs_assets.testing import PipelineDriver
 def at(second):
-    return datetime(2024, 1, 1, tzinfo=UTC) + timedelta(seconds=second)"""
+    return datetime(2024, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
+def running(name, field):
+    def process(key, state, rows):
+        total, number, made = (state["total"], state["rows"], []) if state else (0, 0, [])
+        for row in rows:
+            total, number = total + (row[field] or 0), number + 1
+            made.append({name: key[name], "id": row["id"], "total": total, "rows": number})
+        return {"total": total, "rows": number}, made
+    return process"""
 
 
 def shown(row):

@@ -91,6 +91,7 @@ def _(step: p.Window, of):
     if step.top:
         made |= {"rank": "bigint", step.top.by: of[step.top.by], step.top.kept: of[step.top.kept]}
     made |= {name: of[name] for name in step.kept}
+    made |= {step.path: "string"} if step.path else {}
     return made if step.shape == "global" else made | dict(TIMES)
 
 
@@ -130,7 +131,14 @@ def _(step: p.TableJoin, left, right):
 
 
 @fields.register
+def _(step: p.Process, of):
+    return {step.key: of[step.key]} | dict(p.Process.schema)
+
+
+@fields.register
 def _(step: p.StreamTable, left, right):
+    if step.timed:
+        return left | {f"r_{name}": kind for name, kind in right.items()}
     return left | {name: kind for name, kind in right.items() if name != step.on[1]}
 
 

@@ -28,6 +28,9 @@ def group_of(step, row):
 def shown(step, group, rows, times):
     """The rows that a window emits."""
     made = dict(zip(step.groups, group, strict=True)) | aggregated(step.aggregates, rows, step.time) | times
+    if step.path:
+        order = sorted(rows, key=lambda row: (row[step.time], row["id"]))
+        made[step.path] = " ".join(str(row["id"]) for row in order)
     return [made | each for each in first(step.top, rows)] if step.top else [made]
 
 
@@ -62,9 +65,9 @@ def sliced(step, batches, before, after):
             rows = open_.pop(key)
             made.extend((batch if exact else None, row) for row in shown(step, key[0], rows, timed(*key[1])))
 
-    for batch, rows in enumerate(batches):
-        for row in rows:
-            windows = [w for w in slices(step, row[step.time]) if not is_late(w[1] + hold, before[batch])]
+    for batch, rows in enumerate(judged(step, batches, before)):
+        for row, mark in rows:
+            windows = [w for w in slices(step, row[step.time]) if not is_late(w[1] + hold, mark)]
             if not windows:
                 late.append(row)
             for window in windows:
@@ -73,6 +76,20 @@ def sliced(step, batches, before, after):
             close(batch, after[batch])
     close(len(batches), None)
     return made, late
+
+
+def judged(step, batches, before):
+    """The rows of each batch, each with the watermark by which it is late: that of the batch, or of the rows before."""
+    if not step.by_record:
+        return [[(row, mark) for row in rows] for rows, mark in zip(batches, before, strict=True)]
+    passed, found = None, []
+    for rows in batches:
+        found.append([])
+        for row in rows:
+            found[-1].append((row, passed))
+            mark = row[step.time] - timedelta(seconds=step.delay)
+            passed = max(mark, passed or mark)
+    return found
 
 
 def in_sessions(step, rows):
@@ -101,9 +118,9 @@ def sessions(step, batches, before, after):
                 else:
                     made.extend((batch if exact else None, row) for row in shown(step, group, of, timed(start, end)))
 
-    for batch, rows in enumerate(batches):
-        for row in rows:
-            if is_late(row[step.time] + gap + hold, before[batch]):
+    for batch, rows in enumerate(judged(step, batches, before)):
+        for row, mark in rows:
+            if is_late(row[step.time] + (timedelta(0) if step.by_record else gap) + hold, mark):
                 late.append(row)
             else:
                 open_[group_of(step, row)].append(row)
