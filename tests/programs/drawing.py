@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
+from math import inf, nan
 from random import Random
 
 from tests.programs import program as p
@@ -21,11 +22,13 @@ MORE = (
     ("price", "decimal(8,2)"),
     ("tags", "array<string>"),
     ("m", "bigint"),
+    ("y", "odd"),
 )
 VALUES = {
     "string": ["a", "b", "c", "a", "b", "", "é", None],
     "bigint": [None, -3, -1, 0, 1, 2, 3, 4, 7, 9],
     "double": [None, -1.5, 0.0, 0.25, 0.5, 2.75, 4.0],
+    "odd": [None, 0.0, -0.0, nan, inf, -inf, 1.5],
     "boolean": [True, False, None],
     "decimal(8,2)": [None, Decimal("0.10"), Decimal("2.50"), Decimal("-1.05"), Decimal("7.00")],
     "array<string>": [None, (), ("u",), ("u", "v"), ("v", None, "u")],
@@ -119,7 +122,7 @@ class Draw:
 
     # Steps without state.
 
-    def stateless(self, name, most, *, sql=False, kept=("id", "key", "n", "ts")):
+    def stateless(self, name, most, *, sql=False, kept=("id", "key", "n", "ts", "y")):
         """Up to so many steps, which keep the fields `kept`."""
         for _ in range(self.rng.randrange(most + 1)):
             steps = [self.filtered, self.with_fields, self.selected, self.mapped]
@@ -206,6 +209,7 @@ class Draw:
         for _ in range(self.rng.randrange(4)):
             kind = "sum" if plain else self.pick("sum", "avg", "min", "max", "count_distinct", "distinct", "collect")
             kinds = {"sum": NUMBERS, "avg": ("bigint", "double"), "distinct": ("string", "bigint")}.get(kind, ORDERED)
+            kinds = (*kinds, "odd") if kind == "count_distinct" else kinds
             there = [field for field, of in fields.items() if of in (("bigint",) if plain else kinds)]
             if not plain and self.chance(0.1) and self.named(name, "bigint"):
                 doubled = t.Arithmetic(self.rng.choice(self.named(name, "bigint")), "*", 2)
@@ -217,7 +221,7 @@ class Draw:
         return tuple(made)
 
     def groups(self, name):
-        there = self.named(name, "string", "bigint", "boolean")
+        there = self.named(name, "string", "bigint", "boolean", "odd")
         return tuple(self.rng.sample(there, min(len(there), self.pick(0, 1, 1, 2))))
 
     def window(self, name, time="ts", *, shapes=("tumbling", "hopping", "session", "cumulate"), **settings):
@@ -328,6 +332,7 @@ def chain(d):
 def distinct(d):
     name = d.begun(2)
     keys = ("key", "ts") if d.chance(0.6) else ("key", "n", "ts")
+    keys = ("y", *keys) if "y" in d.fields(name) else keys
     name = d.add(p.Distinct, name, keys, d.pick(10, 60), "ts", d.pick(0, 5, 30))
     name = d.add(p.Select, name, keys)
     if d.chance(0.5):
@@ -369,7 +374,8 @@ def join(d):
     followed = kind == "interval" and how in ("inner", "left", "semi", "anti") and d.chance(0.3)
     processor = d.chance(0.3) or (followed and how == "semi")
     condition = ("n", d.pick("<=", "<>", ">"), "n") if d.chance(0.3) else None
-    on = d.pick(("key",), ("key",), ("n",), ("key", "n"))
+    odd = "y" in d.fields(left) and "y" in d.fields(right)
+    on = ("y",) if odd and d.chance(0.5) else d.pick(("key",), ("key",), ("n",), ("key", "n"))
     delays, prefix = (
         (d.pick(0, 5), d.pick(0, 20)),
         None if how in ("semi", "anti") or (not followed and d.chance(0.25)) else "r_",
@@ -471,7 +477,7 @@ def table_steps(d, name):
 
 
 def grouped(d, name):
-    group = d.rng.choice(d.named(name, "string", "bigint"))
+    group = d.rng.choice(d.named(name, "string", "bigint", "odd"))
     made, fields = [p.Aggregate(d.new("c"), "count")], d.fields(name)
     for _ in range(d.rng.randrange(3)):
         kind = d.pick("sum", "avg", "min", "max", "count_distinct", "collect")

@@ -220,7 +220,8 @@ class Oracle:
     @staticmethod
     def match(step, one, other):
         """Whether two rows are a pair, but for windows."""
-        if any(one[name] in (None, "") or one[name] != other[name] for name in step.on):
+        # All NaN of a program are one object, and equal as keys.
+        if any(one[name] in (None, "") or [one[name]] != [other[name]] for name in step.on):
             return False
         if step.kind == "interval":
             before, after = (timedelta(seconds=each) for each in step.within)

@@ -20,6 +20,11 @@ def at(second):
     return START + timedelta(seconds=second)
 
 
+def ddl(fields):
+    """Fields and their types as a schema; "odd" is a double that may be NaN, infinite or -0.0."""
+    return ", ".join(f"{field} {'double' if kind == 'odd' else kind}" for field, kind in fields)
+
+
 @dataclass(frozen=True)
 class Step:
     """What all steps have: a name, by which others know it."""
@@ -43,8 +48,7 @@ class Source(Step):
     schema: tuple[tuple[str, str], ...]
 
     def code(self, label):
-        text = ", ".join(f"{field} {kind}" for field, kind in self.schema)
-        return f'shop.from_memory(MemoryChannel(schema="{text}"), bad_records="skip", name="{label}")'
+        return f'shop.from_memory(MemoryChannel(schema="{ddl(self.schema)}"), bad_records="skip", name="{label}")'
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,7 @@ class Map(Step):
     def code(self, label):
         if self.python:
             items = ", ".join(f'"{name}": {term.python()}' for name, term, _ in self.columns)
-            schema = ", ".join(f"{name} {kind}" for name, _, kind in self.columns)
+            schema = ddl((name, kind) for name, _, kind in self.columns)
             return f'{self.of}.map(lambda r: {{{items}}}, schema="{schema}", name="{label}")'
         # A field as it is: a time that is computed is not an event time.
         texts = [name if term == Field(name) else f"{term.sql()} AS {name}" for name, term, _ in self.columns]
@@ -116,7 +120,7 @@ class FlatMap(Step):
 
     def code(self, label):
         items = ", ".join(f'"{name}": r["{name}"]' for name, _ in self.kept)
-        schema = ", ".join(f"{name} {kind}" for name, kind in (*self.kept, ("item", "string")))
+        schema = ddl((*self.kept, ("item", "string")))
         made = f'[{{{items}, "item": each}} for each in r["{self.items}"] or []]'
         return f'{self.of}.flat_map(lambda r: {made}, schema="{schema}", name="{label}")'
 
@@ -539,6 +543,7 @@ class Program:
 
 HEAD = """from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from math import inf, nan
 from rs_assets import (
     CountWindow, CumulateWindow, Dimension, GlobalWindow, HoppingWindow, Interval, MemoryChannel, OverWindow,
     SessionWindow, StreamBuilder, Time, TumblingWindow,

@@ -12,6 +12,7 @@ from tests.programs.shapes import fields_after
 TYPES = {
     "bigint": "BIGINT",
     "double": "DOUBLE",
+    "odd": "DOUBLE",
     "string": "STRING",
     "boolean": "BOOLEAN",
     "decimal(8,2)": "DECIMAL(8, 2)",
@@ -34,15 +35,15 @@ def as_sql(program):
 def script(program):
     """The statements of a program, in which each name begins with its label; None if a step has no form in SQL."""
     steps = {step.name: step for step in program.steps}
-    windows = [step for step in program.steps if isinstance(step, p.Window)]
-    delays = {step.delay for step in windows} or {0}
-    if len(windows) > 1 or any(sink.view != "append" for sink in program.sinks):
+    timed = [step for step in program.steps if isinstance(step, p.Window | p.Join)]
+    if len(timed) > 1 or any(sink.view != "append" for sink in program.sinks):
         return None
+    delays = [delay for step in timed for delay in getattr(step, "delays", None) or (step.delay, step.delay)] or [0, 0]
     made = []
     for step in program.steps:
         name = f"{program.label}_{step.name}"
         if isinstance(step, p.Source):
-            made.append(source(step, name, *delays))
+            made.append(source(step, name, delays["ab".index(step.name)]))
             continue
         inputs = [f"{program.label}_{of}" for of in step.inputs]
         fields = [fields_after(steps, of) for of in step.inputs]
@@ -126,6 +127,27 @@ def _(step: p.Union, inputs, fields):
     return f"SELECT {names} FROM {inputs[0]} UNION ALL SELECT {names} FROM {inputs[1]}"
 
 
+@view.register
+def _(step: p.FlatMap, inputs, fields):
+    names = named(name for name, _ in step.kept)
+    return f"SELECT {names}, `item` FROM {inputs[0]} CROSS JOIN UNNEST(`{step.items}`) AS t (`item`)"
+
+
+@view.register
+def _(step: p.Join, inputs, fields):
+    if step.kind != "interval" or step.how in ("semi", "anti") or not step.prefix:
+        return None
+    columns = [f"l.`{field}` AS `{field}`" for field in fields[0]]
+    columns += [f"r.`{field}` AS `{step.prefix}{field}`" for field in fields[1]]
+    before, after = map(seconds, step.within)
+    on = " AND ".join(f"l.`{name}` = r.`{name}`" for name in step.on)
+    bound = f"r.`{step.time}` BETWEEN l.`{step.time}` - {before} AND l.`{step.time}` + {after}"
+    if step.condition:
+        on += f" AND l.`{step.condition[0]}` {step.condition[1]} r.`{step.condition[2]}`"
+    how = {"inner": "JOIN"}.get(step.how, f"{step.how.upper()} JOIN")
+    return f"SELECT {', '.join(columns)} FROM {inputs[0]} AS l {how} {inputs[1]} AS r ON {on} AND {bound}"
+
+
 def seconds(number):
     return f"INTERVAL '{number}' SECOND"
 
@@ -144,7 +166,7 @@ def aggregate(each):
 
 @view.register
 def _(step: p.Window, inputs, fields):
-    if step.shape not in SHAPES or step.top or step.firing.how != "close" or step.late:
+    if step.shape not in SHAPES or step.top or step.path or step.by_record or step.firing.how != "close" or step.late:
         return None
     if not all(each.kind in AGGREGATES for each in step.aggregates):
         return None

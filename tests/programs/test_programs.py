@@ -30,7 +30,7 @@ def test_programs_of_fixed_seeds_give_the_rows_of_plain_python(driver):
 @pytest.mark.timeout(1200)
 @pytest.mark.filterwarnings("ignore")
 def test_programs_in_sql_give_the_rows_of_plain_python(driver):
-    drawn_ones = (as_sql(drawn(seed, ("stateless", "window"))) for seed in range(24))
+    drawn_ones = (as_sql(drawn(seed, ("stateless", "window", "join"))) for seed in range(24))
     programs = [replace(program, restart=1) for program in drawn_ones if program is not None]
     found = verdicts(programs, driver, built_of_sql)
     assert {label: verdict for label, verdict in found.items() if verdict[0] != RIGHT} == {}
