@@ -18,16 +18,21 @@ from tests.programs.sql_form import script
 RIGHT, REFUSED, FAILED, WRONG = "right", "refused", "failed", "wrong"
 
 
-def built(programs, job="programs"):
+def built(programs):
     """One pipeline of all programs, from their code."""
+    return executed([(program.label, program.body()) for program in programs]).build()
+
+
+def executed(bodies, job="programs"):
+    """The last stream of a pipeline of several texts, each with its label."""
     # Functions of the main module are pickled by value, so workers need no such file.
     scope = {"__name__": "__main__", "shop": StreamBuilder.data_stream("programs", job)}
     exec(HEAD, scope)
-    for program in programs:
-        name, text = f"<program {program.label}>", program.body()
+    for label, text in bodies:
+        name = f"<program {label}>"
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
         exec(compile(text, name, "exec"), scope)
-    return scope["last"].build()
+    return scope["last"]
 
 
 def built_of_sql(programs, job="programs"):

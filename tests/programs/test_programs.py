@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.programs import program as p
+from tests.programs import stored
 from tests.programs import terms as t
 from tests.programs.campaign import RIGHT, built, built_of_sql, fewer_steps, sound, verdicts
 from tests.programs.compared import differences
@@ -35,6 +36,17 @@ def test_programs_in_sql_give_the_rows_of_plain_python(driver):
     found = verdicts(programs, driver, built_of_sql)
     assert {label: verdict for label, verdict in found.items() if verdict[0] != RIGHT} == {}
     assert len(programs) > 5
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("first", [0, GROUP])
+def test_programs_from_files_into_delta_give_the_rows_of_plain_python(driver, tmp_path, first):
+    programs = [drawn(seed, stored.FAMILIES) for seed in range(first, first + GROUP)]
+    found = stored.verdicts(programs, driver, tmp_path)
+    assert {label: verdict for label, verdict in found.items() if verdict[0] != RIGHT} == {}
+    assert len(found) > 2
 
 
 @pytest.mark.long
