@@ -1,5 +1,9 @@
 """What a program's sinks must get: plain Python, from the pages in docs, without a line of the library.
 
+The pages are silent on a few things, which are as Spark has them. Several watermarks of a query count from its last
+start. A third stream that is joined is judged by a watermark that lies back by the interval of the first join. Collected
+and distinct values of a window have no nulls.
+
 A stream is a list of `(batch, row)`: the batch in which a row is there, None where the pages leave it open. A table is
 a list of its rows after each batch. The batch after the last one is the end of input.
 """
@@ -81,7 +85,7 @@ class Oracle:
             yield latest
 
     def watermarks(self, points):
-        """Of several watermarks in a query the least one counts, once all have seen a row."""
+        """Of several watermarks in a query the least one counts, once all have seen a row since the start."""
         marks, greatest, now = Marks(), [None] * len(points), None
         for batch in range(self.end):
             marks.before.append(now)
@@ -91,6 +95,8 @@ class Oracle:
             if greatest and None not in greatest:
                 now = max(min(greatest), now or min(greatest))
             marks.after.append(now)
+            if batch == self.program.restart:
+                greatest = [None] * len(points)
         return marks
 
     def rows(self, name):
@@ -182,9 +188,10 @@ class Oracle:
     def sided(self, step):
         """The rows of both sides that are in time: each with its batch, and the windows that are open for it."""
         for of in step.inputs:
-            first, side = self.is_first(of), []
+            first, side, lag = self.is_first(of), [], self.lag(step)
             for batch, row in self.rows(of):
                 time, mark = row[step.time], self.marks.before[batch] if first else None
+                mark = mark - lag if mark is not None else None
                 if time is None:
                     continue
                 if getattr(step, "kind", "interval") == "interval":
@@ -194,6 +201,13 @@ class Oracle:
                     open_ = [w for w in aligned(time, size, slide) if not is_late(w[1], mark)]
                 side += [(batch, row, window) for window in open_]
             yield side
+
+    def lag(self, step):
+        """How far the watermark of a join lies back that follows another join, whose pairs may come so much later."""
+        joins = [self.steps[of] for of in step.inputs if isinstance(self.steps[of], p.Join)]
+        # A processor's rows need a millisecond less.
+        lags = [timedelta(seconds=each.within[1], milliseconds=not each.processor) for each in joins]
+        return max(lags, default=timedelta(0))
 
     def _join(self, step):
         left, right = self.sided(step)
