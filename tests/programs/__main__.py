@@ -6,12 +6,14 @@ Prints how many there were of each kind of step, what was refused when it was bu
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections import Counter
 
 from rs_assets.spark.driver import SparkDriver
 from rs_assets.spark.settings import SparkSettings
+from tests.faults.processes import QUICK_START
 from tests.programs.campaign import FAILED, REFUSED, RIGHT, WRONG, built_of_sql, shrunk, verdicts
 from tests.programs.drawing import FAMILIES, GROUP, drawn
 from tests.programs.sql_form import as_sql, script
@@ -26,6 +28,8 @@ def groups(first, count):
 
 def main(args):
     """How many programs were wrong or failed."""
+    # As for tests: no second compiler for a JVM that computes small batches.
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", QUICK_START)
     driver = SparkDriver.shared(SparkSettings(master="local[2]", partitions=2))
     kinds, results, refused, bad, began = Counter(), Counter(), Counter(), [], time.monotonic()
     wrong_sql = 0

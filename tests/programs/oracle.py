@@ -1,8 +1,8 @@
 """What a program's sinks must get: plain Python, from the pages in docs, without a line of the library.
 
 The pages are silent on a few things, which are as Spark has them. Several watermarks of a query count from its last
-start. A third stream that is joined is judged by a watermark that lies back by the interval of the first join. Collected
-and distinct values of a window have no nulls.
+start. A third stream that is joined is judged by a watermark that lies back by the interval of the first join.
+Collected and distinct values of a window have no nulls.
 
 A stream is a list of `(batch, row)`: the batch in which a row is there, None where the pages leave it open. A table is
 a list of its rows after each batch. The batch after the last one is the end of input.
