@@ -90,3 +90,15 @@ def test_the_command_should_take_records_from_files_of_the_source(tmp_path, monk
     assert done.output == "rows: out 3; the same again, restarted, other batches, one batch, other order\n"
     refused = tortured("--rows", str(tmp_path / "none.jsonl"))
     assert (refused.exit_code, "cannot be read" in refused.output) == (1, True)
+
+
+def test_the_command_should_ask_for_the_source_of_a_file(tmp_path, monkeypatch):
+    (tmp_path / "two_pipelines.py").write_text(
+        "from rs_assets import StreamBuilder\n"
+        "begin = StreamBuilder.data_stream('shop', 'both')\n"
+        "one, two = (begin.from_file(f'{name}.jsonl', schema='n int', name=name) for name in ('one', 'two'))\n"
+        "both = one.union(two).to_print().build()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    done = CliRunner().invoke(main, ["torture", "both", "-m", "two_pipelines", "--rows", "in.jsonl"])
+    assert (done.exit_code, "write --rows one=in.jsonl" in done.output) == (1, True)

@@ -38,7 +38,7 @@ def measured(**facts):
         ({"running": False, "read_per_s": 9.0, "arriving_per_s": 0.0, "batch_s": 1.0}, "stopped", None),
         ({}, "unknown", None),
         ({"read_per_s": 30.0, "batch_s": 1.0}, "unknown", None),
-        ({"read_per_s": 30.0, "arriving_per_s": 30.0, "batch_s": 1.0}, "falling behind", None),
+        ({"read_per_s": 30.0, "arriving_per_s": 30.0, "batch_s": 1.0}, "growing", None),
         ({"read_per_s": 30.0, "arriving_per_s": 10.0, "batch_s": 1.0}, "catching up", AT + timedelta(seconds=30)),
         ({"read_per_s": 300.0, "arriving_per_s": 0.0, "batch_s": 1.0}, "keeping up", AT + timedelta(seconds=2)),
         ({"read_per_s": 1e-9, "arriving_per_s": 0.0, "batch_s": 1.0}, "catching up", None),

@@ -190,7 +190,7 @@ def _bytes(text: str) -> object:
 
 
 def _day(text: str) -> object:
-    # Spark passes over what follows a blank: the year 44 BC would be 44. So it is no date, and a bad record.
+    # Spark ignores what follows a blank: the year 44 BC would be 44. Without the blank it is a bad record.
     return text.replace(" ", "")
 
 

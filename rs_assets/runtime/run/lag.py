@@ -19,7 +19,7 @@ from rs_assets.connectors.source import Lag, Lagging
 from rs_assets.runtime.identity import log_of
 from rs_assets.topology.topology import Topology
 
-State = Literal["caught up", "keeping up", "catching up", "falling behind", "stopped", "unknown"]
+State = Literal["caught up", "keeping up", "catching up", "growing", "stopped", "unknown"]
 # The rate of reading is that of so many newest batches.
 BATCHES: Final = 10
 # A stream that keeps up has at most the input of so many batches before it.
@@ -61,7 +61,7 @@ class SourceLag:
         if self.read_per_s is None or self.arriving_per_s is None:
             return "unknown"
         if self.read_per_s <= self.arriving_per_s:
-            return "falling behind"
+            return "growing"
         return "keeping up" if self.unread <= WAITING * self.read_per_s * (self.batch_s or 0) else "catching up"
 
     @property
