@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -29,6 +29,8 @@ Way = Literal["again", "restarted", "other batches", "one batch", "other order"]
 # Ways in which every pipeline gives the same rows, if its functions are deterministic and keep nothing in the process.
 ALWAYS: Final[tuple[Way, ...]] = ("again", "restarted")
 WAYS: Final[tuple[Way, ...]] = (*ALWAYS, "other batches", "one batch", "other order")
+# Fields with the time of the clock at which a window was emitted.
+CLOCK: Final = ("fire_time",)
 # How many rows of each side are shown.
 SHOWN: Final = 3
 
@@ -107,6 +109,7 @@ def check_pipeline(
     batches: int = 4,
     ways: Sequence[Way] = WAYS,
     seed: int = 1,
+    ignore: Collection[str] = CLOCK,
     spark: SparkDriver | None = None,
 ) -> PipelineCheck:
     """Run a pipeline over the same rows in several ways, on real Spark, and compare the rows of its sinks.
@@ -130,6 +133,7 @@ def check_pipeline(
     - `batches` (int, default 4): in how many batches they come.
     - `ways` (default: all).
     - `seed` (int, default 1): chooses cuts and orders.
+    - `ignore` (names of fields, default `fire_time`, which is by the clock): they are not compared.
     - `spark` (SparkDriver, default: the process's own).
 
     >>> from rs_assets import StreamBuilder
@@ -142,7 +146,7 @@ def check_pipeline(
     if unknown:
         raise ConfigurationError(f"a way must be one of {', '.join(WAYS)}, not {unknown[0]!r}")
     given, chance = _given(pipeline.topology, rows), random.Random(seed)  # noqa: S311  not for secrets
-    trial = _Trial(pipeline, spark or SparkDriver.shared())
+    trial = _Trial(pipeline, spark or SparkDriver.shared(), frozenset(ignore))
     cuts = _cut(given, batches, None)
     first = trial.run(cuts)
     plans: Mapping[Way, Callable[[], _Outcome]] = {
@@ -219,6 +223,7 @@ class _Trial:
 
     pipeline: Pipeline
     spark: SparkDriver
+    ignored: frozenset[str]
 
     def run(self, batches: Sequence[Given], *, restart: bool = False) -> _Outcome:
         """One run over `batches`, to the end of all windows."""
@@ -234,11 +239,14 @@ class _Trial:
                     driver.push(pushed, name)
                 driver.step()
                 for name, taken in rows.items():
-                    taken.append(driver.take(name))
+                    taken.append(self._compared(driver.take(name)))
             driver.finish()
             for name, taken in rows.items():
-                taken.append(driver.take(name))
+                taken.append(self._compared(driver.take(name)))
             return _Outcome(rows, late + driver.report().rows_late)
+
+    def _compared(self, rows: Iterable[Record]) -> list[Record]:
+        return [{name: value for name, value in row.items() if name not in self.ignored} for row in rows]
 
     def compared(self, way: Way, first: _Outcome, run: Callable[[], _Outcome], given: Given) -> list[PipelineFinding]:
         """What differs in another run."""

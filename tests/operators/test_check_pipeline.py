@@ -23,10 +23,12 @@ def read(name):
     return StreamBuilder.data_stream("shop", name).from_file("in.jsonl", schema=FIELDS)
 
 
+def draw(row):
+    return {**row, "n": random.getrandbits(60)}
+
+
 def test_a_function_by_chance_should_be_found_and_named(driver):
-    drawn = (
-        read("drawn").filter("n >= 0", name="all").map(lambda row: {**row, "n": random.getrandbits(60)}, name="draw")
-    )
+    drawn = read("drawn").filter("n >= 0", name="all").map(draw, schema=FIELDS, name="draw")
     found = check_pipeline(drawn.to_print(name="out").build(), rows(6), ways=["again"], spark=driver)
     [finding] = found.wrong
     assert (finding.way, finding.sink, finding.missing, finding.added) == ("again", "out", 6, 6)
@@ -47,7 +49,8 @@ def test_late_rows_should_make_windows_depend_on_batches_and_be_counted(driver):
 
 def test_the_last_row_of_a_key_should_not_depend_on_batches(driver):
     total = read("totals").window(GlobalWindow.of(), name="all").group_by("k").sum("n", "total")
-    pipeline = total.to_data_stream().to_delta("totals", mode="upsert", keys=["k"], name="out").build()
+    upserts = {"mode": "upsert", "keys": ["k"], "deletes": "retracted"}
+    pipeline = total.to_data_stream().to_delta("totals", **upserts, name="out").build()
     found = check_pipeline(pipeline, rows(12), ways=["one batch"], spark=driver)
     assert (found.findings, found.ways) == ((), ("one batch",))
     assert found.rows["out"] > 2

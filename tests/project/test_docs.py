@@ -43,8 +43,8 @@ def test_every_page_is_in_the_index():
     assert in_docs() - index == {"README.md"}
 
 
-# Such as `rs_assets/runtime/batch/work.py` or `rs_assets/sql/plan`, in prose, tables and drawings. `tests/captured` is a
-# folder of the user's project.
+# Such as `rs_assets/runtime/batch/work.py` or `rs_assets/sql/plan`, in prose, tables and drawings.
+# `tests/captured` is a folder of the user's project.
 MODULE = re.compile(r"\b(?:rs_assets|tests(?!/captured))/[\w/]*\w(?:\.\w+)?")
 
 
