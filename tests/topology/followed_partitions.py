@@ -9,7 +9,7 @@ from rs_assets import EventTimePartitions, SessionWindow, Time
 from rs_assets.runtime.recorded.partitions import partitions_of
 from tests.topology.followed_programs import Case, begin, hits
 
-PARTITIONS = "connectors/delta/event_partitions.py::EventTimePartitions.__post_init__"
+PARTITIONS = "connectors/delta/files/event_partitions.py::EventTimePartitions.__post_init__"
 SINK = "connectors/delta/nodes.py::DeltaSink._check_partitions"
 HOURS = EventTimePartitions.hourly("ts", since="2026-01-01", settle=Time.minutes(10))
 
@@ -45,13 +45,13 @@ CASES = [
     Case(PARTITIONS, lambda: made(zone="Australia/Lord_Howe"), "use zone='UTC'", lambda: made(zone="UTC")),
     Case(PARTITIONS, lambda: made(settle=5), "settle=Time.minutes(10)", lambda: made(settle=Time.minutes(10))),
     Case(
-        "connectors/delta/event_partitions.py::EventTimePartitions.parse",
+        "connectors/delta/files/event_partitions.py::EventTimePartitions.parse",
         lambda: HOURS.parse("yesterday"),
         "name one as '2026-01-01-00:00'",
         lambda: HOURS.parse("2026-01-01-00:00"),
     ),
     Case(
-        "connectors/delta/event_partitions.py::_date",
+        "connectors/delta/files/event_partitions.py::_date",
         lambda: EventTimePartitions.daily("ts", since="today"),
         "since='2026-01-01'",
         lambda: EventTimePartitions.daily("ts", since="2026-01-01").value_of(datetime(2026, 1, 1, tzinfo=UTC)),
@@ -82,7 +82,7 @@ CASES = [
         lambda: with_hour(of_day="hour"),
     ),
     Case(
-        "runtime/run/partitions.py::parted",
+        "runtime/recorded/partitions.py::parted",
         lambda: partitions_of(written(partitions=None).topology),
         "to_delta(..., partitions=EventTimePartitions.hourly('start_time', since='2026-01-01'))",
         lambda: partitions_of(written().topology),
