@@ -25,7 +25,9 @@ import java.math.BigDecimal
 import java.time.{Instant, LocalDate, LocalDateTime}
 import org.apache.spark.sql.api.java.{UDF0, UDF1, UDF2}
 
-class Masked { def eval(text: String, kept: Int): String = text.take(kept) + "*" * (text.length - kept) }
+class Masked {
+  def eval(text: String, kept: Int): String = if (text == null) null else text.take(kept) + "*" * (text.length - kept)
+}
 class Doubled { def evaluate(n: JLong): JLong = if (n == null) JLong.valueOf(-1L) else JLong.valueOf(2 * n.longValue) }
 class Joined extends UDF2[String, BigDecimal, String] {
   override def call(text: String, number: BigDecimal): String = text + ":" + number
@@ -45,7 +47,7 @@ class Next {
 class Eve { def eval(day: LocalDate): LocalDate = day.minusDays(1) }
 class Counting {
   private var calls = 0L
-  def eval(text: String): Long = { calls += 1; if (calls > 0) text.length else 0L }
+  def eval(text: String): Long = { calls += 1; if (text == null) -calls.signum else text.length }
 }
 class Base { def more(text: String): String = text + "!" }
 class Needing extends Base { def eval(text: String): String = more(text) }
@@ -116,7 +118,7 @@ def test_functions_in_the_shapes_of_flink_hive_and_spark_give_what_python_does(d
             # A null for a primitive parameter is null, without a call.
             "f": None if ms is None else f"{str(ms > 3).lower()} 2026-01-05T00:00:00Z 2026-01-05 3 {float(ms)} null",
             "g": BEGIN.replace(minute=1),
-            "h": None if page is None else len(page),
+            "h": -1 if page is None else len(page),
             "i": BEGIN.replace(day=6) if (ms or 0) > 3 else datetime(2000, 1, 1, tzinfo=UTC),
             "j": date(2026, 1, 4),
         }
@@ -126,9 +128,9 @@ def test_functions_in_the_shapes_of_flink_hive_and_spark_give_what_python_does(d
 
 def test_function_of_java_that_raises_ends_the_run_with_its_error(driver, jar):
     made = pipeline([jar], ["Failing"], "a STRING", "SELECT f_failing(page) FROM clicks")
-    with pytest.raises(RsError, match="FAILED_EXECUTE_UDF") as error:
+    with pytest.raises(RsError, match="IllegalStateException: no abcd") as error:
         made.try_(ROWS[:1], spark=driver)
-    assert "no abcd" in str(error.value)
+    assert "bad_records='quarantine'" in error.value.remedy
 
 
 def test_class_that_needs_another_jar_is_refused_with_a_remedy_that_works(driver, jar, tmp_path):
