@@ -52,7 +52,7 @@ def capture(
     replayed = expect == "replay" or bool(fields)
     found = pipeline.capture(batches=batches_of(batches), name=folder, mask=fields, expect=not replayed, **chosen_by)
     if replayed and found.committed:
-        from rs_assets.testing.replay import replay
+        from rs_assets.testing.captured import replay
 
         replay(pipeline, found.folder, accept=True)
     click.echo(json.dumps(found.as_dict()) if as_json else str(found))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rs_assets.testing.processor import ProcessorTest
     from rs_assets.testing.redis import RedisServer
     from rs_assets.testing.registry import SchemaRegistryServer
-    from rs_assets.testing.replay import replay
+    from rs_assets.testing.captured import replay
     from rs_assets.testing.rocketmq import RocketMQMessage, RocketMQServer
     from rs_assets.testing.rows import run_rows
     from rs_assets.testing.s3 import S3Server
@@ -90,7 +90,7 @@ HOMES = {
     "check_pipeline": "rs_assets.testing.pipeline",
     "check_sink": "rs_assets.testing.conformance",
     "check_source": "rs_assets.testing.conformance",
-    "replay": "rs_assets.testing.replay",
+    "replay": "rs_assets.testing.captured",
     "run_op": "rs_assets.testing.ops",
     "run_rows": "rs_assets.testing.rows",
 }
