@@ -15,6 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rs_assets.testing.captured import replay
     from rs_assets.testing.conformance import SinkCase, SourceCase, check_sink, check_source
     from rs_assets.testing.driver import PipelineDriver
     from rs_assets.testing.http import HttpRequest, HttpServer
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from rs_assets.testing.processor import ProcessorTest
     from rs_assets.testing.redis import RedisServer
     from rs_assets.testing.registry import SchemaRegistryServer
-    from rs_assets.testing.captured import replay
     from rs_assets.testing.rocketmq import RocketMQMessage, RocketMQServer
     from rs_assets.testing.rows import run_rows
     from rs_assets.testing.s3 import S3Server
