@@ -171,7 +171,7 @@ def test_each_batch_of_several_runs_gives_the_rows_that_it_gave(
     chance, folder = random.Random(7), tmp_path / "in"
     pipeline = shape(read(put(folder))).to_delta("hits", name="out").build()
     minute = 0
-    for _ in range(3):
+    for _ in range(2):
         for _ in range(3):
             # Some are late, and some runs end with a watermark that no batch has used yet.
             times = [max(0, minute + chance.randrange(-12, 8)) for _ in range(4)]
@@ -179,12 +179,10 @@ def test_each_batch_of_several_runs_gives_the_rows_that_it_gave(
             minute += 6
         pipeline.run(options)
     pipeline.run(options, finish=True)
-    (newest,) = pipeline.capture(options, into=tmp_path, name="newest").batches
-    found = pipeline.capture(options, batches=(0, newest), into=tmp_path, name="every")
-    assert (found.records, found.earlier, found.expected > 0) == (36, 0, True)
+    newest = max(int(file.name) for file in options.home.root.rglob("commits/*") if file.name.isdigit())
+    found = pipeline.capture(options, batches=(0, newest), into=tmp_path)
+    assert (found.records, found.earlier, found.expected > 0) == (24, 0, True)
     replay(pipeline, found.folder)
-    middle = pipeline.capture(options, batches=(newest // 2, newest), into=tmp_path, name="later")
-    replay(pipeline, middle.folder)
 
 
 @pytest.mark.long
