@@ -42,14 +42,14 @@ def test_values_that_are_polled_have_all_digits(mariadb, shop):
     mariadb.execute(
         shop, "CREATE TABLE events (n int, at timestamp(6) NULL, f float, d double, cents decimal(30,10), t time(2),"
         " s set('x', 'y', 'z'))",
-        "INSERT INTO events VALUES (1, '2020-01-01', 16777216, 0.1, 12345678901234567890.0123456789, '-01:00:00.5',"
+        "INSERT INTO events VALUES (1, '2020-01-01', 16777216, 1e-12, 12345678901234567890.0123456789, '-01:00:00.5',"
         " 'z,x')",
         "INSERT INTO events VALUES (2, '2020-01-01', 0.1, NULL, NULL, '838:59:59', '')",
         "INSERT INTO events VALUES (3, '2020-01-01', NULL, 1, 1, NULL, NULL)",
     )  # fmt: skip
     rows, _ = poll_of(shop, "at", lag=timedelta(minutes=1)).poll(None)
     found = sorted((row["n"], row["f"], row["d"], row["t"]) for row in rows if row["n"] < 3)
-    assert found == [(1, 16777216.0, 0.1, "-01:00:00.500000"), (2, pytest.approx(0.1), None, "838:59:59")]
+    assert found == [(1, 16777216.0, 1e-12, "-01:00:00.500000"), (2, pytest.approx(0.1), None, "838:59:59")]
     assert [row["cents"] for row in rows if row["n"] == 1] == [Decimal("12345678901234567890.0123456789")]
     assert [row["f"] for row in rows if row["n"] == 3] == [None]
     assert {row["n"]: row["s"] for row in rows} == {1: "x,z", 2: "", 3: None}

@@ -100,7 +100,7 @@ def test_texts_of_postgres_are_as_it_writes_them(postgres, database):
     )  # fmt: skip
     (row,), _ = poll_of(database, "xid").poll(None)
     assert {name: row[name] for name in "abcdefgi"} == {
-        "a": '{"x": 0.12345678901234567890}', "b": '"ü"', "c": "10:00:00", "d": "1 mon 2 days", "e": "10.0.0.1",
+        "a": '{"x": 0.12345678901234567890}', "b": '"ü"', "c": "10:00:00", "d": "1 mon 2 days", "e": "10.0.0.1/32",
         "f": "00000000-0000-0000-0000-000000000001", "g": "ü", "i": "[1, 2]",
     }  # fmt: skip
     assert json.loads(line_of(row))["h"] == "1.10"

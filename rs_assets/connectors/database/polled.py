@@ -256,7 +256,13 @@ def _exact(column: Column[Any], dialect: str) -> ColumnElement[Any]:
         made = type_coerce(column, sql.NullType())
     elif isinstance(kind, mysql.FLOAT):
         # The server writes six digits of a FLOAT, and all of a DOUBLE.
-        made = column + literal_column("0e0")
+        made = type_coerce(column + literal_column("0e0"), sql.Float())
+    elif isinstance(kind, mysql.DOUBLE):
+        # SQLAlchemy makes a decimal of it, with ten digits after the point.
+        made = type_coerce(column, sql.Float())
+    elif isinstance(kind, mysql.TIME):
+        # SQLAlchemy makes a time of a day of it.
+        made = type_coerce(column, sql.NullType())
     return made.label(column.name)
 
 

@@ -103,8 +103,9 @@ class Landing:
                 return
             client.ask("ROLLBACK")
             if not left:
+                name = prepared[0][3].decode(errors="replace")
                 raise SourceReadError(
-                    f"the XA transaction {prepared[0][3]!r} is prepared: its rows are logged, and not yet in the table",
+                    f"the XA transaction {name!r} is prepared: its rows are logged, and not yet in the table",
                     remedy="end it by XA COMMIT or XA ROLLBACK, then start again",
                     step=self.step,
                 )
