@@ -38,7 +38,7 @@ def test_the_greatest_row_stays_whenever_it_comes(tmp_path, order_by):
 
 @pytest.mark.parametrize("mode", ["upsert", "history"])
 @pytest.mark.parametrize("cut", [(3,), (1, 1, 1), (2, 1)])
-@pytest.mark.parametrize("values", permutations([1.0, math.nan, None]), ids=str)
+@pytest.mark.parametrize("values", [*permutations([1.0, math.nan, None])], ids=str)
 def test_nan_is_after_all_values_of_an_order_wherever_batches_are_cut(tmp_path, mode, cut, values):
     timed = {"time_field": "at"} if mode == "history" else {}
     writer = DeltaWriter("rows", str(tmp_path), mode, ("k",), order_by=("v",), **timed)
