@@ -37,6 +37,18 @@ def test_the_greatest_row_stays_whenever_it_comes(tmp_path, order_by):
 
 
 @pytest.mark.parametrize("mode", ["upsert", "history"])
+def test_a_batch_of_older_rows_alone_is_committed(tmp_path, mode):
+    """A merge that changes nothing is no commit by itself, and the batch after it missed the one before."""
+    timed = {"time_field": "at"} if mode == "history" else {}
+    writer = DeltaWriter("rows", str(tmp_path), mode, ("k",), order_by=("v",), **timed)
+    for number, value in enumerate([5, 3, 4, 6, 2]):
+        row = {"k": 1, "v": value, "at": datetime(2026, 1, 5, tzinfo=UTC)}
+        write(writer, ArrowFrame(pa.Table.from_pylist([row])), mark(number))
+        assert writer.last_committed(mark(number)) == number
+    assert [row["v"] for row in read(str(tmp_path))] == [6]
+
+
+@pytest.mark.parametrize("mode", ["upsert", "history"])
 @pytest.mark.parametrize("cut", [(3,), (1, 1, 1), (2, 1)])
 @pytest.mark.parametrize("values", [*permutations([1.0, math.nan, None])], ids=str)
 def test_nan_is_after_all_values_of_an_order_wherever_batches_are_cut(tmp_path, mode, cut, values):

@@ -289,7 +289,17 @@ class DeltaWriter:
         if replaces:
             create(table, keyed.begun(net), partition_by=self._partitions(table), marker=marker, replaces=True)
         else:
+            before = table.version()
             keyed.merge(table, self.path, net, marker)
+            if table.version() == before:
+                # A merge that changes no row commits nothing, and the batch would not have its marker.
+                table.create_write_transaction(
+                    [],
+                    mode="append",
+                    schema=table.schema(),
+                    partition_by=list(self._partitions(table)),
+                    commit_properties=marker,
+                )
 
     def _commit(self, mark: BatchMark, commit: Callable[[DeltaTable | None], None]) -> None:
         """Commit, also on top of other writers' commits, and record that the batch is in the table."""
