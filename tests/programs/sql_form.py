@@ -38,6 +38,10 @@ def script(program):
     timed = [step for step in program.steps if isinstance(step, p.Window | p.Join)]
     if len(timed) > 1 or any(sink.view != "append" for sink in program.sinks):
         return None
+    joins = [step for step in timed if isinstance(step, p.Join)]
+    if joins and [step.name for step in program.sources] != ["a", "b"]:
+        # A table on both sides is read twice, and rows are pushed to one of the two.
+        return None
     delays = [delay for step in timed for delay in getattr(step, "delays", None) or (step.delay, step.delay)] or [0, 0]
     made = []
     for step in program.steps:
