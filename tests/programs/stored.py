@@ -1,7 +1,7 @@
 """The same programs from files into Delta tables, in one run: appends, upserts, deletions, late rows.
 
-A source is a folder with a file for each batch; for tables it is one file that is followed, because rows of a file that
-is read whole have no order.
+A source is a folder with a file for each batch; for tables and processors it is one file that is followed, because rows of
+a file that is read whole have no order.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tests.programs.oracle import Oracle, Table
 FAMILIES = ("stateless", "window", "firing", "two_windows", "other_windows", "tables", "process")
 
 
-def is_table(program):
-    return any(isinstance(step, p.Changes) for step in program.steps)
+def is_followed(program):
+    return any(isinstance(step, p.Changes | p.Process) for step in program.steps)
 
 
 def can_be_stored(program):
@@ -33,13 +33,13 @@ def can_be_stored(program):
     modes = [mode(sink, steps[sink.of]) for sink in program.sinks]
     odd = any(kind == "odd" for source in program.sources for _, kind in source.schema)
     odd |= any(getattr(step, "by_record", False) for step in program.steps)
-    return not odd and None not in modes and (is_table(program) or len(program.sources) == 1)
+    return not odd and None not in modes and (is_followed(program) or len(program.sources) == 1)
 
 
 def body(program, folder):
     """The steps over files, and into tables."""
     steps = {step.name: step for step in program.steps}
-    tabled, lines = is_table(program), []
+    tabled, lines = is_followed(program), []
     for step in program.steps:
         label = f"{program.label}_{step.name}"
         if isinstance(step, p.Source):
@@ -78,7 +78,7 @@ def write(program, folder):
         place.mkdir()
         for number, batch in enumerate(program.batches):
             rows = [{name: as_json(value) for name, value in row.items()} for row in batch.get(source.name, ())]
-            file = place / ("all.jsonl" if is_table(program) else f"{number}.jsonl")
+            file = place / ("all.jsonl" if is_followed(program) else f"{number}.jsonl")
             with file.open("a") as lines:
                 lines.writelines(f"{json.dumps(row)}\n" for row in rows)
 
