@@ -45,6 +45,7 @@ from rs_assets.connectors.delta.table import (
     check_fence,
     commit_again,
     commit_fence,
+    commit_no_rows,
     last_batch,
     newest_for,
     properties,
@@ -293,13 +294,7 @@ class DeltaWriter:
             keyed.merge(table, self.path, net, marker)
             if table.version() == before:
                 # A merge that changes no row commits nothing, and the batch would not have its marker.
-                table.create_write_transaction(
-                    [],
-                    mode="append",
-                    schema=table.schema(),
-                    partition_by=list(self._partitions(table)),
-                    commit_properties=marker,
-                )
+                commit_no_rows(table, marker)
 
     def _commit(self, mark: BatchMark, commit: Callable[[DeltaTable | None], None]) -> None:
         """Commit, also on top of other writers' commits, and record that the batch is in the table."""
