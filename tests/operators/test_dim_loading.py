@@ -156,7 +156,7 @@ def test_errors_of_a_driver_show_no_secret(monkeypatch):
         raise RuntimeError("no login with s3cr3t")
 
     monkeypatch.setattr(DatabaseLoader, "_rows", fail)
-    monkeypatch.setattr("rs_assets.operators.dimension.database.engine_of", lambda url: create_engine("sqlite://"))
+    monkeypatch.setattr("rs_assets.operators.dimension.database.engine_of", lambda url, **_: create_engine("sqlite://"))
     origin = Dimension.from_database("postgresql://reader:s3cr3t@db/x", table="users").origin
     with pytest.raises(SourceReadError) as caught:
         loaded(DatabaseLoader(origin), None, step="users")
