@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ def files(root: Path) -> dict[str, str]:
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in every}
 
 
-def expected(folder: Path, batch: int) -> list[Mapping[str, Any]]:
+def expected(folder: Path, batch: int) -> list[dict[str, Any]]:
     return read_rows(folder / "expected" / f"{batch:06d}.out.jsonl")
 
 

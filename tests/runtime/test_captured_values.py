@@ -6,7 +6,7 @@ import json
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -76,7 +76,7 @@ def test_rows_become_json_and_the_same_rows_again(data: st.DataObject) -> None:
 
 
 def test_a_file_has_a_line_for_each_row_whatever_its_texts_hold(tmp_path: Path) -> None:
-    rows = [{"page": "a\nb\u2028c\x85d\r"}, {"page": None}, {}]
+    rows: list[dict[str, Any]] = [{"page": "a\nb\u2028c\x85d\r"}, {"page": None}, {}]
     write_rows(tmp_path / "rows" / "one.jsonl", rows)
     assert (tmp_path / "rows" / "one.jsonl").read_bytes().count(b"\n") == 3
     assert read_rows(tmp_path / "rows" / "one.jsonl") == rows
@@ -99,10 +99,10 @@ def test_a_value_of_another_type_is_refused() -> None:
 def test_a_schema_that_only_spark_can_read_is_refused_and_taken_with_text() -> None:
     from rs_assets.runtime.capture.reading import ddl_of
 
-    source = ArraySource(name="read", schema="id int, more variant")
+    source, unread = ArraySource(name="read", schema="id int, more variant"), cast("Any", None)
     with pytest.raises(SchemaError, match="records of 'read' cannot be captured: id int, more variant"):
-        ddl_of(source, None)
-    assert ddl_of(ArraySource(name="read", schema="id int, more string"), None) == "id int, more string"
+        ddl_of(source, unread)
+    assert ddl_of(ArraySource(name="read", schema="id int, more string"), unread) == "id int, more string"
 
 
 def test_masks_replace_texts_by_digests_and_keep_what_is_equal() -> None:
