@@ -1,7 +1,7 @@
 """The same programs from files into Delta tables, in one run: appends, upserts, deletions, late rows.
 
-A source is a folder with a file for each batch; for tables and processors it is one file that is followed, because
-rows of a file that is read whole have no order.
+A source is a folder with a file for each batch; for tables and processors it is one file that is followed, because rows
+of a file that is read whole have no order.
 """
 
 from __future__ import annotations
