@@ -44,8 +44,7 @@ def test_every_page_is_in_the_index():
 
 
 # Such as `rs_assets/runtime/batch/work.py` or `rs_assets/sql/plan`, in prose, tables and drawings.
-# `tests/captured` is a folder of the user's project.
-MODULE = re.compile(r"\b(?:rs_assets|tests(?!/captured))/[\w/]*\w(?:\.\w+)?")
+MODULE = re.compile(r"\b(?:rs_assets|tests)/[\w/]*\w(?:\.\w+)?")
 
 
 DESIGN = ["ARCHITECTURE.md", *sorted(page.relative_to(ROOT).as_posix() for page in DOCS.glob("design/*.md"))]
