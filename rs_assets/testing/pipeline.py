@@ -20,6 +20,7 @@ from rs_assets.runtime.run.rows import computed
 from rs_assets.spark.driver import SparkDriver
 from rs_assets.stream.pipeline import Pipeline
 from rs_assets.testing.driver import PipelineDriver, array_schema
+from rs_assets.testing.rows import SINK
 from rs_assets.topology.nodes.shuffle import ShuffleRead, ShuffleWrite
 from rs_assets.topology.nodes.versioned import VersionedTable
 from rs_assets.topology.topology import Topology
@@ -68,15 +69,13 @@ class PipelineFinding:
         """
         if self.error:
             return f"{self.way}: {self.error}"
-        causes = {
-            "late": f"late rows: {self.late[0]}, then {self.late[1]}: a longer water_mark makes results independent of"
-            " batches"
-            if self.late[0] != self.late[1]
-            else "",
-            "step": f"step {self.step!r} gives other rows if it is computed twice" if self.step else "",
-        }
-        head = f"{self.way}: {self.sink} has {self.added:,} rows more and {self.missing:,} fewer"
-        return "\n  ".join([head, *filter(None, causes.values()), *self.examples])
+        lines = [f"{self.way}: {self.sink} has {self.added:,} rows more and {self.missing:,} fewer"]
+        before, after = self.late
+        if before != after:
+            lines.append(f"late rows: {before}, then {after}: a longer water_mark makes results independent of batches")
+        if self.step:
+            lines.append(f"step {self.step!r} gives other rows if it is computed twice")
+        return "\n  ".join([*lines, *self.examples])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,10 +165,7 @@ def sample(pipeline: Pipeline, records: int, spark: SparkDriver | None = None) -
     topology, spark = pipeline.topology, spark or SparkDriver.shared()
 
     def first(source: Source) -> list[Record]:
-        alone = Topology(
-            topology.namespace, topology.job, (source, PrintSink(name="rs_checked", inputs=(source.name,)))
-        )
-        return preview(alone, records, spark)["rs_checked"]
+        return preview(_ending_in(topology, source), records, spark)[SINK]
 
     return {source.name: first(source) for source in topology.origins}
 
@@ -238,15 +234,16 @@ class _Trial:
                 for name, pushed in batch.items():
                     driver.push(pushed, name)
                 driver.step()
-                for name, taken in rows.items():
-                    taken.append(self._compared(driver.take(name)))
+                self._take(driver, rows)
             driver.finish()
-            for name, taken in rows.items():
-                taken.append(self._compared(driver.take(name)))
+            self._take(driver, rows)
             return _Outcome(rows, late + driver.report().rows_late)
 
-    def _compared(self, rows: Iterable[Record]) -> list[Record]:
-        return [{name: value for name, value in row.items() if name not in self.ignored} for row in rows]
+    def _take(self, driver: PipelineDriver, rows: Mapping[str, list[list[Record]]]) -> None:
+        """Add what each sink got since the last time, without the fields that are not compared."""
+        for name, batches in rows.items():
+            taken = driver.take(name)
+            batches.append([{k: value for k, value in row.items() if k not in self.ignored} for row in taken])
 
     def compared(self, way: Way, first: _Outcome, run: Callable[[], _Outcome], given: Given) -> list[PipelineFinding]:
         """What differs in another run."""
@@ -267,18 +264,23 @@ class _Trial:
         """The first step upstream of a sink, without state before it, that gives other rows if it is computed twice."""
         topology = self.pipeline.topology
         for node in topology:
-            names = {*topology.ancestors(node.name), node.name}
-            steps = [topology[name] for name in names]
-            alone = not any(step.stateful or isinstance(step, VersionedTable | ShuffleRead) for step in steps)
-            if node.name not in topology.ancestors(sink) or isinstance(node, Source) or not alone:
+            if node.name not in topology.ancestors(sink) or isinstance(node, Source):
                 continue
-            end = PrintSink(name="rs_checked", inputs=(node.name,))
-            part = Topology(topology.namespace, topology.job, (*(n for n in topology if n.name in names), end))
+            part = _ending_in(topology, node)
+            if any(step.stateful or isinstance(step, VersionedTable | ShuffleRead) for step in part):
+                continue
             rows = {source.name: given[source.name] for source in part.sources}
             once, twice = (Counter(map(_text, computed(self.spark, part, rows))) for _ in range(2))
             if once != twice:
                 return node.name
         return None
+
+
+def _ending_in(topology: Topology, node: Node) -> Topology:
+    """The part of a topology up to a step, whose rows come to SINK."""
+    names = {*topology.ancestors(node.name), node.name}
+    end = PrintSink(name=SINK, inputs=(node.name,))
+    return Topology(topology.namespace, topology.job, (*(each for each in topology if each.name in names), end))
 
 
 def _unfilled(pipeline: Pipeline) -> Pipeline:
