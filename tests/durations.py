@@ -1,9 +1,9 @@
 """How long each test takes, kept in durations.json: it decides what `make test` runs and what workers begin with.
 
 `make test` runs, of each file, every test of less than half a second, and of the longer ones as many as the budget of a
-file allows, in the order of the file and at least one; so each file keeps its promise at least once. Tests marked
-`canary` are always among them, those marked `long` never. `make verify` runs everything. A test without a record is
-run.
+file allows, in the order of the file. A file none of whose longer tests fits runs the shortest of them, unless that
+takes more than five seconds and the file has shorter tests. Tests marked `canary` are always among them, those marked
+`long` never. `make verify` runs everything. A test without a record is run.
 
 `make durations` records, on a machine that does nothing else. Tests that were not run keep their seconds.
 """
@@ -24,6 +24,8 @@ ROOT: Final = RECORD.parents[1]
 # Of each file: what a test may take to be run in any case, and what all its longer tests may take together.
 SHORT_S: Final = 0.5
 BUDGET_S: Final = 1.0
+# What one test beyond the budget may take where the file is kept by shorter ones.
+BEYOND_S: Final = 5.0
 # Shorter tests are not recorded one by one.
 RECORDED_S: Final = 0.5
 CANARY, LONG = "canary", "long"
@@ -64,6 +66,8 @@ def within_budget(tests: Sequence[str], seconds: Mapping[str, float], canaries: 
     ['b']
     >>> sorted(within_budget(["a", "b"], {"a": 60.0, "b": 20.0}, canaries=["a"]))
     ['a']
+    >>> sorted(within_budget(["a", "b", "c"], {"a": 60.0, "b": 20.0, "c": 0.1}))
+    ['c']
     """
     chosen = set(canaries)
     longer = [test for test in tests if test not in chosen and seconds.get(test, 0.0) >= SHORT_S]
@@ -72,9 +76,12 @@ def within_budget(tests: Sequence[str], seconds: Mapping[str, float], canaries: 
         if seconds[test] <= left:
             left -= seconds[test]
             chosen.add(test)
+    shorter = set(tests) - set(longer)
     if longer and not chosen:
-        chosen.add(min(longer, key=lambda test: seconds[test]))
-    return chosen | (set(tests) - set(longer))
+        shortest = min(longer, key=lambda test: seconds[test])
+        if not shorter or seconds[shortest] <= BEYOND_S:
+            chosen.add(shortest)
+    return chosen | shorter
 
 
 def brief(items: Sequence[pytest.Item], durations: Durations) -> list[pytest.Item]:

@@ -47,6 +47,7 @@ class Table:
         return [{"n": n, "text": text} for n, text in found]
 
 
+@pytest.mark.canary
 def test_a_table_of_sqlite_should_keep_the_promises_of_a_source(tmp_path, driver):
     table = Table(tmp_path / "shop.db")
     check_source(

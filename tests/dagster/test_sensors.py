@@ -201,6 +201,7 @@ class TestRescale:
             instance.report_runless_asset_event(event)
         return result.cursor
 
+    @pytest.mark.canary
     def test_an_event_of_added_splits_leads_to_a_rescale_and_a_restart_that_name_it(
         self, pipeline, folder, driver, instance, monkeypatch
     ):

@@ -21,6 +21,7 @@ def log(tmp_path: Path) -> Path:
     return write(tmp_path / "in" / "access.log", LINES)
 
 
+@pytest.mark.canary
 def test_the_tables_equal_one_batch_of_duckdb(log: Path, options: RunOptions) -> None:
     pipeline = access_log(log, job="generated", max_rows_per_batch=2_000)
     report = pipeline.run(options, finish=True)

@@ -121,7 +121,7 @@ def check_ledger(broker: KafkaBroker, topic: str, home: Home) -> None:
 @pytest.mark.parametrize(
     ("count", "batch", "kills"),
     [
-        pytest.param(20_000, 2_000, 2, id="2 kills", marks=[pytest.mark.timeout(900)]),
+        pytest.param(20_000, 2_000, 2, id="2 kills", marks=[pytest.mark.canary, pytest.mark.timeout(900)]),
         pytest.param(200_000, 1_600, 20, id="20 kills", marks=[pytest.mark.long, pytest.mark.timeout(1_800)]),
     ],
 )

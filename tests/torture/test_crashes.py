@@ -66,6 +66,7 @@ def test_a_pipeline_that_loses_its_home_at_a_crash_point_continues_from_its_uplo
         assert (outcome.wrong, outcome.refused) == ("", ()), outcome.crash.point
 
 
+@pytest.mark.canary
 def test_a_short_history_of_what_people_do_is_right(driver, tmp_path):
     result = done(3, planned(3, 8), tmp_path / "site", driver)
     assert not result.finding, "\n".join(result.told)
