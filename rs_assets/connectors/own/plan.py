@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import orjson
 import pyarrow as pa
@@ -23,26 +24,48 @@ class Position(NamedTuple):
 
 
 Offsets = Mapping[str, Position]
+# How far a split was read, as the source counts.
+At = TypeVar("At")
+# What begins and ends the rows of one task.
+Bound = TypeVar("Bound")
+Bound_contra = TypeVar("Bound_contra", contravariant=True)
 
 
-class Plan(Protocol):
+class SourcePlan(Protocol[At, Bound_contra]):
     """One use of a source in one process; it is pickled, so it holds no connection when it is made."""
 
     def freeze(self) -> None:
         """What is added from now on is left for the next run, as far as the source knows."""
         ...
 
-    def next(self, start: Offsets, rows: int | None) -> Offsets:
+    def next(self, start: Mapping[str, At], rows: int | None) -> Mapping[str, At]:
         """Where the next batch ends, of at most `rows` rows or so; `start` itself if there is nothing new."""
         ...
 
-    def read(self, split: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
+    def read(self, split: str, start: Bound_contra, end: Bound_contra) -> Iterator[pa.RecordBatch]:
         """The rows of a planned range; DataLossError if they are not those that were planned."""
         ...
 
-    def committed(self, ends: Offsets) -> None:
+    def committed(self, ends: Mapping[str, At]) -> None:
         """Spark has committed all rows before `ends`."""
         ...
+
+
+# Rows have a number in their split.
+Plan = SourcePlan[Position, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetForm(Generic[At, Bound]):
+    """How offsets are kept in Spark's log: `load` and `dump` are inverse; `ranges` are the rows between two of them.
+
+    `load` takes JSON, what it stands for, or None for no offset yet; CheckpointError for anything else. `dump` always
+    gives the same order. `ranges` has the splits with rows.
+    """
+
+    load: Callable[[Mapping[str, object] | str | None], Mapping[str, At]]
+    dump: Callable[[Mapping[str, At]], dict[str, object]]
+    ranges: Callable[[Mapping[str, At], Mapping[str, At]], Mapping[str, tuple[Bound, Bound]]]
 
 
 def loaded(data: Mapping[str, object] | str | None) -> dict[str, Position]:
@@ -77,6 +100,9 @@ def ranges(start: Offsets, end: Offsets) -> dict[str, tuple[int, int]]:
     """
     found = {split: (start[split].next if split in start else at.first, at.next) for split, at in end.items()}
     return {split: (begin, last) for split, (begin, last) in found.items() if last > begin}
+
+
+NUMBERED: Final = OffsetForm(load=loaded, dump=dumped, ranges=ranges)
 
 
 @contextmanager

@@ -78,6 +78,9 @@ class StreamsPlan:
             for chunk in entries_between(client, stream, start, end):
                 yield self._columns(stream, chunk)
 
+    def committed(self, ends: Offsets) -> None:
+        """Nothing: a stream is trimmed by those who write it."""
+
     def _first(self, facts: Facts) -> Offset:
         return facts.end if self.starting == "latest" else facts.begin
 

@@ -12,12 +12,12 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from rs_assets.checkpoint.source_log import SourceBatch
 from rs_assets.connectors.infer import json_schema
+from rs_assets.connectors.own.spark_source import registered
 from rs_assets.connectors.redis.address import RedisPlace
 from rs_assets.connectors.redis.client import RedisClient, connected, refuse_cluster
 from rs_assets.connectors.redis.source.decoding import decoded
 from rs_assets.connectors.redis.source.plan import Starting, StreamsPlan
-from rs_assets.connectors.redis.source.spark_source import registered
-from rs_assets.connectors.redis.source.streams import Facts, check_there, dumped, facts_of, id_of, loaded
+from rs_assets.connectors.redis.source.streams import IDS, Facts, check_there, dumped, facts_of, id_of, loaded
 from rs_assets.connectors.source import Ends, Known, Lag, Positions, Reading, Start, sealed_error
 from rs_assets.errors import ConfigurationError, SourceReadError
 
@@ -98,7 +98,7 @@ class StreamsReader:
             starting=self.starting,
             value=self.value if self.form == "json" else None,
         )
-        return registered(reading.spark, plan, key=f"{reading.folder}/{reading.name}")
+        return registered(reading.spark, plan, key=f"{reading.folder}/{reading.name}", ddl=plan.ddl, offsets=IDS)
 
     def _schema(self, reading: Reading) -> StructType | None:
         """The declared, inferred or pinned schema; None for the format with fixed fields."""

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from rs_assets.connectors.own.plan import OffsetForm
 from rs_assets.connectors.redis.client import RedisClient
 from rs_assets.connectors.source import BEGIN_ANEW
 from rs_assets.errors import CheckpointError, DataLossError, SourceReadError
@@ -118,6 +119,19 @@ def dumped(offsets: Offsets) -> dict[str, object]:
     {'a': [3, 4, -1, 2], 'b': [7, 9]}
     """
     return {stream: [*(at if at.first_added else at[:2])] for stream, at in sorted(offsets.items())}
+
+
+def ranges(start: Offsets, end: Offsets) -> dict[str, tuple[Offset, Offset]]:
+    """The range of each stream that has entries between two offsets; one that `start` lacks is read from its first.
+
+    >>> ranges({"a": Offset(3, 4)}, {"a": Offset(3, 4), "b": Offset(9, 7, 5, 6)})
+    {'b': (Offset(last=5, added=6, first_last=5, first_added=6), Offset(last=9, added=7, first_last=5, first_added=6))}
+    """
+    since = {stream: start.get(stream, at.first) for stream, at in end.items()}
+    return {stream: (since[stream], at) for stream, at in end.items() if at.added > since[stream].added}
+
+
+IDS: Final = OffsetForm(load=loaded, dump=dumped, ranges=ranges)
 
 
 def facts_of(client: RedisClient, stream: str) -> Facts:
