@@ -122,7 +122,7 @@ $(STAMP):
 	@printf '[4/9] Java: ' && $(BIN)/python -m rs_assets.spark.java
 	@printf '[5/9] jars: ' && $(BIN)/python -m rs_assets.spark.jars
 	@printf '[6/9] processors: ' && $(BIN)/python -m rs_assets.spark.processor.library
-	@printf '[7/9] classes of Spark, by running a small pipeline (a minute, 205 MB): ' && $(BIN)/python -m rs_assets.cli.rehearsal
+	@printf '[7/9] classes of Spark, by running a small pipeline (a minute, 205 MB): ' && $(BIN)/python -m rs_assets.cli.setup.rehearsal
 	@printf '[8/9] Kafka for tests and the demo: ' && $(BIN)/python -m rs_assets.testing.kafka
 	@echo "[9/9] servers for tests, if this system has packages of Debian; without them their tests are skipped"
 	@$(BIN)/python -m rs_assets.testing.mariadb_packages || true

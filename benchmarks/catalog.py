@@ -29,8 +29,8 @@ from rs_assets.catalog.catalog import TABLES, Catalog, row_of
 from rs_assets.catalog.layout import CONFIGURATION, DAY, ROW_GROUP
 from rs_assets.catalog.offsets.delta import PART, STORED, part_of
 from rs_assets.catalog.offsets.merge import row_key, source_key
-from rs_assets.cli.lineage import around
-from rs_assets.cli.status import status_of
+from rs_assets.cli.recorded.lineage import around
+from rs_assets.cli.run.status import status_of
 from rs_assets.common.home import Home
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.dagster.assets.checks import SOURCE_CHECKS, STATE_CHECKS

@@ -30,7 +30,7 @@ FIELDS = ("start_time", "ordered", "paid", "owed")
 @click.option("--keep", is_flag=True, help="Leave the broker running until Ctrl-C.")
 def main(orders: int, *, keep: bool) -> None:
     """Start a Kafka broker, fill it, run the example order_totals through Dagster and show the results."""
-    from rs_assets.cli.console import run_and_show
+    from rs_assets.cli.run.console import run_and_show
     from rs_assets.dagster.runs.launch import LaunchRequest
     from rs_assets.testing import KafkaBroker
 

@@ -23,20 +23,21 @@ if TYPE_CHECKING:
     from rs_assets.stream.pipeline import Pipeline
 
 
-# The commands of other modules.
+# The commands of other modules, by room.
 COMMANDS = {
-    "capture": ("capture",),
-    "collect": ("collect",),
-    "dead_letters": ("dead-letters", "redrive"),
-    "deploy": ("deploy", "deployments"),
-    "lag": ("lag",),
-    "partitions": ("partitions", "backfill", "try", "prove", "audit"),
-    "project": ("init", "doctor", "setup", "check"),
-    "queries": ("stores", "query", "serve"),
-    "rules": ("rules",),
-    "sql": ("sql",),
-    "tables": ("show",),
-    "torture": ("torture",),
+    "checks.rules": ("rules",),
+    "checks.torture": ("torture",),
+    "recorded.capture": ("capture",),
+    "recorded.dead_letters": ("dead-letters", "redrive"),
+    "recorded.partitions": ("partitions", "backfill", "try", "prove", "audit"),
+    "recorded.why": ("why", "records-of"),
+    "rows.queries": ("stores", "query", "serve"),
+    "rows.tables": ("show",),
+    "run.collect": ("collect",),
+    "run.lag": ("lag",),
+    "setup.project": ("init", "doctor", "setup", "check"),
+    "sql.deploy": ("deploy", "deployments"),
+    "sql.file": ("sql",),
     "upkeep": (
         "verify",
         "checkpoints",
@@ -49,7 +50,6 @@ COMMANDS = {
         "lineage",
         "compact",
     ),
-    "why": ("why", "records-of"),
 }
 HOMES = {command: f"rs_assets.cli.{module}" for module, commands in COMMANDS.items() for command in commands}
 
@@ -109,7 +109,7 @@ def run(name: str | None, modules: tuple[str, ...], *, plain: bool, as_json: boo
     """Process all input there is, through Dagster, and show the results. A single pipeline needs no name."""
     pipeline = chosen(modules, name)
     _prepare(brief=True, unless=lambda: _seems_unchanged(pipeline, request))
-    from rs_assets.cli.console import run_and_show
+    from rs_assets.cli.run.console import run_and_show
     from rs_assets.dagster.runs.launch import LaunchRequest
 
     run_and_show(pipeline, LaunchRequest(**request), plain=plain, as_json=as_json)
@@ -123,7 +123,7 @@ def start(name: str | None, modules: tuple[str, ...]) -> None:
     """Process input as it comes, through Dagster, until Ctrl-C, which drains and stops."""
     pipeline = chosen(modules, name)
     _prepare(brief=False)
-    from rs_assets.cli.console import start_and_watch
+    from rs_assets.cli.run.console import start_and_watch
 
     start_and_watch(pipeline)
 
@@ -136,7 +136,7 @@ def standby(name: str | None, modules: tuple[str, ...]) -> None:
     """Wait with Spark running; take the stream over when its driver is gone, unless it was stopped."""
     pipeline = chosen(modules, name)
     _prepare(brief=False)
-    from rs_assets.cli.console import stand_by
+    from rs_assets.cli.run.console import stand_by
 
     stand_by(pipeline)
 
@@ -172,7 +172,7 @@ def _seems_unchanged(pipeline: Pipeline, request: Mapping[str, Any]) -> bool:
 @guarded
 def status(name: str | None, modules: tuple[str, ...], as_json: bool) -> None:
     """Show the state of each pipeline, deployed ones too: generation, last batch, watermark, running process."""
-    from rs_assets.cli.status import show_status
+    from rs_assets.cli.run.status import show_status
 
     show_status([chosen(modules, name)] if name else known(modules), as_json=as_json)
 

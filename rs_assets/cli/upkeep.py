@@ -65,7 +65,7 @@ def checkpoints(name: str | None, modules: tuple[str, ...], *, limit: int, as_js
     """Show the committed batches of a pipeline: offsets by split, event times, watermark, run."""
     from rs_assets.catalog.batch_times import spans
     from rs_assets.catalog.catalog import Catalog
-    from rs_assets.cli.status import in_words
+    from rs_assets.cli.run.status import in_words
     from rs_assets.dagster.checkpoint_rows import checkpoints_of
     from rs_assets.dagster.place import Place
 
@@ -210,7 +210,7 @@ def rescale(name: str, modules: tuple[str, ...], *, partitions: int, as_json: bo
 @guarded
 def state(name: str, step: str, modules: tuple[str, ...], *, limit: int, as_json: bool, **how: Any) -> None:
     """Show the state of a step: rows by key, as of a batch, or the changes between two batches."""
-    from rs_assets.cli.state_view import StateQuestion, answer
+    from rs_assets.cli.rows.state_view import StateQuestion, answer
 
     question = StateQuestion(step=step, limit=limit, **how)
     said, rows = answer(chosen(modules, name).topology, question)
@@ -229,7 +229,7 @@ def state(name: str, step: str, modules: tuple[str, ...], *, limit: int, as_json
 @guarded
 def lineage(table: str, modules: tuple[str, ...], *, version: int | None, as_json: bool) -> None:
     """Trace a table's version back to the batch, the run, the offsets and the snapshots that made it."""
-    from rs_assets.cli.lineage import lineage_of, show_lineage
+    from rs_assets.cli.recorded.lineage import lineage_of, show_lineage
     from rs_assets.common.home import Home
     from rs_assets.dagster.discovery import find_pipelines
 
@@ -290,7 +290,7 @@ def _short(value: object) -> str:
 
 def progress(text: str, *, hidden: bool) -> Any:
     """A spinner with a bar; the value of the block is a function of done and total."""
-    from rs_assets.cli.console import counting
+    from rs_assets.cli.run.console import counting
 
     return counting(text, hidden=hidden)
 

@@ -17,7 +17,7 @@ import pytest
 from rs_assets import MemoryChannel, StreamBuilder
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.checkpoint.source_log import SourceLog
-from rs_assets.cli.collect import collected_sources
+from rs_assets.cli.run.collect import collected_sources
 from rs_assets.connectors.collector.collecting import CollectorState, Fatal, collect
 from rs_assets.connectors.collector.log import CollectedLog
 from rs_assets.connectors.collector.messages import Message

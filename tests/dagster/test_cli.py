@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import pkgutil
 import pty
 import re
 import select
@@ -27,8 +28,8 @@ from dagster import (
 
 from rs_assets import cli
 from rs_assets.catalog.lease import Lease, read_lease
-from rs_assets.cli import console
 from rs_assets.cli.main import main
+from rs_assets.cli.run import console
 from rs_assets.common.home import Home
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.discovery import find_pipelines
@@ -180,8 +181,8 @@ def test_list_loads_few_modules_and_no_large_package():
 
 def test_every_command_of_a_module_should_be_one_of_the_command_line():
     context, there = click.Context(main), set()
-    for file in Path(cli.__file__).parent.glob("*.py"):
-        module = importlib.import_module(f"rs_assets.cli.{file.stem}")
+    for found in pkgutil.walk_packages(cli.__path__, "rs_assets.cli."):
+        module = importlib.import_module(found.name)
         commands = [each for each in vars(module).values() if isinstance(each, click.Command) and each is not main]
         there |= {command.name for command in commands}
     assert there == set(main.list_commands(context))

@@ -11,8 +11,8 @@ from rs_assets import Dimension, SessionWindow, StreamBuilder, Time, TumblingWin
 from rs_assets.catalog.catalog import Catalog
 from rs_assets.catalog.offsets import storage_named
 from rs_assets.catalog.offsets.base import CheckpointRow
-from rs_assets.cli.fed_by import read_before
-from rs_assets.cli.lineage import lineage_of, show_lineage
+from rs_assets.cli.recorded.fed_by import read_before
+from rs_assets.cli.recorded.lineage import lineage_of, show_lineage
 from rs_assets.common.home import Home
 from rs_assets.compile.provenance import fields_of, provenance
 from rs_assets.connectors.delta.writer import properties

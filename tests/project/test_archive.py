@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rs_assets.cli import rehearsal
+from rs_assets.cli.setup import rehearsal
 from rs_assets.errors import EngineError
 from rs_assets.spark import archive
 from rs_assets.spark.jars import jars_of_pyspark

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from rs_assets import StreamBuilder
-from rs_assets.cli.console import Bar, show_places, show_results
+from rs_assets.cli.run.console import Bar, show_places, show_results
 from rs_assets.connectors.console.writer import as_table, terminal
 from rs_assets.runtime.report import BatchProgress, RunReport
 
@@ -86,7 +86,7 @@ CHILD = """
 import os, sys
 from rich.console import Console
 from rs_assets import StreamBuilder
-from rs_assets.cli.console import bar_of
+from rs_assets.cli.run.console import bar_of
 
 pipeline = StreamBuilder.data_stream("shop", "bar").from_array([{"n": 1}]).to_print().build()
 with bar_of(pipeline, Console(), hidden=False) as bar:

@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 from deltalake import write_deltalake
 
-from rs_assets.cli import doctor
-from rs_assets.cli.init import orders, write_project
 from rs_assets.cli.main import main
+from rs_assets.cli.setup import doctor
+from rs_assets.cli.setup.init import orders, write_project
 from rs_assets.common.home import Home
 from rs_assets.common.project import project_folder
 from rs_assets.connectors.files.nodes import FileSource
@@ -155,7 +155,7 @@ def test_the_doctor_tells_what_is_missing_and_what_mends_it(what, monkeypatch):
 def test_the_set_up_says_what_it_did(monkeypatch):
     monkeypatch.setattr("rs_assets.spark.java.java_home", lambda: Path("/java"))
     monkeypatch.setattr(type(SPARK), "fetch", lambda jars: jars.jars[:2])
-    monkeypatch.setattr("rs_assets.cli.rehearsal.archive_classes", lambda: "archived in /classes")
+    monkeypatch.setattr("rs_assets.cli.setup.rehearsal.archive_classes", lambda: "archived in /classes")
     code, text = call("setup")
     assert (code, "2 fetched now" in text, "Java: /java" in text, "classes: archived in /classes" in text) == (
         (0, True, True, True)

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from rs_assets.cli.main import main
-from rs_assets.cli.query_server import _question, server_of, token_of
+from rs_assets.cli.rows.query_server import _question, server_of, token_of
 from rs_assets.errors import ConfigurationError
 from tests.queries.writing import Written
 

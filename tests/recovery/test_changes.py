@@ -7,7 +7,7 @@ import pytest
 from deltalake import DeltaTable
 
 from rs_assets import StreamBuilder, Time, TumblingWindow
-from rs_assets.cli.status import status_of
+from rs_assets.cli.run.status import status_of
 from rs_assets.common.home import Home
 from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets.connectors.memory import MemoryChannel

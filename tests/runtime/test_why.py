@@ -23,7 +23,7 @@ from rs_assets import (
     Time,
     TumblingWindow,
 )
-from rs_assets.cli.state_view import StateQuestion, answer
+from rs_assets.cli.rows.state_view import StateQuestion, answer
 from rs_assets.connectors.dead_letters import dead_letters_of
 from rs_assets.errors import CheckpointError, ConfigurationError, DataError, TopologyError
 from rs_assets.runtime.options import RunOptions

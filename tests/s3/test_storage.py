@@ -7,7 +7,7 @@ import pytest
 from dagster import EnvVar
 
 from rs_assets import RunResource, StreamBuilder, use_storage
-from rs_assets.cli.doctor import findings
+from rs_assets.cli.setup.doctor import findings
 from rs_assets.common.storage import spark_options, storage_options
 from rs_assets.errors import ConfigurationError, TopologyError
 from rs_assets.spark import object_store

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from rs_assets.cli.main import main
-from rs_assets.cli.sql_shell import MORE, PROMPT, Shell
+from rs_assets.cli.sql.shell import MORE, PROMPT, Shell
 from rs_assets.spark.driver import SparkDriver
 from rs_assets.sql.plan.session import Session
 

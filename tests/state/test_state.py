@@ -7,7 +7,7 @@ import pytest
 
 from rs_assets import CalendarWindow, CumulateWindow, HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow
 from rs_assets.catalog.catalog import Catalog
-from rs_assets.cli.state_view import StateQuestion, answer
+from rs_assets.cli.rows.state_view import StateQuestion, answer
 from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.errors import CheckpointError
 from rs_assets.operators.state.served import ServedState

@@ -18,9 +18,9 @@ from rs_assets.catalog.catalog import Catalog
 from rs_assets.catalog.deployments import LAST, SCHEMA, DeploymentTable, Version
 from rs_assets.catalog.offsets.base import in_order, newest_of_each, row_of
 from rs_assets.checkpoint.manifest import Manifest, QueryFacts
-from rs_assets.cli.dead_letters import export
-from rs_assets.cli.init import write_project
 from rs_assets.cli.main import main
+from rs_assets.cli.recorded.dead_letters import export
+from rs_assets.cli.setup.init import write_project
 from rs_assets.common.home import Home
 from rs_assets.compile.planner.context import declared_dimension
 from rs_assets.compile.planner.plan import plan_queries
@@ -183,37 +183,37 @@ CASES = [
         within(moved_away),
     ),
     Case(
-        "cli/dead_letters.py::export",
+        "cli/recorded/dead_letters.py::export",
         within(lambda folder: [export(LETTERS, folder / "a") for _ in range(2)]),
         "name a new file",
         within(lambda folder: [export(LETTERS, folder / name) for name in "ab"]),
     ),
     Case(
-        "cli/dead_letters.py::export",
+        "cli/recorded/dead_letters.py::export",
         within(lambda folder: export(LETTERS, folder / "none" / "a")),
         "name another file",
         within(lambda folder: export(LETTERS, folder / "a")),
     ),
     Case(
-        "cli/init.py::write_project",
+        "cli/setup/init.py::write_project",
         within(lambda folder: [write_project(folder / "a") for _ in range(2)]),
         "name a new folder: rs-assets init my_project",
         within(lambda folder: [write_project(folder / name) for name in ("a", "my_project")]),
     ),
     Case(
-        "cli/deploy.py::deploy",
+        "cli/sql/deploy.py::deploy",
         within(lambda folder: commands(folder, ("deploy", "shop.totals", "--rollback", "1", "--stop"))),
         "give one of them",
         within(lambda folder: commands(folder, ("deploy", "shop.totals", "--rollback", "1"))),
     ),
     Case(
-        "cli/deploy.py::_deployed",
+        "cli/sql/deploy.py::_deployed",
         within(lambda folder: commands(folder, ("deploy", str(folder / "none.sql")))),
         "name a file of SQL",
         within(lambda folder: commands(folder, ("deploy", str(folder / "a.sql")))),
     ),
     Case(
-        "cli/deploy.py::deployments",
+        "cli/sql/deploy.py::deployments",
         within(lambda folder: commands(folder, ("deployments", "shop.totals", "--text", "9"))),
         "see: rs-assets deployments NAME",
         within(lambda folder: commands(folder, ("deployments", "shop.totals"))),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @guarded
 def init(folder: Path) -> None:
     """Write a new project that works at once: a pipeline over a sample file, definitions, a test."""
-    from rs_assets.cli.init import write_project
+    from rs_assets.cli.setup.init import write_project
 
     files = write_project(folder)
     click.echo(f"wrote {len(files)} files into {folder}: {', '.join(files)}")
@@ -35,7 +35,7 @@ def init(folder: Path) -> None:
 @guarded
 def doctor(as_json: bool) -> None:
     """Show what this machine and this project lack, and the command that fixes it; exit code 1 if anything is."""
-    from rs_assets.cli.doctor import findings
+    from rs_assets.cli.setup.doctor import findings
 
     found = list(findings())
     if as_json:
@@ -54,7 +54,7 @@ def doctor(as_json: bool) -> None:
 @guarded
 def setup(s3: bool) -> None:
     """Get what pip cannot install: a Java, the jars of Delta, Kafka and the processors, an archive of classes."""
-    from rs_assets.cli.rehearsal import archive_classes
+    from rs_assets.cli.setup.rehearsal import archive_classes
     from rs_assets.spark.jars import SPARK
     from rs_assets.spark.java import java_home
     from rs_assets.spark.object_store import S3

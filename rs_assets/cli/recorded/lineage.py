@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from rs_assets.catalog.offsets.base import CheckpointRow
-from rs_assets.cli.fed_by import SplitRange, fed_by, reaches_back, read_in
+from rs_assets.cli.recorded.fed_by import SplitRange, fed_by, reaches_back, read_in
 from rs_assets.common.home import Home
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @guarded
 def stores(name: str | None, modules: tuple[str, ...], as_json: bool) -> None:
     """Show the stores of a pipeline: keys, rows, size, last batch and its age."""
-    from rs_assets.cli.query_server import facts
+    from rs_assets.cli.rows.query_server import facts
 
     found = [facts(store) for store in _stores(chosen(modules, name)).values()]
     if as_json:
@@ -76,7 +76,7 @@ def query(
     as_json: bool,
 ) -> None:
     """Show rows of a store: of one key, of the first keys, of a range, of windows, or all."""
-    from rs_assets.cli.query_server import body_of
+    from rs_assets.cli.rows.query_server import body_of
     from rs_assets.connectors.store.question import Question
 
     opened = chosen(modules, name).query(store)
@@ -112,7 +112,7 @@ def query(
 @guarded
 def serve(name: str | None, port: int, token_file: Path | None, modules: tuple[str, ...]) -> None:
     """Answer queries of a pipeline's stores by HTTP, on loopback, until Ctrl-C; the pipeline may run elsewhere."""
-    from rs_assets.cli.query_server import server_of, token_of
+    from rs_assets.cli.rows.query_server import server_of, token_of
 
     opened = _stores(chosen(modules, name))
     path = token_file or Home.default().root / "stores" / "token"

@@ -39,14 +39,14 @@ def sql(
     """Process all input there is as FILE says, and show the results; without FILE, ask for statements."""
     from pathlib import Path
 
-    from rs_assets.cli.console import run_and_show
+    from rs_assets.cli.run.console import run_and_show
     from rs_assets.dagster.runs.launch import LaunchRequest
     from rs_assets.sql.plan.build import pipeline_from_sql
 
     values = dict(each.partition("=")[::2] for each in variables)
     request = LaunchRequest(finish=finish)
     if file is None:
-        from rs_assets.cli.sql_shell import interactive
+        from rs_assets.cli.sql.shell import interactive
         from rs_assets.sql.plan.session import Session
 
         if explain or job is not None:

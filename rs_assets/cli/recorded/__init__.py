@@ -1,0 +1,1 @@
+"""Commands that read what the catalog recorded: records, batches as tests, dead letters, partitions, lineage."""

@@ -1,0 +1,1 @@
+"""Commands for the first hours: a new project, what the machine lacks, set-up, a check."""
