@@ -25,7 +25,7 @@ def slow(job, least):
 pipeline = slow('kept', 100)
 OTHERS = [slow('changed', 100)]
 """
-HERE = Path(__file__).parents[2]
+HERE = Path(__file__).parents[3]
 
 
 @pytest.fixture
