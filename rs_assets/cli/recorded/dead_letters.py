@@ -30,7 +30,7 @@ SHOWN = ("at", "step", "source", "split", "line", "reason", "record")
 @guarded
 def dead_letters(name: str | None, rows: int, file: Path | None, modules: tuple[str, ...], as_json: bool) -> None:
     """Show the records that a pipeline rejected: their place, the reason, and their text."""
-    from rs_assets.cli.upkeep import show
+    from rs_assets.cli.output import show
     from rs_assets.connectors.console.writer import as_table, terminal
     from rs_assets.connectors.dead_letters import dead_letters_of
 

@@ -26,7 +26,7 @@ SHOWN = ("partition", "state", "rows", "late", "files", "MB")
 @guarded
 def partitions(name: str | None, sink: str | None, last: int, modules: tuple[str, ...], *, as_json: bool) -> None:
     """Show the partitions by event time of an output: closed or open, with their rows."""
-    from rs_assets.cli.upkeep import show
+    from rs_assets.cli.output import show
     from rs_assets.operators.window.event_time import watermark_in_words
 
     found = chosen(modules, name).partitions(sink=sink)

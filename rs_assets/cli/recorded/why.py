@@ -1,4 +1,4 @@
-"""The commands `why` and `records-of`: what became of a record, and which records a row is made of."""
+"""The commands `why`, `records-of` and `lineage`: what became of records, and what rows and tables are made of."""
 
 from __future__ import annotations
 
@@ -56,3 +56,22 @@ def records_of(
     click.echo(json.dumps(found.as_dict()) if as_json else str(found))
     if not found.rows:
         sys.exit(FAILED)
+
+
+@click.command()
+@click.argument("table")
+@click.option("--version", type=int, help="The version of the table (the newest if none is named).")
+@MODULES
+@AS_JSON
+@guarded
+def lineage(table: str, modules: tuple[str, ...], *, version: int | None, as_json: bool) -> None:
+    """Trace a table's version back to the batch, the run, the offsets and the snapshots that made it."""
+    from rs_assets.cli.recorded.lineage import lineage_of, show_lineage
+    from rs_assets.common.home import Home
+    from rs_assets.dagster.discovery import find_pipelines
+
+    found = lineage_of(find_pipelines(modules), table, version=version, home=Home.default())
+    if as_json:
+        click.echo(json.dumps(found.as_dict()))
+        return
+    show_lineage(found)

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -200,15 +200,6 @@ def _own_terminal(out: Console) -> Iterator[Console]:
         return
     with os.fdopen(os.dup(out.file.fileno()), "w", encoding=out.encoding) as terminal:
         yield Console(file=terminal)
-
-
-@contextmanager
-def counting(text: str, *, hidden: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar for long work; call the value with the finished and the total amount."""
-    columns = (SpinnerColumn(), TextColumn(f"[bold]{text}"), BarColumn())
-    with Progress(*columns, TimeElapsedColumn(), disable=hidden, transient=True) as progress:
-        task = progress.add_task(text, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 def show_report(report: RunReport, out: Console) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rs_assets.cli.base import AS_JSON, guarded
-from rs_assets.cli.upkeep import show
+from rs_assets.cli.output import show
 from rs_assets.errors import ConfigurationError
 
 if TYPE_CHECKING:

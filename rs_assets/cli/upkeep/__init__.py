@@ -1,0 +1,1 @@
+"""Commands for the upkeep of a pipeline: checkpoints, savepoints, compaction."""
