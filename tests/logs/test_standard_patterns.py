@@ -9,7 +9,7 @@ import re
 import pytest
 
 from rs_assets.errors import TopologyError
-from rs_assets.expressions.functions.grok import matcher
+from rs_assets.expressions.functions.builtin.grok import matcher
 from rs_assets.expressions.functions.patterns import fault_of
 from rs_assets.expressions.functions.registry import function_named
 from rs_assets.records.grok.expand import expanded, is_grok, standard, with_named_groups

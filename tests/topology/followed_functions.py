@@ -217,7 +217,7 @@ CASES = [
         lambda: table_function(returns="s string, n bigint")(no_rows),
     ),
     Case(
-        "expressions/functions/json.py::_of_key",
+        "expressions/functions/builtin/json.py::_of_key",
         lambda: scripted("x = json_field(page, 'a]')"),
         "rename it at the source",
         lambda: scripted("x = json_field(page, 'a')"),

@@ -7,25 +7,25 @@ from difflib import get_close_matches
 from types import MappingProxyType
 
 from rs_assets.errors import TopologyError
-from rs_assets.expressions.functions.arrays import ARRAYS
-from rs_assets.expressions.functions.bits import BITS
-from rs_assets.expressions.functions.casts import CASTS
-from rs_assets.expressions.functions.conditional import CONDITIONAL
-from rs_assets.expressions.functions.date_parts import DATE_PARTS
-from rs_assets.expressions.functions.dates import DATES
-from rs_assets.expressions.functions.encoding import ENCODING
-from rs_assets.expressions.functions.epochs import EPOCHS
+from rs_assets.expressions.functions.builtin.arrays import ARRAYS
+from rs_assets.expressions.functions.builtin.bits import BITS
+from rs_assets.expressions.functions.builtin.casts import CASTS
+from rs_assets.expressions.functions.builtin.conditional import CONDITIONAL
+from rs_assets.expressions.functions.builtin.date_parts import DATE_PARTS
+from rs_assets.expressions.functions.builtin.dates import DATES
+from rs_assets.expressions.functions.builtin.encoding import ENCODING
+from rs_assets.expressions.functions.builtin.epochs import EPOCHS
+from rs_assets.expressions.functions.builtin.grok import GROK
+from rs_assets.expressions.functions.builtin.json import JSON
+from rs_assets.expressions.functions.builtin.json_objects import JSON_OBJECTS
+from rs_assets.expressions.functions.builtin.log_pairs import LOG_PAIRS
+from rs_assets.expressions.functions.builtin.math import MATH
+from rs_assets.expressions.functions.builtin.regexp import REGEXP
+from rs_assets.expressions.functions.builtin.tables import TABLES
+from rs_assets.expressions.functions.builtin.text import TEXT
+from rs_assets.expressions.functions.builtin.text_parts import TEXT_PARTS
 from rs_assets.expressions.functions.function import Function
-from rs_assets.expressions.functions.grok import GROK
-from rs_assets.expressions.functions.json import JSON
-from rs_assets.expressions.functions.json_objects import JSON_OBJECTS
-from rs_assets.expressions.functions.log_pairs import LOG_PAIRS
-from rs_assets.expressions.functions.math import MATH
 from rs_assets.expressions.functions.packages import load_packages
-from rs_assets.expressions.functions.regexp import REGEXP
-from rs_assets.expressions.functions.tables import TABLES
-from rs_assets.expressions.functions.text import TEXT
-from rs_assets.expressions.functions.text_parts import TEXT_PARTS
 from rs_assets.expressions.functions.udf import AggregateFunction, Declared, TableFunction, declared, declared_names
 
 # One table per family, in the order of the documentation.

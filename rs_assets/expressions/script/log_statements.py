@@ -8,9 +8,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from rs_assets.errors import TopologyError
-from rs_assets.expressions.functions.grok import Matcher, match_groups, matcher
+from rs_assets.expressions.functions.builtin.grok import Matcher, match_groups, matcher
+from rs_assets.expressions.functions.builtin.log_pairs import pairs_map
 from rs_assets.expressions.functions.literals import quote, quote_name, separated_by
-from rs_assets.expressions.functions.log_pairs import pairs_map
 from rs_assets.expressions.functions.patterns import fault_of, groups_of
 from rs_assets.expressions.script.record_statements import remove_fields
 from rs_assets.expressions.syntax.bind import bind

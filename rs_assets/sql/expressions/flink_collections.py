@@ -8,7 +8,7 @@ from functools import reduce
 from types import MappingProxyType
 from typing import Final
 
-from rs_assets.expressions.functions.arrays import pairs_map
+from rs_assets.expressions.functions.builtin.arrays import pairs_map
 from rs_assets.expressions.functions.literals import quote, unquote
 from rs_assets.records.types import Type
 from rs_assets.sql.expressions.sql_function import MANY, Refusal, SqlFunction, as_int, kind_of_first, textual

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rs_assets.expressions.functions.dates import ONE, TWO, read_time
+from rs_assets.expressions.functions.builtin.dates import ONE, TWO, read_time
 from rs_assets.expressions.functions.function import Family, Function
 
 _row = Family("date").row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rs_assets.expressions.functions.dates import ONE, TWO, instant, written
+from rs_assets.expressions.functions.builtin.dates import ONE, TWO, instant, written
 from rs_assets.expressions.functions.function import Family, Template
 
 _row = Family("date").row

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from rs_assets.errors import TopologyError
+from rs_assets.expressions.functions.builtin.json import IS_JSON
 from rs_assets.expressions.functions.function import Family
-from rs_assets.expressions.functions.json import IS_JSON
 from rs_assets.expressions.functions.literals import is_null, quote, unquote
 
 _row = Family("json").row

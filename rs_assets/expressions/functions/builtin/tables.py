@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from rs_assets.expressions.functions.builtin.grok import GROK_ROWS
 from rs_assets.expressions.functions.function import Family
-from rs_assets.expressions.functions.grok import GROK_ROWS
 from rs_assets.expressions.functions.literals import separated_by
 from rs_assets.expressions.functions.udf import TableFunction
 

@@ -1,0 +1,1 @@
+"""The tables of the built-in functions, one module a family."""
