@@ -1,4 +1,4 @@
-"""The upkeep job of a pipeline: its setting names the action, such as verify, savepoint, restore or why."""
+"""The upkeep job of a pipeline: its setting names the action, such as verify, savepoint, restore, why or capture."""
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 import threading
@@ -37,6 +37,7 @@ from rs_assets.dagster.place import place_of
 from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.dagster.runs.compaction import compact_pipeline, compact_shared, delta_outputs
 from rs_assets.errors import PipelineBusyError
+from rs_assets.runtime.capture.capture import MAX_RECORDS, Asked, capture
 from rs_assets.runtime.job import preflight
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.recorded.compare import compare
@@ -144,6 +145,21 @@ def _try(context: OpExecutionContext, assets: StreamAssets, options: RunOptions,
     return {"equal": found.empty, "partitions": len(found.partitions), **shown, "difference": _text(found)}
 
 
+def _capture(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:
+    batches = config["batches"]
+    asked = Asked(**{**config, "batches": (batches[0], batches[-1]) if batches else None})
+    found = capture(assets.pipeline, assets.topology, asked, options)
+    context.log.info("%s", found)
+    counts = ("records", "refused", "earlier", "expected", "committed")
+    paths = {"folder": found.folder, "test": found.test}
+    return {
+        **{name: MetadataValue.path(str(path)) for name, path in paths.items() if path is not None},
+        **{name: getattr(found, name) for name in counts},
+        "batches": ", ".join(map(str, found.batches)),
+        "capture": _text(found),
+    }
+
+
 def _text(shown: object) -> MetadataValue:
     return MetadataValue.md(f"```\n{shown}\n```")
 
@@ -242,6 +258,26 @@ ACTIONS: Mapping[str, Action] = MappingProxyType(
                 "keys": Field([str], default_value=[], description="Fields that identify a row; default: whole rows"),
                 "into": _optional("A new folder, for a Delta table with each row that differs"),
                 "expect_equal": Field(bool, default_value=False, description="Fail if a row or a column differs"),
+            },
+            roles=frozenset({"output"}),
+        ),
+        "capture": Action(
+            _capture,
+            "Writes the records of a batch that failed, or gave a wrong row, into a folder, with a test that replays it. A"
+            " stream may run.",
+            {
+                "batches": Field(
+                    [int],
+                    default_value=[],
+                    description="One, or the first and the last; default: the one that failed, else the newest",
+                ),
+                "partition": _optional("Instead of batches: those of a closed partition"),
+                "sink": _optional("An output of the query, if there are several queries"),
+                "into": Field(String, default_value="tests/captured", description="Where the folder is made"),
+                "name": _optional("The folder and the test; default: the job and the batches"),
+                "mask": Field([str], default_value=[], description="Fields whose texts become digests"),
+                "expect": Field(bool, default_value=True, description="Expect the rows that tables got; false: none"),
+                "max_records": Field(int, default_value=MAX_RECORDS, description="More records are refused"),
             },
             roles=frozenset({"output"}),
         ),

@@ -1,4 +1,4 @@
-"""Capture on the command line: the test that it writes runs in the project, and fails once the code is changed."""
+"""Capture on the command line and in Dagster: its test runs in the project, and fails once the code is changed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from dagster import DagsterInstance
 
 from rs_assets import Home
+from rs_assets.dagster.definitions_of import build_definitions
 from rs_assets.runtime.options import RunOptions
 from rs_assets.spark.driver import SparkDriver
 from tests.dagster.projects import call, imported_project
@@ -90,3 +92,34 @@ def test_a_wrong_choice_of_batches_is_refused_and_a_right_one_is_taken(project: 
     assert "remedy: --batches 12..14" in text
     code, text = call("capture", "kept", "--batches", "0")
     assert (code, "shop.kept: batch 0:" in text) == (0, True)
+
+
+def test_the_upkeep_job_captures_a_batch_and_observes_its_folder(project: ModuleType, tmp_path: Path) -> None:
+    job = build_definitions([project.pipeline]).resolve_job_def("shop_kept_upkeep")
+
+    def observed(instance: DagsterInstance, **settings: object) -> dict[str, object]:
+        config = {"ops": {"upkeep": {"config": {"capture": settings}}}}
+        done = job.execute_in_process(instance=instance, run_config=config)
+        (seen,) = done.get_asset_observation_events()
+        observation = seen.asset_observation_data.asset_observation
+        assert observation.asset_key.path[-1] == "kept"
+        return {name: value.value for name, value in observation.metadata.items()}
+
+    with DagsterInstance.ephemeral() as instance:
+        shown, masked = observed(instance), observed(instance, batches=[0], mask=["user"], into="masked", name="again")
+    folder = tmp_path / "tests" / "captured" / "kept_0"
+    assert (shown["folder"], shown["test"]) == (str(folder), str(folder / "test_kept_0.py"))
+    assert (shown["batches"], shown["records"], shown["expected"], shown["committed"]) == ("0", 2, 1, True)
+    assert "from captured_hits import pipeline\n" in (folder / "test_kept_0.py").read_text()
+    assert (masked["folder"], masked["records"], masked["expected"]) == (str(tmp_path / "masked" / "again"), 2, 0)
+    assert not [file for file in (tmp_path / "masked").rglob("*") if file.is_file() and "ada" in file.read_text()]
+
+
+def test_the_upkeep_job_fails_if_there_is_no_such_batch(project: ModuleType, tmp_path: Path) -> None:
+    job = build_definitions([project.pipeline]).resolve_job_def("shop_kept_upkeep")
+    with DagsterInstance.ephemeral() as instance:
+        config = {"ops": {"upkeep": {"config": {"capture": {"batches": [0, 7]}}}}}
+        done = job.execute_in_process(instance=instance, run_config=config, raise_on_error=False)
+        (failure,) = [event for event in done.all_events if event.is_step_failure]
+    assert "name batches that are recorded, the first one first: 0 to 0" in str(failure.event_specific_data.error)
+    assert not (tmp_path / "tests").exists()
