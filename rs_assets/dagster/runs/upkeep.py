@@ -263,8 +263,8 @@ ACTIONS: Mapping[str, Action] = MappingProxyType(
         ),
         "capture": Action(
             _capture,
-            "Writes the records of a batch that failed, or gave a wrong row, into a folder, with a test that replays it. A"
-            " stream may run.",
+            "Writes the records of a batch that failed, or gave a wrong row, into a folder of tests, with their test."
+            " A stream may run.",
             {
                 "batches": Field(
                     [int],
