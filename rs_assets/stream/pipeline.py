@@ -514,7 +514,7 @@ class Pipeline:
         - `judge` (default "all"): "all" takes records that were late then; "as_then" leaves them out.
         - `plan` (bool, default False): only say how many batches would be read again.
         - `code` (str, default any): the digest of the code that was tried, `compare(...).code`; ConfigurationError if
-          the code of now is another.
+          the current code is another.
 
         >>> from tempfile import TemporaryDirectory
         >>> from rs_assets import (
@@ -545,7 +545,7 @@ class Pipeline:
         return backfill(self.topology, partition, options, last=to, sink=sink, judge=judge, plan=plan, code=code)
 
     def redrive(self, options: RunOptions | None = None, *, where: str | None = None, plan: bool = False) -> Redriven:
-        """Take dead letters through the code of now, and append the rows of those that it accepts, each once.
+        """Take dead letters through the current code, and append the rows of those that it accepts, each once.
 
         Typical uses: a parser or a condition was too strict, and is corrected. The records are read again at their
         places in the recorded batches. Rows are appended in one commit, whose marker makes a second one impossible,
@@ -713,7 +713,7 @@ class Pipeline:
         - `name` (str, default: job and batches): the name of the folder and of the test.
         - `mask` (names of fields, default none): their texts are replaced by digests, and no rows are expected.
         - `expect` (bool, default True): whether the test expects the rows that tables got; False: none.
-          `rs_assets.testing.replay(..., accept=True)` then takes those that the code of now gives.
+          `rs_assets.testing.replay(..., accept=True)` then takes those that the current code gives.
         - `max_records` (int, default 100,000): more records are refused.
 
         >>> from tempfile import TemporaryDirectory

@@ -1,4 +1,4 @@
-"""Captured batches again, through the code of now on real Spark, in the cuts in which they were read."""
+"""Captured batches again, through the current code on real Spark, in the batches in which they were read."""
 
 from __future__ import annotations
 

@@ -32,6 +32,7 @@ INSTEAD: Final[dict[str, str]] = {
     r"let go of|lets go of": "released, removed",
     r"alike": "the same way",
     r"of old": "earlier",
+    r"of (?:now|then)": "current, of that batch, recorded",
     r"hitherto|thereby|whereof|thereof": "plain words",
 }
 # `None` is Python's, with a capital.

@@ -87,7 +87,7 @@ def test_a_batch_is_replayed_and_a_changed_code_gives_the_rows_that_differ(tmp_p
         '  - {"id": 1, "ts": "2026-01-05T10:06:00+00:00"}',
         '  + {"id": 5, "ts": "2026-01-05T10:08:00+00:00"}',
     ]
-    # Rows that are accepted are those of the code of now.
+    # Rows that are accepted are those of the current code.
     replay(small(folder, "id > 1"), found.folder, accept=True)
     assert [row["id"] for row in expected(found.folder, 1)] == [2, 5]
     replay(small(folder, "id > 1"), found.folder)

@@ -1,4 +1,4 @@
-"""The code of now over recorded batches, compared with the rows that a former version has written."""
+"""The current code over recorded batches, compared with the rows that a former version has written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Redrive: dead letters through the code of now, each once, whatever happens in between."""
+"""Redrive: dead letters through the current code, each once, whatever happens in between."""
 
 from __future__ import annotations
 
@@ -343,7 +343,7 @@ def test_letters_of_which_other_rows_may_be_in_the_output_are_left(log: Log, opt
     first = log.stream().flat_map("explode(array(id, 9)) AS id", name="twice")
     first.expect("id <> 2", on_fail="dead_letter", name="usual").to_delta("hits").build().run(options)
     assert ids(options) == [1, 9, 9]
-    # The code of now has no such step: what was true of the code of then was noted with the letter.
+    # The current code has no such step: what was true of the code of then was noted with the letter.
     mended = log.stream().expect("id > 0", on_fail="dead_letter", name="usual").map("id").to_delta("hits").build()
     done = mended.redrive(options)
     assert (done.letters, dict(done.left), ids(options)) == (0, {PARTLY: 1}, [1, 9, 9])

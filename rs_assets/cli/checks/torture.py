@@ -22,7 +22,7 @@ from rs_assets.errors import ConfigurationError
     "--records", default=200, show_default=True, type=click.IntRange(min=1), help="Without --rows: the first so many."
 )
 @click.option("--batches", default=4, show_default=True, type=click.IntRange(min=1), help="In how many batches.")
-@click.option("--seed", default=1, show_default=True, help="Chooses other cuts and orders.")
+@click.option("--seed", default=1, show_default=True, help="Chooses other batches and orders.")
 @click.option("--ignore", multiple=True, default=("fire_time",), show_default=True, help="Fields not to compare.")
 @click.option("--strict", is_flag=True, help="Fail on each difference, not only on those that are always wrong.")
 @MODULES

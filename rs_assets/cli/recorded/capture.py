@@ -29,7 +29,7 @@ BATCHES = re.compile(r"(\d+)(?:\.\.(\d+))?")
     default="table",
     show_default=True,
     type=click.Choice(["table", "replay"]),
-    help="The rows that were written, or those that the code of now gives.",
+    help="The rows that were written, or those that the current code gives.",
 )
 @click.option("--max-records", default=100_000, show_default=True, type=click.IntRange(min=1), help="Refuse more.")
 @MODULES

@@ -57,12 +57,12 @@ def dead_letters(name: str | None, rows: int, file: Path | None, modules: tuple[
 @click.command()
 @NAME_OR_NONE
 @click.option("--where", metavar="SQL", help="A condition on the dead letters: \"reason LIKE 'malformed%'\".")
-@click.option("--plan", is_flag=True, help="Only say how many the code of now would accept.")
+@click.option("--plan", is_flag=True, help="Only say how many the current code would accept.")
 @MODULES
 @AS_JSON
 @guarded
 def redrive(name: str | None, modules: tuple[str, ...], *, where: str | None, plan: bool, as_json: bool) -> None:
-    """Take dead letters through the code of now, and append their rows, each once; the stream may run."""
+    """Take dead letters through the current code, and append their rows, each once; the stream may run."""
     done = chosen(modules, name).redrive(where=where, plan=plan)
     click.echo(json.dumps(done.as_dict()) if as_json else str(done))
 

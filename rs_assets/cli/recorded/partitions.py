@@ -143,7 +143,7 @@ def audit(name: str | None, modules: tuple[str, ...]) -> None:
 def try_code(
     name: str | None, modules: tuple[str, ...], *, keys: str, expect_equal: bool, as_json: bool, **chosen_by: Any
 ) -> None:
-    """Compare the code of now with the rows that a former version has written; nothing is changed."""
+    """Compare the current code with the rows that a former version has written; nothing is changed."""
     fields = tuple(key.strip() for key in keys.split(",") if key.strip())
     found = chosen(modules, name).compare(keys=fields, **chosen_by)
     click.echo(json.dumps({**found.as_dict(), "empty": found.empty}) if as_json else str(found))

@@ -121,7 +121,7 @@ def _insert(connection: Connection, rows: pa.Table, table: Table) -> None:
 
 
 def _check_times(cursor: Any, rows: pa.Table, into: str) -> None:
-    """The driver's error for a null that would become the time of now, and for a fraction of a second that is cut."""
+    """The driver's error for a null that would become the current time, and for a fraction of a second that is cut."""
     times = [name for name in rows.column_names if kinds.is_timestamp(rows[name].type)]
     if not times:
         return

@@ -238,7 +238,7 @@ ACTIONS: Mapping[str, Action] = MappingProxyType(
         ),
         "redrive": Action(
             _redrive,
-            "Takes dead letters through the code of now, and appends their rows to the output, each once. A stream may"
+            "Takes dead letters through the current code, and appends their rows to the output, each once. A stream may"
             " run.",
             {
                 "where": _optional("SQL over the columns of the dead letters: reason LIKE 'expected%'; default: all"),
@@ -248,8 +248,8 @@ ACTIONS: Mapping[str, Action] = MappingProxyType(
         ),
         "try": Action(
             _try,
-            "Compares the rows of closed partitions with those that the code of now computes from the recorded batches;"
-            " nothing is changed. A stream may run.",
+            "Compares the rows of closed partitions with those that the current code computes from the recorded"
+            " batches; nothing is changed. A stream may run.",
             {
                 "partition": _optional("The first partition; default: the newest closed ones"),
                 "to": _optional("The last one; default: the first one alone"),

@@ -190,7 +190,7 @@ def _appended(query: RecordedQuery, sink: DeltaSink, batches: Sequence[int]) -> 
         if version is None and _forgotten(changes, batch):
             raise DataLossError(
                 f"the history of the table no longer has batch {batch}",
-                remedy="take the rows of the code of now: --expect replay",
+                remedy="take the rows of the current code: --expect replay",
                 step=sink.name,
                 table=written.path,
             )

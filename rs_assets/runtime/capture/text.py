@@ -35,7 +35,7 @@ def text_of(pipeline: object, captured: Captured, name: str) -> str | None:
     batches = f"Batch {first}" if first == last else f"Batches {first} to {last}"
     at = next(each.at for each in captured.batches if each.batch == first)
     return TEXT.format(
-        title=f"{batches} of {captured.pipeline}, of {at:%Y-%m-%d %H:%M:%S}, by the code of now",
+        title=f"{batches} of {captured.pipeline}, of {at:%Y-%m-%d %H:%M:%S}, by the current code",
         notes="".join(f"\nNote: {note}." for note in captured.notes),
         imported=f"from {module} import {variable}",
         name=name,

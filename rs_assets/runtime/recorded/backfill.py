@@ -60,7 +60,7 @@ def backfill(
 ) -> tuple[Backfilled, ...]:
     """Replace the rows of the partitions `first` to `last` of an output by those of the recorded input.
 
-    ConfigurationError for an unknown or open partition, and if the code of now is not that with the digest `code`,
+    ConfigurationError for an unknown or open partition, and if the current code is not that with the digest `code`,
     TopologyError for an output that cannot be computed again, DataLossError if its input is no longer there, SinkError
     if the table has rows of other writers.
     """
@@ -71,7 +71,7 @@ def backfill(
     if code not in (None, topology.code):
         raise ConfigurationError(
             f"the code of {topology.name} is {topology.code}, and {code} was tried",
-            remedy="try the code of now: rs-assets try",
+            remedy="try the current code: rs-assets try",
         )
     options = options or RunOptions()
     way = Way.to(topology, *parted(topology, sink))

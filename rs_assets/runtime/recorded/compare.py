@@ -1,4 +1,4 @@
-"""The code of now over recorded batches: how its rows of closed partitions differ from those in the table."""
+"""The current code over recorded batches: how its rows of closed partitions differ from those in the table."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """How rows by the code of now (after) differ from those in the table (before).
+    """How rows by the current code (after) differ from those in the table (before).
 
     `only_before` and `only_after` count rows, `changed` keys with other values: without `keys` a changed row is one of
     each of the other two. `by_column` has the number of changed keys by column. Columns that only one side has are not
     compared; `columns_retyped` are compared as text. `batches` were read, once for each partition that needs them.
-    `samples` are the first of each kind. `code` is the digest of the code of now, for `backfill(code=)`.
+    `samples` are the first of each kind. `code` is the digest of the current code, for `backfill(code=)`.
     """
 
     code: str = ""
@@ -106,7 +106,7 @@ def compare(
     keys: Sequence[str] = (),
     into: str | Path | None = None,
 ) -> Difference:
-    """Compute closed partitions of an output by the code of now, and compare them with their rows in the table.
+    """Compute closed partitions of an output by the current code, and compare them with their rows in the table.
 
     Those from `partition` `to` another one, else the `newest`. The home is not changed. With `into` each row that
     differs is written into a new Delta table in that folder. TopologyChangedError if the recorded batches do not fit

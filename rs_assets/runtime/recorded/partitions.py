@@ -223,7 +223,7 @@ def filled_up_to(
     for row in catalog.rows("operations", pipeline=topology.name, kind=BACKFILL):
         done = json.loads(row["details"])
         if done["sink"] == manifest.aliases.get(sink, sink) and done["batch"] <= valid.get(row["generation"], -1):
-            # The rows of then are those without late records.
+            # Then the rows of the partition are those without late records.
             filled[datetime.fromisoformat(done["start"])] = done["batch"] if done["judge"] == "all" else -1
     return filled
 

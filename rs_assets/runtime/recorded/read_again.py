@@ -1,4 +1,4 @@
-"""Records at known places, read again in their recorded batches: which of them the code of now accepts."""
+"""Records at known places, read again in their recorded batches: which of them the current code accepts."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class ReadAgain:
         return rows_for(self.sink, replay.wired.flows[self.sink.inputs[0]].df)
 
     def _replay(self, batch: int, places: Collection[Place], *, quarantines: bool = True) -> Replay:
-        """A batch wired by the code of now over some of its records.
+        """A batch wired by the current code over some of its records.
 
         Records that failed before are tried again. With `quarantines` one that a function cannot compute is refused.
         """

@@ -70,7 +70,7 @@ class Recorded:
         return next(plan for plan in self.session.plans if sink in plan.sinks)
 
     def code_changed(self, plan: QueryPlan, batch: int) -> bool:
-        """Whether the code of now is another than that which computed a batch, as far as the manifest knows."""
+        """Whether the current code is another than that which computed a batch, as far as the manifest knows."""
         code = self.session.topology.code
         return (self.session.facts(plan).code_of(batch) or self.code or code) != code
 

@@ -1,4 +1,4 @@
-"""Redrive: records that became dead letters go through the code of now, and their rows into the output, each once."""
+"""Redrive: records that became dead letters go through the current code, and their rows into the output, each once."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Redriven:
 def redrive(
     topology: Topology, options: RunOptions | None = None, *, where: str | None = None, plan: bool = False
 ) -> Redriven:
-    """Append the rows of dead letters that the code of now accepts; see `Pipeline.redrive`.
+    """Append the rows of dead letters that the current code accepts; see `Pipeline.redrive`.
 
     CheckpointError before the first run, ConfigurationError for a condition that Spark does not accept, or if several
     outputs are concerned, TopologyError for an output of another kind, SinkError if the table has changed meanwhile.

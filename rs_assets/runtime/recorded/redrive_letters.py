@@ -1,4 +1,4 @@
-"""Dead letters and their records: which of them can be redriven, and which records the code of now accepts."""
+"""Dead letters and their records: which of them can be redriven, and which records the current code accepts."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _not_at(found: Texts, letters: Sequence[Letter]) -> str:
 
 @dataclass(frozen=True)
 class Judged:
-    """Dead letters whose records the code of now accepts, those that it still refuses, with new reasons, and others.
+    """Dead letters whose records the current code accepts, those that it still refuses, with new reasons, and others.
 
     `places` are those of the records that it accepts, by source; `left` counts the others by the reason why they are
     left as they are.
@@ -114,7 +114,7 @@ class LettersAgain:
     sink: DeltaSink
 
     def judged(self, letters: Mapping[str, Sequence[Letter]]) -> Judged:
-        """What the code of now says about `letters`, which are given by the source of their records."""
+        """What the current code says about `letters`, which are given by the source of their records."""
         made = Judged()
         for source, some in letters.items():
             ready = defaultdict[Place, list[Letter]](list)

@@ -33,7 +33,7 @@ TOGETHER = 16
 BATCH, DIGEST = "_rs_batch", "_rs_digest"
 # The width of a step's outcome in the text, and the most characters of its rows.
 OUTCOME_WIDTH, ROW_WIDTH = 8, 120
-CHANGED = "  the code has changed since that batch: these are the steps of now"
+CHANGED = "  the code has changed since that batch: these are the current steps"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class Explanation:
     """What a query did with a record; its text is for people.
 
     `batch_id` is the batch that read it, at the time `at`. `steps` are those that rows of the record reached, up to the
-    first state of each way, as the code of now has them. `code_changed`: it is not the code that computed the batch.
+    first state of each way, as the current code has them. `code_changed`: it is not the code that computed the batch.
     """
 
     pipeline: str

@@ -1,4 +1,4 @@
-"""Try on the command line and in Dagster: the code of now beside the rows that a former version has written."""
+"""Try on the command line and in Dagster: the current code beside the rows that a former version has written."""
 
 from __future__ import annotations
 
