@@ -31,8 +31,9 @@ class Database:
 class Home:
     """The folder of catalog, checkpoints and tables; a relative path is resolved against the working directory at once.
 
-    `tables_of` is another home: a table that is given by name is there, all else is here. ConfigurationError for a path
-    that Delta and Spark would read as a different one.
+    `tables_of` is another home: a table that is given by name is there, all else is here. `apart`: catalog, leases,
+    savepoints and dead letters are in this folder, whatever the environment says, as for a trial or a test.
+    ConfigurationError for a path that Delta and Spark would read as a different one.
 
     >>> home = Home(Path("/data/rs"))
     >>> str(home.job("shop", "clicks"))
@@ -41,6 +42,7 @@ class Home:
 
     root: Path
     tables_of: Home | None = None
+    apart: bool = False
 
     def __post_init__(self) -> None:
         """Make the path absolute and check it."""
@@ -67,7 +69,7 @@ class Home:
     @property
     def catalog(self) -> Folder:
         """The folder of Delta tables about the pipelines themselves: that in RS_CATALOG, else one of the home."""
-        named = os.environ.get("RS_CATALOG")
+        named = self._named("RS_CATALOG")
         return folder_at(named) if named else self.root / "catalog"
 
     @property
@@ -76,7 +78,7 @@ class Home:
 
         That is a path, an address in an object store, or the SQLAlchemy URL of a database.
         """
-        named = os.environ.get("RS_LEASES")
+        named = self._named("RS_LEASES")
         if not named:
             return self.catalog / "leases"
         return Database(named) if "://" in named and not is_remote(named) else folder_at(named)
@@ -103,12 +105,12 @@ class Home:
     @property
     def savepoints(self) -> str:
         """The root of savepoints: the URI in the environment variable RS_SAVEPOINTS, else a folder of the home."""
-        return os.environ.get("RS_SAVEPOINTS") or str(self.root / "savepoints")
+        return self._named("RS_SAVEPOINTS") or str(self.root / "savepoints")
 
     @property
     def dead_letters(self) -> str:
         """The Delta table of dead letters: the path or address in RS_DEAD_LETTERS, else a folder of the catalog."""
-        return os.environ.get("RS_DEAD_LETTERS") or str(self.catalog / "dead_letters")
+        return self._named("RS_DEAD_LETTERS") or str(self.catalog / "dead_letters")
 
     @property
     def state(self) -> Path:
@@ -153,3 +155,7 @@ class Home:
         if "/" in table:
             return anchored(table)
         return str((self.tables_of or self).root / "tables" / namespace / table)
+
+    def _named(self, variable: str) -> str | None:
+        """The place in an environment variable; None if it has none, or this home is apart."""
+        return None if self.apart else os.environ.get(variable)

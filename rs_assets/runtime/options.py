@@ -174,9 +174,14 @@ class RunOptions:
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
     def apart(self) -> RunOptions:
-        """For a temporary run: its checkpoints are not published, and no metrics or events are served or sent."""
+        """For a temporary run: its checkpoints are neither published nor uploaded, and no metrics or events are sent.
+
+        All that it stores is in the folder of its home, whatever the environment says.
+        """
         unseen = replace(self, metrics_port=None, metrics_endpoint="", openlineage=False)
-        return replace(unseen, checkpoint_storage="memory", storage_url=None)
+        local = SavepointPolicy(upload=False, local_storage_only=True)
+        home = replace(self.home, apart=True)
+        return replace(unseen, home=home, checkpoint_storage="memory", storage_url=None, savepoints=local)
 
     def __post_init__(self) -> None:
         """Refuse an invalid address of a collector, and a number of batches that is never reached."""

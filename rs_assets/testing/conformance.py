@@ -319,7 +319,7 @@ def _distinct(rows: Iterable[Row]) -> list[Row]:
 def _options(spark: SparkDriver | None, home: Path | None) -> Iterator[RunOptions]:
     with ExitStack() as held:
         root = home or held.enter_context(scratch_folder("rs-conformance-"))
-        yield RunOptions(home=Home(root), driver=spark or SparkDriver.shared())
+        yield RunOptions(home=Home(root), driver=spark or SparkDriver.shared()).apart()
 
 
 def _log(options: RunOptions) -> CheckpointLog:

@@ -72,7 +72,7 @@ class PipelineDriver:
         """Start the queries."""
         try:
             root = self._home or self._stack.enter_context(scratch_folder("rs-driver-"))
-            self._options = RunOptions(home=Home(root), driver=self._spark)
+            self._options = RunOptions(home=Home(root), driver=self._spark).apart()
             self._start()
         except BaseException:
             self.close()
@@ -129,16 +129,13 @@ class PipelineDriver:
         return self._running().report()
 
     def _start(self) -> None:
-        session = self._session = opened(self._topology, self._options)
+        writers = {name: MemoryWriter(name, channel) for name, channel in self._sinks.items()}
+        session = self._session = opened(self._topology, self._options, writers=writers)
         self._options.driver.call(lambda spark: self._begin(session, spark))
 
     def _begin(self, session: JobSession, spark: Any) -> None:
         wire_all(session, spark)
         for query in session.queries.values():
-            tested = {name: MemoryWriter(name, self._sinks[name]) for name in query.plan.sinks if name in self._sinks}
-            query.work.writers = {**query.work.writers, **tested}
-            # A restart would look for the rows at the locations of the pipeline's own sinks.
-            query.work.notes.had = {name: batch for name, batch in query.work.notes.had.items() if name not in tested}
             query.start(self._trigger(session))
 
     @staticmethod

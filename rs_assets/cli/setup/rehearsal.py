@@ -40,7 +40,7 @@ def rehearse(java_options: str) -> None:
     driver = SparkDriver(SparkSettings(master="local[2]", partitions=2, java_options=java_options))
     with scratch_folder("rs-setup-") as folder:
         pipeline = _pipeline(_write_records(folder / "records"))
-        pipeline.run(RunOptions(home=Home(folder / "rs"), driver=driver))
+        pipeline.run(RunOptions(home=Home(folder / "rs"), driver=driver).apart())
         java = cast("Any", SparkContext)._gateway.proc  # noqa: SLF001  pyspark has no public way to its JVM
         driver.stop()
     try:

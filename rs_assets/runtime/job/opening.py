@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 
 from rs_assets.catalog.catalog import Row, row_of
 from rs_assets.checkpoint import manifest as manifests
@@ -37,12 +38,15 @@ from rs_assets.topology.nodes.versioned import VersionedTable
 from rs_assets.topology.topology import Topology
 
 
-def opened(topology: Topology, options: RunOptions) -> JobSession:
+def opened(
+    topology: Topology, options: RunOptions, *, writers: Mapping[str, SinkWriter] = MappingProxyType({})
+) -> JobSession:
     """A session that holds the lease and may continue from the stored state; its queries are not made yet.
 
-    Refusals come before anything is written, and before Spark is started: StartRefused and UserError.
+    Refusals come before anything is written, and before Spark is started: StartRefused and UserError. `writers` replace
+    those of some sinks, whose places are then neither read nor written.
     """
-    session = JobSession(topology, options)
+    session = JobSession(topology, options, writers)
     try:
         session.begin()
         _open(session)
@@ -71,7 +75,9 @@ def _open(session: JobSession) -> None:
     )
     first = not (stored.queries or stored.claims)
     session.held.outrank(uploaded_token(session.topology, session.options, stored.pipeline_id))
-    claimed = claim_sinks(session.topology, session.manifest, session.held, session.options, first=first)
+    claimed = claim_sinks(
+        session.topology, session.manifest, session.held, session.options, first=first, replaced=session.replaced
+    )
     session.manifest, session.claim = claimed.applied_to(session.manifest), claimed.claim
     for plan in session.plans:
         settle(session.query_folder(plan))

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 import pyarrow as pa
@@ -59,16 +59,22 @@ NOT_WRITTEN = "the stream may be started again, because its stop could not be re
 
 
 class JobSession:
-    """One run; a context manager that ends it. Nothing is written before every check of `opening` has passed."""
+    """One run; a context manager that ends it. Nothing is written before every check of `opening` has passed.
 
-    def __init__(self, topology: Topology, options: RunOptions) -> None:
+    `writers` replace those of some sinks, as in a test.
+    """
+
+    def __init__(
+        self, topology: Topology, options: RunOptions, writers: Mapping[str, SinkWriter] = MappingProxyType({})
+    ) -> None:
         self.topology = topology
         self.options = options
         self.plans = plan_queries(topology)
         self.folder = options.home.job(topology.namespace, topology.job)
         self.queries: dict[str, QueryRun] = {}
         self.folders: Mapping[str, str] = {}
-        self._writers: dict[str, SinkWriter] = {}
+        self.replaced = frozenset(writers)
+        self._writers: dict[str, SinkWriter] = {**writers}
         self._stack = ExitStack()
         self._began = time.monotonic()
         self.manifest = Manifest.new()

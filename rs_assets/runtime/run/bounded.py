@@ -30,7 +30,7 @@ def bounded_result(topology: Topology, folder: Path, options: RunOptions) -> Dat
     """
     [sink] = topology.sinks
     assert isinstance(sink, DeltaSink)  # noqa: S101  made by the callers
-    own = replace(options.apart(), home=Home(folder / "home", tables_of=options.home))
+    own = replace(options, home=Home(folder / "home", tables_of=options.home)).apart()
     report = run(topology, own, finish=True)
     if report.rows_dead:
         LOG.warning("%s: %d rows could not be used and were left out", topology.name, report.rows_dead)

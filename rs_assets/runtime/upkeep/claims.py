@@ -8,7 +8,7 @@ distinguished from this one, although each of them counts its tokens from 1.
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
@@ -74,16 +74,17 @@ def claim_sinks(
     trust: Trust = Trust.CLAIMS,
     above: int = 0,
     first: bool = False,
+    replaced: Collection[str] = (),
 ) -> Claimed:
     """Ask every sink for its last writer, and take a token above all stored ones, and a claim of this start.
 
     Without the authority of the manifest a new generation is begun, above those of the sinks, the manifest and `above`.
-    At the `first` start of a pipeline nothing may have been written under its name. CheckpointError, with the other
-    home and a remedy, if `trust` does not cover the last writer of a sink.
+    At the `first` start of a pipeline nothing may have been written under its name. Sinks that are `replaced` are not
+    asked. CheckpointError, with the other home and a remedy, if `trust` does not cover the last writer of a sink.
     """
     home = home_name(options)
     asking = Claim(pipeline=topology.name, number=0, home=home)
-    asked = _asked(topology, manifest, options, asking, first=first)
+    asked = _asked(topology, manifest, options, asking, first=first, replaced=replaced)
     fence = max((each.token for each in asked.values()), default=0)
     generation = manifest.last_generation
     if trust is Trust.CLAIMS:
@@ -142,11 +143,17 @@ def home_name(options: RunOptions) -> str:
 
 
 def _asked(
-    topology: Topology, manifest: Manifest, options: RunOptions, claim: Claim, *, first: bool
+    topology: Topology,
+    manifest: Manifest,
+    options: RunOptions,
+    claim: Claim,
+    *,
+    first: bool,
+    replaced: Collection[str] = (),
 ) -> dict[str, LastWriter]:
     """The last writer of each sink, by the names under which it may know this pipeline."""
     found: dict[str, LastWriter] = {}
-    for node, writer in _fencing(topology, options):
+    for node, writer in _fencing(topology, options, replaced):
         # Rows of others in a shuffle are removed when it is begun.
         begins = isinstance(node, ShuffleWrite) and first
         for name in _names(topology, manifest, node.name):
@@ -163,15 +170,17 @@ def _raise_fences(
     That driver may sleep between two checks: when it rolls rows back, only a token in the sink stops it.
     """
     for node, writer in _fencing(topology, options):
-        for name in _names(topology, manifest, node.name):
+        for name in known.keys() & _names(topology, manifest, node.name):
             if known[name].token:
                 mark = BatchMark(manifest.pipeline_id, manifest.generation, name, -1, token=lease.token)
                 writer.raise_fence(mark)
 
 
-def _fencing(topology: Topology, options: RunOptions) -> Iterator[tuple[Sink, Fencing]]:
+def _fencing(
+    topology: Topology, options: RunOptions, replaced: Collection[str] = ()
+) -> Iterator[tuple[Sink, Fencing]]:
     """The sinks that store their last writer, each with a writer that is closed after use."""
-    for node in topology.sinks:
+    for node in (each for each in topology.sinks if each.name not in replaced):
         assert isinstance(node, Sink)  # noqa: S101  sinks are
         writer = writer_of(node, options.home, topology.namespace)
         try:
