@@ -31,7 +31,7 @@ def driven(pipeline: Pipeline, driver: SparkDriver) -> list[dict[str, Any]]:
         return running.take()
 
 
-def tried(pipeline: Pipeline, driver: SparkDriver) -> list[dict[str, Any]]:  # noqa: ARG001  the process's own
+def tried(pipeline: Pipeline, driver: SparkDriver) -> list[dict[str, Any]]:
     return [*pipeline.try_(ROWS)["out"]]
 
 

@@ -119,6 +119,31 @@ def test_masks_replace_texts_by_digests_and_keep_what_is_equal() -> None:
     assert Masks.of(["email"]).row(row)["email"] != made["email"]
 
 
+def test_masks_replace_texts_of_maps_whose_rows_are_pairs() -> None:
+    schema = arrow_schema("tags map<string,string>, places map<string,array<string>>, ms int")
+    assert schema is not None
+    tags, places = [("mail", "a@b.c"), ("mail", "d@e.f")], [("home", ["Rome"])]
+    pairs = pa.table({"tags": [tags], "places": [places], "ms": [1]}, schema)
+    # A key that is there twice does not fit into a dict: the maps of all rows are then lists of pairs.
+    (row,) = as_dicts(pairs)
+    masks = Masks.of(["tags", "places"])
+    made = masks.row(row)
+    assert [key for key, _ in made["tags"]] == ["mail", "mail"]
+    assert not [text for text in ("a@b.c", "d@e.f", "Rome") if text in repr(made)]
+    assert made["ms"] == 1
+    assert [*masks.left({"read": schema})] == [
+        "keys of maps in the masked field 'tags' stay as they are",
+        "keys of maps in the masked field 'places' stay as they are",
+    ]
+    assert [*Masks.of(["ms"]).left({"read": schema})] == []
+
+
+def test_a_field_with_text_in_one_of_several_sources_is_masked() -> None:
+    text, number = pa.schema([("user", pa.string())]), pa.schema([("user", pa.int64())])
+    Masks.of(["user"]).check({"orders": text, "visits": number})
+    Masks.of(["user"]).check({"visits": number, "orders": text})
+
+
 @pytest.mark.parametrize("field", ["ms", "unknown"])
 def test_a_field_without_text_is_not_masked_and_another_one_is(field: str) -> None:
     schemas = {"read": pa.schema([("email", pa.string()), ("ms", pa.int64())])}

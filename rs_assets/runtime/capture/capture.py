@@ -209,7 +209,7 @@ class _Read:
             schemas=records.schemas,
             sinks=sinks,
             masked=masks.fields,
-            notes=(*_limits(query), *left),
+            notes=(*_limits(query), *masks.left(records.fields), *left),
             batches=tuple(_batch(query, batch, first) for batch in batches),
         )
         return cls(folder=folder, facts=facts, records=records, expected=taken, committed=last <= newest)

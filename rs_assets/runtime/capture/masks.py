@@ -20,7 +20,7 @@ DIGITS: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Masks:
-    """Replaces the texts in `fields`, also those within lists, structs and values of maps; null stays null.
+    """Replaces the texts in `fields`, also those within lists, structs and values of maps; null and keys of maps stay.
 
     Equal texts become equal. The key of the digests is made once for each capture and kept nowhere, so that the text
     cannot be found by trying likely ones.
@@ -40,15 +40,21 @@ class Masks:
         return cls(fields=one_or_more(fields), key=secrets.token_bytes(32))
 
     def check(self, schemas: Mapping[str, pa.Schema]) -> None:
-        """ConfigurationError for a field that no source has, or that has no text."""
-        types = {each.name: each.type for schema in schemas.values() for each in schema}
+        """ConfigurationError for a field that no source has with text."""
+        fields = [each for schema in schemas.values() for each in schema]
+        texts = dict.fromkeys(each.name for each in fields if any(map(kinds.is_string, _parts(each.type))))
         for name in self.fields:
-            if name not in types or not any(map(kinds.is_string, _parts(types[name]))):
-                texts = [known for known, kind in types.items() if any(map(kinds.is_string, _parts(kind)))]
+            if name not in texts:
                 raise ConfigurationError(
                     f"{name!r} cannot be masked: it is not a field of the records with text",
                     remedy=f"mask some of: {', '.join(texts) or 'none'}",
                 )
+
+    def left(self, schemas: Mapping[str, pa.Schema]) -> Iterator[str]:
+        """What stays as it is in masked fields, in words."""
+        found = (each for schema in schemas.values() for each in schema if each.name in self.fields)
+        for name in dict.fromkeys(each.name for each in found if any(map(_has_text_keys, _parts(each.type)))):
+            yield f"keys of maps in the masked field {name!r} stay as they are"
 
     def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """A row with its texts replaced."""
@@ -59,7 +65,15 @@ class Masks:
             return hmac.digest(self.key, value.encode(), "sha256").hex()[:DIGITS]
         if isinstance(value, Mapping):
             return {key: self._masked(each) for key, each in value.items()}
+        if isinstance(value, tuple):
+            # An entry of a map: rows have pairs if the keys of one map do not fit into a dict.
+            key, each = value
+            return key, self._masked(each)
         return [self._masked(each) for each in value] if isinstance(value, list) else value
+
+
+def _has_text_keys(kind: pa.DataType) -> bool:
+    return kinds.is_map(kind) and any(map(kinds.is_string, _parts(kind.key_type)))
 
 
 def _parts(kind: pa.DataType) -> Iterator[pa.DataType]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -108,6 +109,11 @@ class Records:
     refused: int
 
     @property
+    def fields(self) -> Mapping[str, pa.Schema]:
+        """The fields of each source."""
+        return {name: _arrow(ddl) for name, ddl in self.schemas.items()}
+
+    @property
     def count(self) -> int:
         """How many there are."""
         return sum(map(len, self.rows.values()))
@@ -121,7 +127,7 @@ class Records:
         sources = [source for source in topology.sources if source.name in query.plan.sources]
         frames = {each.name: [_frame(query, each, batch) for batch in batches] for each in sources}
         schemas = {each.name: ddl_of(each, frames[each.name][0]) for each in sources}
-        masks.check({name: arrow_schema(ddl) for name, ddl in schemas.items()})
+        masks.check({name: _arrow(ddl) for name, ddl in schemas.items()})
         parts = [(name, some) for name, every in frames.items() for some in _together(every)]
         total = sum(some.count() for _, some in parts)
         if total > most:
@@ -150,6 +156,13 @@ def ddl_of(source: Source, rows: DataFrame) -> str:
             step=source.name,
         )
     return ddl
+
+
+def _arrow(ddl: str) -> pa.Schema:
+    """The fields of a text that `ddl_of` has returned."""
+    schema = arrow_schema(ddl)
+    assert schema is not None  # noqa: S101  others are refused there
+    return schema
 
 
 def _frame(query: RecordedQuery, source: Source, batch: int) -> DataFrame:
