@@ -67,6 +67,18 @@ def test_should_take_moments_for_what_they_are_in_every_zone(driver):
     assert dict(zip(golden, found, strict=True)) == golden
 
 
+def test_should_take_a_field_with_the_short_name_of_a_variable(driver):
+    golden = {
+        "in_max(doc,item)": "9",
+        "json_values(doc,item)": ["9", "10"],
+        "array_remove(splitToArray('b,a,b',','),each)": ["a"],
+    }
+    selected = ", ".join(sql_of(call, fields=dict.fromkeys(("doc", "item", "each"), "string")) for call in golden)
+    given = """'[{"a":"9"},{"a":"10"}]' as doc, 'a' as item, 'b' as each"""
+    [row] = driver.call(lambda spark: spark.sql(f"select {selected} from (select {given})").collect())
+    assert list(row) == list(golden.values())
+
+
 def test_every_function_has_a_golden_row_and_a_sentence():
     for function in EVERY:
         assert function.examples, function.signature

@@ -15,10 +15,12 @@ ROW = {
     "s": "a1b22", "e": "", "n": 5, "m": 2, "neg": -7, "big": 2**40, "d": 2.5, "p": Decimal("1.25"), "yes": True,
     "nothing": None, "none": None, "unknown": None, "ts": datetime(2026, 1, 5, 23, 59, 40, 123000, tzinfo=UTC),
     "parts": ["x", "y"], "pairs": {"k": 1}, "who": {"id": 7, "name": "Ada"}, "path": "/a/b.c/d", "slash": "a\\d",
+    "i": 1, "k": {"k": 2}, "v": {"j": 3},
 }  # fmt: skip
 COLUMNS = """s STRING, e STRING, n BIGINT, m INT, neg INT, big BIGINT, d DOUBLE, p DECIMAL(10, 2), yes BOOLEAN,
     nothing STRING, `none` BIGINT, unknown BOOLEAN, ts TIMESTAMP(3), parts ARRAY<STRING>, pairs MAP<STRING, BIGINT>,
-    who ROW<id BIGINT, name STRING>, path STRING, slash STRING"""
+    who ROW<id BIGINT, name STRING>, path STRING, slash STRING, i INT,
+    k MAP<STRING, BIGINT>, v MAP<STRING, BIGINT>"""
 
 # An expression, the type of its column, and the value that it has in Flink.
 CASES = [
@@ -169,6 +171,12 @@ CASES = [
     ("pairs['k']", "BIGINT", 1),
     ("who.name", "STRING", "Ada"),
     ("CARDINALITY(parts)", "INT", 2),
+    # Columns with short names are no variables of these functions.
+    ("ARRAY_CONTAINS(parts, e)", "BOOLEAN", False),
+    ("CARDINALITY(ARRAY_REMOVE(parts, e))", "INT", 2),
+    ("ARRAY_JOIN(ARRAY_SLICE(parts, i, i), ',')", "STRING", "x"),
+    ("MAP_UNION(pairs, k)['k']", "BIGINT", 2),
+    ("CARDINALITY(MAP_UNION(pairs, v))", "INT", 2),
     ("JSON_VALUE('{\"a\": {\"b\": 1}}', '$.a.b')", "STRING", "1"),
     (f"JSON_VALUE('{{\"a\": {'9' * 38}}}', '$.a')", "STRING", "9" * 38),
     (f"JSON_VALUE('{{\"a\": {'9' * 37}.5}}', '$.a')", "STRING", f"{'9' * 37}.5"),

@@ -16,6 +16,8 @@ from rs_assets.sql.expressions.values import Value
 
 # A path to one value: $.a.b[0]['c d'], with or without lax or strict.
 PATH: Final = re.compile(r"(?:lax |strict )?\$((?:\.[^.\[\]*'\" ()?@]+|\[\d+\]|\.?\['[^'*\]]+'\])*)")
+# Variables of lambdas that have an argument inside: no column has such a name.
+ELEMENT, PLACE = "_rs_e", "_rs_i"
 STEP: Final = re.compile(r"\.([^.\[\]']+)|\[(\d+)\]|\.?\['([^']+)'\]")
 
 
@@ -33,11 +35,11 @@ def _of_element(values: Sequence[Value], place: int = 1) -> str:
 
 
 def _contains(values: Sequence[Value]) -> str:
-    return f"exists({values[0].plain}, e -> e <=> {_of_element(values)})"
+    return f"exists({values[0].plain}, {ELEMENT} -> {ELEMENT} <=> {_of_element(values)})"
 
 
 def _removed(values: Sequence[Value]) -> str:
-    return f"filter({values[0].plain}, e -> NOT (e <=> {_of_element(values)}))"
+    return f"filter({values[0].plain}, {ELEMENT} -> NOT ({ELEMENT} <=> {_of_element(values)}))"
 
 
 def _position(values: Sequence[Value]) -> str:
@@ -54,7 +56,7 @@ def _sliced(values: Sequence[Value]) -> str:
     array, size = values[0].plain, f"size({values[0].plain})"
     first = _counted(as_int(values[1]), size)
     last = _counted(as_int(values[2]), size) if len(values) > 2 else size
-    made = f"filter({array}, (e, i) -> i + 1 BETWEEN {first} AND {last})"
+    made = f"filter({array}, ({ELEMENT}, {PLACE}) -> {PLACE} + 1 BETWEEN {first} AND {last})"
     missing = " OR ".join(f"{value.text} IS NULL" for value in values[1:])
     return f"if({missing}, NULL, {made})"
 
@@ -67,7 +69,7 @@ def _united(values: Sequence[Value]) -> str:
     """All entries; for a duplicate key the last map wins."""
 
     def both(one: str, other: str) -> str:
-        return f"map_concat(map_filter({one}, (k, v) -> NOT map_contains_key({other}, k)), {other})"
+        return f"map_concat(map_filter({one}, ({ELEMENT}, {PLACE}) -> NOT map_contains_key({other}, {ELEMENT})), {other})"
 
     return reduce(both, (value.plain for value in values))
 

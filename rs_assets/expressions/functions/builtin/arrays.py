@@ -197,7 +197,7 @@ ARRAYS = (
     _row(
         "array_remove arrayRemove",
         "a any, item text",
-        "filter(cast({a} as array<string>), each -> each is distinct from {item})",
+        "filter(cast({a} as array<string>), _rs_e -> _rs_e is distinct from {item})",
         "array<string>",
         "The items as texts, without those equal to `item`.",
         {f"array_remove({_LETTERS},'b')": ["a"]},

@@ -42,7 +42,8 @@ def _of_key(texts: Mapping[str, str]) -> str:
 IS_JSON = (
     "(try_parse_json(concat('[', {s}, ']')) is not null and try_parse_json(concat('{{\"a\":', {s}, '}}')) is not null)"
 )
-_ITEMS = "transform(from_json({s}, 'array<map<string,string>>'), item -> try_element_at(item, {key}))"
+# A field may have the name of a plain variable, but not this one.
+_ITEMS = "transform(from_json({s}, 'array<map<string,string>>'), _rs_e -> try_element_at(_rs_e, {key}))"
 
 JSON = (
     _row(
