@@ -68,6 +68,7 @@ SCRIPTS = [
     ("x=conv(name,1,99)", 3, "between 2 and 36"),
     ("x=round(score,age)", 3, "must be a whole number"),
     ("x=regexp_extract(name,'a(b)',2)", 3, "has 1 groups, not 2"),
+    ("x=regexp_extract_all(name,'a(b)',2)", 3, "has 1 groups, not 2"),
     ("x=regexp_replace(name,'a','$1')", 3, "names a group"),
     ("x=parse_url(name,'PORT')", 3, "no part 'PORT'"),
     ("x=math('^',1,2)", 3, "unknown operator '^'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from rs_assets.expressions.functions.builtin.dates import ONE, TWO, read_time
@@ -47,6 +48,21 @@ def _part(names: str, sql: str, returns: str, doc: str, golden: Any) -> tuple[Fu
     )
 
 
+# Spark's EXTRACT gives a second with its decimals, and has no smaller parts.
+_SECONDS: Mapping[str, str] = MappingProxyType(
+    {
+        "SECOND": "second({})",
+        "MILLISECOND": "cast(date_format({}, 'SSS') as int)",
+        "MICROSECOND": "cast(date_format({}, 'SSSSSS') as int)",
+    }
+)
+
+
+def _dated(texts: Mapping[str, str]) -> str:
+    part = _SECONDS.get(texts["unit"], f"extract({texts['unit']} from {{}})").format(read_time(texts))
+    return f"cast({part} as string)"
+
+
 _WEEKS = {"week('2017-11-10')": 45, "week('2017-10-15')": 41}
 
 DATE_PARTS = (
@@ -54,9 +70,16 @@ DATE_PARTS = (
     _row(
         "datepart date_part",
         "s text, unit unit",
-        lambda t: f"cast(extract({t['unit']} from {read_time(t)}) as string)",
+        _dated,
         "string",
         "A part of a time as a text: yyyy, MM, dd, HH, mm, ss or a word.",
-        {"datepart('2017-09-15 13:14:15','MM')": "9", "datepart('2017-09-15 13:14:15','mm')": "14"},
+        {
+            "datepart('2017-09-15 13:14:15','MM')": "9",
+            "datepart('2017-09-15 13:14:15','mm')": "14",
+            "datepart('2017-09-15 13:14:05.25','ss')": "5",
+            "datepart('2017-09-15 13:14:05.25','millisecond')": "250",
+            "datepart('2017-09-15 13:14:05.25','microsecond')": "250000",
+            "datepart('x','ss')": None,
+        },
     ),
 )

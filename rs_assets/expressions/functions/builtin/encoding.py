@@ -120,10 +120,10 @@ ENCODING = (
     _row(
         "frombase64 unbase64 decode64",
         "s text",
-        "cast(try_to_binary({s}, 'base64') as string)",
+        "make_valid_utf8(cast(try_to_binary({s}, 'base64') as string))",
         "string",
-        "The text of bytes in base 64.",
-        {"frombase64('aGVsbG8=')": "hello", "frombase64('%')": None},
+        "The text of bytes in base 64; bytes that are not UTF-8 become U+FFFD.",
+        {"frombase64('aGVsbG8=')": "hello", "frombase64('%')": None, "encode16(frombase64('Yf8='))": "61efbfbd"},
     ),
     _row(
         "encode16 hexText", "s text", "lower(hex({s}))", "string", "The bytes in base 16.", {"encode16('ab')": "6162"}
@@ -131,10 +131,10 @@ ENCODING = (
     _row(
         "unhex decode16",
         "s text",
-        "cast(unhex({s}) as string)",
+        "make_valid_utf8(cast(unhex({s}) as string))",
         "string",
-        "The text of bytes in base 16.",
-        {"unhex('6162')": "ab", "unhex('xy')": None},
+        "The text of bytes in base 16; bytes that are not UTF-8 become U+FFFD.",
+        {"unhex('6162')": "ab", "unhex('xy')": None, "encode16(unhex('61ff'))": "61efbfbd"},
     ),
     _row(
         "urlencode url_encode",

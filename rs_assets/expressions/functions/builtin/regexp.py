@@ -26,15 +26,24 @@ def _guarded(good: str | Template, bad: str, parameter: str = "p") -> Template:
     return template
 
 
-def _extracted(texts: Mapping[str, str]) -> str:
-    pattern, group = unquote(texts["p"]) or "", int(texts.get("i", "1"))
-    if not pattern:
-        return "cast(null as string)"
+def _check_group(pattern: str, group: int) -> None:
     if not 0 <= group <= groups_of(pattern):
         raise TopologyError(
             f"the pattern {pattern!r} has {groups_of(pattern)} groups, not {group}",
             remedy="add a group in brackets: 'a(.*)b'",
         )
+
+
+def _extracted_all(texts: Mapping[str, str]) -> str:
+    _check_group(unquote(texts["p"]) or "", int(texts["i"]))
+    return f"regexp_extract_all({texts['s']}, {texts['p']}, {texts['i']})"
+
+
+def _extracted(texts: Mapping[str, str]) -> str:
+    pattern, group = unquote(texts["p"]) or "", int(texts.get("i", "1"))
+    if not pattern:
+        return "cast(null as string)"
+    _check_group(pattern, group)
     return f"case when {texts['s']} rlike {texts['p']} then regexp_extract({texts['s']}, {texts['p']}, {group}) end"
 
 
@@ -146,7 +155,7 @@ REGEXP = (
     _row(
         "regexp_extract_all regexAll",
         "s text, p pattern, i whole = 0",
-        _guarded("regexp_extract_all({s}, {p}, {i})", "cast(null as array<string>)"),
+        _guarded(_extracted_all, "cast(null as array<string>)"),
         "array<string>",
         "A group of all matches.",
         {"regexp_extract_all('a1b2','[0-9]')": ["1", "2"]},
