@@ -16,8 +16,9 @@ UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", 
 _UNIT_WORDS = {unit: unit for unit in UNITS} | {f"{unit}S": unit for unit in UNITS}
 _UNIT_WORDS |= {"YYYY": "YEAR", "YY": "YEAR", "WW": "WEEK", "DD": "DAY", "HH": "HOUR", "SS": "SECOND"}
 _UNIT_WORDS |= {"FRAC_SECOND": "MILLISECOND"}
-# Texts that Spark reads as a time or a date, but this project does not.
-NO_TIME = "^(?:[+-].*|[0-9]{5,}-.*|0000-.*|T?[0-9]{1,2}:.*)$"
+# Texts that Spark reads as a time or a date, but this project does not, as a literal of Spark SQL. Spark ignores
+# control characters at the ends.
+NO_TIME = r"(?s)^[\\p{Cntrl} ]*(?:[+-].*|[0-9]{5,}-.*|0000-.*|T?[0-9]{1,2}:.*)$"
 TYPES: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("string", "text", "varchar", "char"), "string"),

@@ -69,7 +69,9 @@ def _united(values: Sequence[Value]) -> str:
     """All entries; for a duplicate key the last map wins."""
 
     def both(one: str, other: str) -> str:
-        return f"map_concat(map_filter({one}, ({ELEMENT}, {PLACE}) -> NOT map_contains_key({other}, {ELEMENT})), {other})"
+        return (
+            f"map_concat(map_filter({one}, ({ELEMENT}, {PLACE}) -> NOT map_contains_key({other}, {ELEMENT})), {other})"
+        )
 
     return reduce(both, (value.plain for value in values))
 

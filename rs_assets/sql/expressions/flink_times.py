@@ -38,6 +38,8 @@ ZONES: Final = frozenset("XxZzVOv")
 SHOWN: Final = "yyyy-MM-dd HH:mm:ss.SSS"
 _QUOTED: Final = re.compile(r"'[^']*'")
 NEVER: Final = -(2**63)
+# A text that begins with an hour: Spark would take the date of the clock.
+HOURS: Final = r"^[\p{Cntrl} ]*T?[0-9]{1,2}:"
 
 
 def _is_date(value: Value) -> bool:
@@ -163,8 +165,10 @@ def _to_timestamp(values: Sequence[Value]) -> str:
 
 
 def _to_date(values: Sequence[Value]) -> str:
-    form = f", {_formed(values[1])}" if len(values) > 1 else ""
-    return f"cast(try_to_timestamp({values[0].plain}{form}) AS date)"
+    text = values[0].plain
+    if len(values) > 1:
+        return f"cast(try_to_timestamp({text}, {_formed(values[1])}) AS date)"
+    return f"cast(if({values[0].text} RLIKE {quote(HOURS)}, NULL, try_to_timestamp({text})) AS date)"
 
 
 def _unix_timestamp(values: Sequence[Value]) -> str:

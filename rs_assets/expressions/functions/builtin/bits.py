@@ -20,7 +20,7 @@ def _converted(texts: Mapping[str, str]) -> str:
     text = f"lower(trim({texts['s']}))"
     number = f"ltrim('+-', {text})"
     sign = f"if(startswith({text}, '-'), '-', '')"
-    whole = f"{text} rlike '^[+-]?[{digits}]{{1,{most}}}$'"
+    whole = rf"{text} rlike '\\A[+-]?[{digits}]{{1,{most}}}\\z'"
     return f"if({whole}, concat({sign}, lower(conv({number}, {base}, {to}))), null)"
 
 
@@ -30,7 +30,7 @@ _OCTET = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 def _address_as_number(texts: Mapping[str, str]) -> str:
     text = f"trim({texts['s']})"
     parts = [f"cast(split_part({text}, '.', {place + 1}) as bigint) * {256 ** (3 - place)}" for place in range(4)]
-    return f"case when {text} rlike '^{_OCTET}([.]{_OCTET}){{3}}$' then {' + '.join(parts)} end"
+    return rf"case when {text} rlike '\\A{_OCTET}([.]{_OCTET}){{3}}\\z' then {' + '.join(parts)} end"
 
 
 def _number_as_address(texts: Mapping[str, str]) -> str:
@@ -97,6 +97,7 @@ BITS = (
             "conv('255',10,2)": "11111111",
             "conv('12x',10,2)": None,
             "conv('-ff',16,10)": "-255",
+            "conv(concat('ff',chr(10)),16,10)": None,
         },
     ),
     _row(
@@ -105,7 +106,12 @@ BITS = (
         _address_as_number,
         "bigint",
         "An IPv4 address as a number; null for any other text.",
-        {"ip2long('10.0.0.1')": 167772161, "ip2long('10.0.0.256')": None, "ip2long('x')": None},
+        {
+            "ip2long('10.0.0.1')": 167772161,
+            "ip2long('10.0.0.256')": None,
+            "ip2long('x')": None,
+            "ip2long(concat('10.0.0.1',chr(10)))": None,
+        },
     ),
     _row(
         "long2ip longToIp",

@@ -253,7 +253,13 @@ DATES = (
         lambda t: f"({read_time(t)} is not null)",
         "boolean",
         "Whether it is a time.",
-        {"isDate('2017-13-01')": False, "isDate('2017-12-01')": True, "isDate(null)": False, "isDate('12:30')": False},
+        {
+            "isDate('2017-13-01')": False,
+            "isDate('2017-12-01')": True,
+            "isDate(null)": False,
+            "isDate('12:30')": False,
+            "isDate(concat(chr(9),'12:30'))": False,
+        },
     ),
     _row(
         "isValidTime isDate is_date",

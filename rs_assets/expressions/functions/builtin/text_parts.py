@@ -23,7 +23,9 @@ def _masked() -> str:
     return f"if(length({{s}}) <= cast({first} as bigint) + {last}, repeat('*', length({{s}})), {masked})"
 
 
+# In a literal of Spark SQL; `$` would allow a line break at the end.
 _DIGITS = "coalesce({{s}} rlike '{}', false)"
+_NUMBER = r"\\A[-+]?[0-9]+([.][0-9]+)?\\z"
 
 TEXT_PARTS = (
     _row(
@@ -175,7 +177,7 @@ TEXT_PARTS = (
     _row(
         "is_number isNumber isNumeric",
         "s text",
-        _DIGITS.format("^[-+]?[0-9]+([.][0-9]+)?$"),
+        _DIGITS.format(_NUMBER),
         "boolean",
         "Whether it is a number in digits, without an exponent.",
         {"is_number('-3.5')": True, "is_number('1e5')": False, "is_number('')": False, "is_number(null)": False},
@@ -183,7 +185,7 @@ TEXT_PARTS = (
     _row(
         "is_decimal isDecimal",
         "s text",
-        _DIGITS.format("^[-+]?[0-9]+([.][0-9]+)?$"),
+        _DIGITS.format(_NUMBER),
         "boolean",
         "As is_number: digits, with or without a decimal point.",
         {"is_decimal('11.4445')": True, "is_decimal('asd')": False, "is_decimal(null)": False},
@@ -191,7 +193,7 @@ TEXT_PARTS = (
     _row(
         "is_alpha isAlpha",
         "s text",
-        _DIGITS.format("^[A-Za-z]+$"),
+        _DIGITS.format(r"\\A[A-Za-z]+\\z"),
         "boolean",
         "Whether it only has characters from A to Z.",
         {"is_alpha('asd')": True, "is_alpha('3')": False, "is_alpha('')": False},
@@ -199,10 +201,10 @@ TEXT_PARTS = (
     _row(
         "is_digit isDigit",
         "s text",
-        _DIGITS.format("^[0-9]+$"),
+        _DIGITS.format(r"\\A[0-9]+\\z"),
         "boolean",
         "Whether it only has digits.",
-        {"is_digit('3')": True, "is_digit('3a')": False, "is_digit(null)": False},
+        {"is_digit('3')": True, "is_digit('3a')": False, "is_digit(null)": False, "is_digit(concat(3,chr(10)))": False},
     ),
     _row(
         "mask_text maskText",
