@@ -67,6 +67,19 @@ def test_should_take_moments_for_what_they_are_in_every_zone(driver):
     assert dict(zip(golden, found, strict=True)) == golden
 
 
+def test_should_take_moments_of_the_hour_that_comes_twice_for_what_they_are(driver):
+    """In Berlin 2026-10-25 02:30 is 00:30 and 01:30 in UTC."""
+    golden = {
+        "unixtimestamp(at)": 1792891800,
+        "curstamp(at)": 1792891800250,
+        "unixtimestamp(to_timestamp(at))": 1792891800,
+    }
+    selected = ", ".join(sql_of(call, "Europe/Berlin", {"at": "timestamp"}) for call in golden)
+    moment = "timestamp '2026-10-25 01:30:00.250Z' as at"
+    [row] = driver.call(lambda spark: spark.sql(f"select {selected} from (select {moment})").collect())
+    assert list(row) == list(golden.values())
+
+
 def test_should_take_a_field_with_the_short_name_of_a_variable(driver):
     golden = {
         "in_max(doc,item)": "9",

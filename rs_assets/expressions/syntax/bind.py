@@ -32,6 +32,8 @@ CALLED = {
 }
 # Kinds of parameters that take a timestamp of the record unchanged, as an instant.
 AS_THEY_ARE = frozenset({"any", "timestamp"})
+# Functions that make a moment of the only text that they get, in the zone of the script.
+MOMENTS = frozenset({"unixtimestamp", "curstamp", "to_timestamp"})
 JOINED = {"and": "&", "&": "&", "or": "|", "|": "|"}
 
 
@@ -119,7 +121,7 @@ def _call(call: Call, scope: Scope) -> Sql:
     try:
         function = function_named(call.name, len(call.arguments))
         made = _arguments(function, call, scope)
-        converted = (each if function.kind_at(p) in AS_THEY_ARE else local(each, scope) for p, each in enumerate(made))
+        converted = (_given(function, place, each, scope) for place, each in enumerate(made))
         sql = function.sql(*(each.text for each in converted), zone=scope.zone)
     except LanguageError:
         raise
@@ -131,6 +133,16 @@ def _call(call: Call, scope: Scope) -> Sql:
         [each.kind for each in _alike(function, made)]
     )
     return Sql(sql, None if kind == "unknown" else kind)
+
+
+def _given(function: Function, place: int, value: Sql, scope: Scope) -> Sql:
+    """An argument as the function gets it."""
+    if function.kind_at(place) in AS_THEY_ARE:
+        return value
+    if function.name in MOMENTS and len(function.parameters) == 1 and value.kind == "timestamp":
+        # With its zone: a local time of the hour that comes twice a year is not one moment.
+        return Sql(f"concat(cast({value.text} as string), 'Z')", "string")
+    return local(value, scope)
 
 
 def _arguments(function: Function, call: Call, scope: Scope) -> list[Sql]:

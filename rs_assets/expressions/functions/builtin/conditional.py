@@ -15,11 +15,15 @@ def _joined(word: str) -> Template:
 
 
 def _between(texts: Mapping[str, str]) -> str:
-    """As numbers if all three are, else as texts."""
+    """As whole numbers if all three are, else as numbers, else as texts."""
     each = [texts[name] for name in ("v", "low", "high")]
-    value, low, high = (f"try_cast({text} as double)" for text in each)
-    numbers = f"{value} is not null and {low} is not null and {high} is not null"
-    return f"if({numbers}, {value} between {low} and {high}, {each[0]} between {each[1]} and {each[2]})"
+    made = f"{each[0]} between {each[1]} and {each[2]}"
+    # A double would change long numbers.
+    for kind in ("double", "bigint"):
+        value, low, high = (f"try_cast({text} as {kind})" for text in each)
+        numbers = f"{value} is not null and {low} is not null and {high} is not null"
+        made = f"if({numbers}, {value} between {low} and {high}, {made})"
+    return made
 
 
 def _compared(operator: str) -> str:
@@ -182,7 +186,13 @@ CONDITIONAL = (
         lambda t: f"coalesce({_between(t)}, false)",
         "boolean",
         "Whether it is between two bounds, inclusive; compared as numbers if all are numbers.",
-        {"between(5,1,10)": True, "between('b','a','c')": True, "between(null,1,2)": False},
+        {
+            "between(5,1,10)": True,
+            "between('b','a','c')": True,
+            "between(null,1,2)": False,
+            "between('1e1','2.5',11)": True,
+            "between('9007199254740993',0,'9007199254740992')": False,
+        },
     ),
     _row(
         "between_not betweennot notBetween",

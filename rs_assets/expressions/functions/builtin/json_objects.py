@@ -19,6 +19,9 @@ _JOINED: Final = (
     "case when o.p = '{{}}' then b when b = '{{}}' then o.p"
     " else concat(left(b, length(b) - 1), ',', substring(o.p, 2)) end"
 )
+# Spark's defaults would truncate times to milliseconds.
+_MICROS: Final = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
+_TIMES: Final = f"map('timestampFormat', {quote(f'{_MICROS}XXX')}, 'timestampNTZFormat', {quote(_MICROS)})"
 _EXAMPLE: Final = "json_create('name',name,'age',age)"
 
 
@@ -33,7 +36,7 @@ def _object(texts: Mapping[str, str]) -> str:
         raise TopologyError(f"an object has the name {twice!r} twice", remedy="choose another name")
     pairs = zip(names, given[1::2], strict=True)
     written = ", ".join(f"{quote(name)}, {value}" for name, value in pairs if not is_null(value))
-    return f"to_json(named_struct({written}))" if written else "'{}'"
+    return f"to_json(named_struct({written}), {_TIMES})" if written else "'{}'"
 
 
 def _name(sql: str) -> str:
@@ -74,6 +77,7 @@ JSON_OBJECTS: Final = (
             "json_create('name','Ann')": '{"name":"Ann"}',
             "json_create('name','Ann','age',18,'no',null,'on',true)": '{"name":"Ann","age":18,"on":true}',
             "json_create('parts',array('a','b'))": '{"parts":["a","b"]}',
+            "json_create('at',to_timestamp('2026-01-05 10:00:00.123456'))": '{"at":"2026-01-05T10:00:00.123456Z"}',
         },
     ),
     _row(
