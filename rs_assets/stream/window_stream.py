@@ -165,7 +165,7 @@ class WindowStream(Generic[S]):
         return self._with("max", field, name)
 
     def distinct(self, field: str, name: str | None = None) -> WindowStream[S]:
-        """The different values as a sorted array.
+        """The different values but null as a sorted array, which is empty without any.
 
         - `field` (str): a field.
         - `name` (str, default: the field): the field of the result.
@@ -179,7 +179,7 @@ class WindowStream(Generic[S]):
         return self._with("distinct", field, name)
 
     def count_distinct(self, field: str, name: str | None = None) -> WindowStream[S]:
-        """The exact number of different values; the state holds all of them.
+        """The exact number of different values but null; the state holds all of them.
 
         - `field` (str): a field.
         - `name` (str, default: the field): the field of the result.
@@ -208,7 +208,7 @@ class WindowStream(Generic[S]):
         return self._with("count_distinct_large", field, name)
 
     def collect(self, field: str, name: str | None = None) -> WindowStream[S]:
-        """All values as an array, in the order of event time and then of value.
+        """All values but null as an array, in the order of event time and then of value.
 
         - `field` (str): a field.
         - `name` (str, default: the field): the field of the result.

@@ -167,6 +167,18 @@ def test_a_stream_should_be_joined_with_itself_in_one_reading_as_the_model_does(
     assert found(taken) == told(model.rows((ones, twos)))
 
 
+def test_a_record_that_both_branches_drop_does_not_move_the_watermark(driver):
+    stream = StreamBuilder.data_stream("test", "dropped").from_file("one.jsonl", schema=SELF, name="one")
+    low, high = stream.filter("v BETWEEN 1 AND 3"), stream.filter("v = 2").select_fields("k", "ts")
+    stream = low.join(high, on="k", within=Time.seconds(5), how="anti", time_field="ts")
+    # Neither side has the row of 100; the left side alone has that of 101.
+    batches = [[(1, 0), (9, 100)], [(1, 1), (3, 101)], [(1, 2)]]
+    taken, late, _ = driven(
+        driver, stream, [{"one": [{"k": "a", "v": v, "ts": at(second)} for v, second in rows]} for rows in batches]
+    )
+    assert (sorted(row["ts"] for row in taken), late) == ([at(0), at(1), at(101)], 1)
+
+
 def test_a_semi_join_by_hopping_windows_gives_a_row_for_each_window_in_which_it_has_a_partner(driver):
     stream = StreamBuilder.data_stream("test", "semi").from_file("one.jsonl", schema=SELF, name="one")
     stream = itself(stream, "semi", BOUNDS["hopping"], condition=CONDITION)
