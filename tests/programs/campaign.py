@@ -12,6 +12,7 @@ from rs_assets.errors import RsError
 from rs_assets.testing import PipelineDriver
 from tests.programs.compared import differences
 from tests.programs.oracle import Oracle
+from tests.programs.own import CODE
 from tests.programs.program import HEAD
 from tests.programs.sql_form import script
 
@@ -28,6 +29,7 @@ def executed(bodies, job="programs"):
     # Functions of the main module are pickled by value, so workers need no such file.
     scope = {"__name__": "__main__", "shop": StreamBuilder.data_stream("programs", job)}
     exec(HEAD, scope)
+    exec(CODE, scope)
     for label, text in bodies:
         name = f"<program {label}>"
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
@@ -89,8 +91,16 @@ def judged(programs, driver, build):
             return {programs[0].label: (FAILED, message(error))}
         half = len(programs) // 2
         return judged(programs[:half], driver, build) | judged(programs[half:], driver, build)
-    texts = {program.label: differences(program, got) for program in programs}
+    texts = {program.label: compared(program, got) for program in programs}
     return {label: (WRONG, text) if text else (RIGHT, "") for label, text in texts.items()}
+
+
+def compared(program, got):
+    """What differs; a row without a field that is asked for is wrong, too."""
+    try:
+        return differences(program, got)
+    except (KeyError, TypeError) as error:
+        return f"rows of another shape: {error!r}"
 
 
 def message(error):
@@ -111,7 +121,7 @@ def shrunk(program, driver, *, seconds=120, told=print):
     without = replace(program, restart=None)
     if program.restart is not None and verdicts([without], driver)[program.label][0] == kind:
         program = without
-    for smaller in (fewer_sinks, fewer_steps, fewer_batches, fewer_rows):
+    for smaller in (fewer_sinks, fewer_steps, simpler_steps, fewer_batches, fewer_rows):
         program = by_rounds(program, smaller, kind, driver, end)
         told(f"  {smaller.__name__}: {len(program.steps)} steps, {count(program)} rows")
     return replace(program, variant="")
@@ -171,6 +181,28 @@ def fewer_steps(program):
             steps = tuple(each.reading(step.name, before) for each in program.steps if each is not step)
             sinks = tuple(replace(sink, of=before if sink.of == step.name else sink.of) for sink in program.sinks)
             yield pruned(replace(program, steps=steps, sinks=sinks))
+
+
+# Parts of steps, and how many of them a step needs; settings, and what they are without.
+PARTS = {"aggregates": 1, "own": 0, "statements": 1, "columns": 1}
+PLAIN = {"late": False, "top": None, "path": None, "delay": 0, "offset": 0, "deletes": None, "rank": None}
+
+
+def simpler_steps(program):
+    """With a part of one of its steps less."""
+    for place, step in enumerate(program.steps):
+        before, after = program.steps[:place], program.steps[place + 1 :]
+        yield from (replace(program, steps=(*before, simpler, *after)) for simpler in simpler_step(step))
+
+
+def simpler_step(step):
+    for name, least in PARTS.items():
+        parts = getattr(step, name, ())
+        if len(parts) > least:
+            yield from (replace(step, **{name: (*parts[:at], *parts[at + 1 :])}) for at in range(len(parts)))
+    for name, plain in PLAIN.items():
+        if getattr(step, name, plain) != plain:
+            yield replace(step, **{name: plain})
 
 
 def fewer_batches(program):

@@ -60,13 +60,14 @@ def first(top, rows):
     return [{"rank": n, top.by: row[top.by], top.kept: row[top.kept]} for n, row in enumerate(order[: top.n], 1)]
 
 
-def ranked(step, rows, key):
+def summed(rows, field):
+    """What the functions of a user keep of the rows of a group."""
+    return {"total": sum(there(rows, field)), "rows": len(rows)}
+
+
+def ranked(step, rows, keys):
     """The rows of a group in a table's ranking: rows that are equal are in the order of their keys."""
-    order = sorted(rows, key=lambda row: row[key])
+    order = sorted(rows, key=lambda row: [row[key] for key in keys])
+    # A reversed sort keeps the order of equal rows, so keys ascend in both directions.
     order = sorted(order, key=lambda row: by_value(row, step.by), reverse=step.descending)
-    if step.descending:
-        # A reversed sort keeps the order of equal rows, so keys ascend in both directions.
-        assert [row[key] for row in order if row[step.by] is None] == sorted(
-            row[key] for row in order if row[step.by] is None
-        )
     return [row | ({step.rank: n} if step.rank else {}) for n, row in enumerate(order[: step.n], 1)]

@@ -1,9 +1,5 @@
 """What a program's sinks must get: plain Python, from the pages in docs, without a line of the library.
 
-The pages are silent on a few things, which are as Spark has them. Several watermarks of a query count from its last
-start. A third stream that is joined is judged by a watermark that lies back by the interval of the first join.
-Collected and distinct values of a window have no nulls.
-
 A stream is a list of `(batch, row)`: the batch in which a row is there, None where the pages leave it open. A table is
 a list of its rows after each batch. The batch after the last one is the end of input.
 """
@@ -11,11 +7,12 @@ a list of its rows after each batch. The batch after the last one is the end of 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from tests.programs import program as p
-from tests.programs.groups import aggregated, ranked
+from tests.programs import script_meaning
+from tests.programs.groups import aggregated, ranked, summed
 from tests.programs.meaning import value
 from tests.programs.shapes import names_after
 from tests.programs.windows import fired, is_late
@@ -49,8 +46,10 @@ class Oracle:
     def at(self, name):
         """The rows after the step `name`, with the watermarks of a query that ends there."""
         self.known = {}
-        points = [point for step in self.upstream(name) for point in self.points(step)]
-        self.marks = self.watermarks(points)
+        steps = self.upstream(name)
+        points = [point for step in steps for point in self.points(step)]
+        kept = any(getattr(step, "by_split", False) for step in steps)
+        self.marks = self.watermarks(points, kept=kept)
         return self.rows(name)
 
     def upstream(self, name):
@@ -68,24 +67,46 @@ class Oracle:
 
     def points(self, step):
         """The times of each batch that a watermark of `step` sees, less its delay: one list for each side."""
-        if isinstance(step, p.ToTable) and step.lives:
-            sides = ((step.of, 0),)
-        elif not isinstance(step, TIMED) or getattr(step, "shape", "") == "global":
-            sides = ()
-        else:
-            sides = zip(step.inputs, getattr(step, "delays", None) or (step.delay,), strict=True)
-        for of, delay in sides:
-            if not self.is_first(of):
-                continue
+        for rows, delay in self.sides(step):
             latest = [[] for _ in range(self.end)]
-            for batch, row in self.rows(of):
+            for batch, row in rows:
                 time = row[getattr(step, "time", "ts")]
                 if time is not None:
                     latest[batch].append(time - timedelta(seconds=delay))
             yield latest
 
-    def watermarks(self, points):
-        """Of several watermarks in a query the least one counts, once all have seen a row since the start."""
+    def sides(self, step):
+        """The rows that each watermark of a step sees, with its delay; none if another step has seen them."""
+        if isinstance(step, p.ToTable):
+            return [(self.rows(step.of), 0)] if step.lives else []
+        if not isinstance(step, TIMED) or (getattr(step, "shape", "") == "global" and not step.size):
+            return []
+        if isinstance(step, p.Join) and self.is_self_join(step) and self.is_first(step.left):
+            # A record counts once if any side has it.
+            return [([*self.rows(step.left), *self.rows(step.right)], step.delays[0])]
+        if getattr(step, "by_split", False):
+            return [(rows, step.delay) for rows in self.by_source(step.of)]
+        delays = getattr(step, "delays", None) or (step.delay,)
+        first = [(of, delay) for of, delay in zip(step.inputs, delays, strict=True) if self.is_first(of)]
+        return [(self.rows(of), delay) for of, delay in first]
+
+    def is_self_join(self, step):
+        """Whether both sides of a join come from one source."""
+        left, right = ({of for of in self.upstream(of) if isinstance(of, p.Source)} for of in step.inputs)
+        return bool(left & right)
+
+    def by_source(self, name):
+        """The rows of a step that come from each of its sources."""
+        for source in self.upstream(name):
+            if isinstance(source, p.Source):
+                batches = tuple({source.name: batch.get(source.name, ())} for batch in self.program.batches)
+                yield Oracle(replace(self.program, batches=batches)).rows(name)
+
+    def watermarks(self, points, *, kept=False):
+        """Of several watermarks in a query the least one counts, once all have seen a row since the last start.
+
+        Those of splits are `kept` over starts.
+        """
         marks, greatest, now = Marks(), [None] * len(points), None
         for batch in range(self.end):
             marks.before.append(now)
@@ -95,7 +116,7 @@ class Oracle:
             if greatest and None not in greatest:
                 now = max(min(greatest), now or min(greatest))
             marks.after.append(now)
-            if batch == self.program.restart:
+            if batch == self.program.restart and not kept:
                 greatest = [None] * len(points)
         return marks
 
@@ -129,6 +150,13 @@ class Oracle:
 
     def _map(self, step):
         return self.each(step.of, lambda row: [{name: value(term, row) for name, term, _ in step.columns}])
+
+    def _script(self, step):
+        def made(row):
+            found = script_meaning.after(step.statements, row)
+            return [] if found is None else [found]
+
+        return self.each(step.of, made)
 
     def _flatmap(self, step):
         names = [name for name, _ in step.kept]
@@ -267,11 +295,17 @@ class Oracle:
         made = []
         for _, one, _ in left:
             there = [other for _, other, _ in right if self.is_before(step, one, other)]
-            newest = max(there, key=lambda other: (other[step.time], other["id"]), default=None)
+            newest = max(there, key=lambda other: self.order(step, other), default=None)
+            newest = None if newest is not None and ends(step, newest) else newest
             if newest is not None or step.how == "left":
                 row = {f"r_{name}": (newest or {}).get(name) for name in self.names_of(step.right)}
                 made.append((None, one | row))
         return made
+
+    @staticmethod
+    def order(step, other):
+        """The newest right row is the greatest by time; of one time a row that ends none, then that of the last id."""
+        return other[step.time], not ends(step, other), other["id"]
 
     @staticmethod
     def is_before(step, one, other):
@@ -315,24 +349,35 @@ class Oracle:
             lambda row: [{key: row[key] for key in keys} | {name: value(term, row) for name, term in step.columns}],
         )
 
-    def _group(self, step):
-        rows = self.rows(step.of)
-        if not isinstance(rows, Table):
-            batches = self.batches(step.of)
-            rows = Table([[row for batch in batches[: n + 1] for row in batch] for n in range(self.end + 1)], ())
+    def all_rows(self, name):
+        """The rows of a table, or all rows of a stream so far, after each batch."""
+        rows = self.rows(name)
+        if isinstance(rows, Table):
+            return rows.after
+        batches = self.batches(name)
+        return [[row for batch in batches[: n + 1] for row in batch] for n in range(self.end + 1)]
+
+    @staticmethod
+    def grouped(states, names, made):
+        """A table of what `made` makes of the rows of each group; null is in no group."""
         after = []
-        for now in rows.after:
+        for now in states:
             groups = defaultdict(list)
             for row in now:
-                if all(row[name] is not None for name in step.groups):
-                    groups[tuple(row[name] for name in step.groups)].append(row)
-            after.append(
-                [
-                    dict(zip(step.groups, key, strict=True)) | aggregated(step.aggregates, of)
-                    for key, of in groups.items()
-                ]
-            )
-        return Table(after, step.groups)
+                if all(row[name] is not None for name in names):
+                    groups[tuple(row[name] for name in names)].append(row)
+            after.append([dict(zip(names, key, strict=True)) | made(of) for key, of in groups.items()])
+        return Table(after, names)
+
+    def _group(self, step):
+        return self.grouped(self.all_rows(step.of), step.groups, lambda of: aggregated(step.aggregates, of))
+
+    def _reduced(self, step):
+        return self.grouped(self.all_rows(step.of), (step.group,), lambda of: summed(of, step.field))
+
+    def _cogroup(self, step):
+        both = zip(self.all_rows(step.left), self.all_rows(step.right), strict=True)
+        return self.grouped([[*one, *other] for one, other in both], (step.group,), lambda of: summed(of, step.field))
 
     def _tablejoin(self, step):
         left, right = self.rows(step.left), self.rows(step.right)
@@ -387,14 +432,13 @@ class Oracle:
         return made
 
     def _tabletop(self, step):
-        rows = self.rows(step.of)
-        (key,), after = rows.keys, []
+        rows, after = self.rows(step.of), []
         for now in rows.after:
             groups = defaultdict(list)
             for row in now:
                 if row[step.group] is not None:
                     groups[row[step.group]].append(row)
-            after.append([row for of in groups.values() for row in ranked(step, of, key)])
+            after.append([row for of in groups.values() for row in ranked(step, of, rows.keys)])
         return Table(after, rows.keys)
 
     def _changes(self, step):
@@ -410,6 +454,11 @@ class Table:
 
 
 COMPARED = {"<=": lambda a, b: a <= b, "<>": lambda a, b: a != b, ">": lambda a, b: a > b}
+
+
+def ends(step, row):
+    """Whether a right row of an as-of join ends the one before it."""
+    return step.deletes is not None and value(step.deletes, row) is True
 
 
 def aligned(time, size, slide):

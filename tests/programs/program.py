@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+from tests.programs.own import CODE, Own
 from tests.programs.terms import Field
 
 INPUTS = ("of", "left", "right")
@@ -237,14 +238,21 @@ class Firing:
         return f', emit="{self.how}"' if self.how.startswith("on_") else ""
 
 
+# Calendar windows by their method.
+CALENDARS = {"day": "days", "week": "weeks", "month": "months"}
 # The ids of a window in their order, by a function of the last result and a row.
 PATH = 'lambda before, r: {{"{name}": f"{{before[\'{name}\']}} {{r[\'id\']}}" if before else str(r["id"])}}'
 
 
 @dataclass(frozen=True)
 class Window(Step):
-    """Groups by time. `shape` is tumbling, hopping, session, cumulate, count, over or global, with seconds or rows.
-    `path` is a field that a Python function makes of all rows; `by_record` is how late rows are judged."""
+    """Groups by time, whose `shape` has a size of seconds or rows.
+
+    `shape` is tumbling, hopping, cumulate, session, day, week, month (of `zone`), count, sliding, over (by rows),
+    range, over_all, range_all (of all rows before), or global, whose size is how long a group lives, 0 for ever.
+    `path` is a field that a Python function makes of all rows, `own` are other aggregates in Python. `by_record` is how
+    late rows are judged, `by_split` whether the slowest source decides.
+    """
 
     of: str
     shape: str
@@ -260,17 +268,29 @@ class Window(Step):
     kept: tuple[str, ...] = ()
     path: str | None = None
     by_record: bool = False
+    zone: str = ""
+    offset: int = 0
+    by_split: bool = False
+    own: tuple[Own, ...] = ()
 
     def shaped(self):
+        if self.shape in CALENDARS:
+            return f'CalendarWindow.{CALENDARS[self.shape]}("{self.zone}", "{self.time}")'
         size, time = f"Time.seconds({self.size})", f'"{self.time}"'
+        offset, keep = f"offset=Time.seconds({self.offset})", f"keep={list(self.kept)!r}"
+        lives = f", time_to_live={size}" if self.size else ""
         return {
-            "tumbling": f"TumblingWindow.of({size}, {time}, offset=Time.seconds({self.slide}))",
-            "hopping": f"HoppingWindow.of({size}, Time.seconds({self.slide}), {time})",
-            "cumulate": f"CumulateWindow.of({size}, Time.seconds({self.slide}), {time})",
+            "tumbling": f"TumblingWindow.of({size}, {time}, {offset})",
+            "hopping": f"HoppingWindow.of({size}, Time.seconds({self.slide}), {time}, {offset})",
+            "cumulate": f"CumulateWindow.of({size}, Time.seconds({self.slide}), {time}, {offset})",
             "session": f"SessionWindow.of({size}, {time})",
             "count": f"CountWindow.of({self.size}, {time})",
-            "over": f"OverWindow.rows({self.size}, {time}, keep={list(self.kept)!r})",
-            "global": f"GlobalWindow.of({time})",
+            "sliding": f"SlidingWindow.of({size}, {time})",
+            "over": f"OverWindow.rows({self.size}, {time}, {keep})",
+            "over_all": f"OverWindow.rows(None, {time}, {keep})",
+            "range": f"OverWindow.range({size}, {time}, {keep})",
+            "range_all": f"OverWindow.range(None, {time}, {keep})",
+            "global": f"GlobalWindow.of({time}{lives})",
         }[self.shape]
 
     def code(self, label):
@@ -278,9 +298,12 @@ class Window(Step):
         made = "".join(each.code() for each in self.aggregates) + (self.top.code() if self.top else "")
         late = f'.late_to("{label}_late", name="{label}_late")' if self.late else ""
         per = ', per="split", lateness="record"' * self.by_record
+        # No split may be idle, however slow the machine is.
+        per += ', per="split", idle_timeout=Time.hours(9)' * self.by_split
         mark = f".water_mark(Time.seconds({self.delay}){per})" if self.delay or per else ""
         if self.path:
             made += f'.reduce({PATH.format(name=self.path)}, schema="{self.path} string", fields=["id"])'
+        made += "".join(each.code(label) for each in self.own)
         begin = f'{self.of}.window({self.shaped()}, name="{label}"{self.firing.emit()})'
         return f"{begin}{groups}{made}{self.firing.code()}{mark}{late}.to_data_stream()"
 
@@ -333,11 +356,13 @@ class AsOf(Step):
     tolerance: int | None
     how: str
     delays: tuple[int, int]
+    deletes: object = None
 
     def code(self, label):
         marks = ", ".join(f"Time.seconds({each})" for each in self.delays)
         age = f"Time.seconds({self.tolerance})" if self.tolerance is not None else "None"
         what = f'on="{self.on}", time_field="{self.time}", tolerance={age}, how="{self.how}", water_mark=({marks})'
+        what += f", deletes={self.deletes.sql()!r}" if self.deletes else ""
         return f'{self.left}.asof_join({self.right}, {what}, prefix="r_", name="{label}")'
 
 
@@ -525,6 +550,7 @@ class Program:
         lines = [
             f"# seed {self.seed}",
             HEAD,
+            CODE,
             f'shop = StreamBuilder.data_stream("programs", "{self.label}")',
             self.body(),
         ]
@@ -545,8 +571,8 @@ HEAD = """from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from math import inf, nan
 from rs_assets import (
-    CountWindow, CumulateWindow, Dimension, GlobalWindow, HoppingWindow, Interval, MemoryChannel, OverWindow,
-    SessionWindow, StreamBuilder, Time, TumblingWindow,
+    CalendarWindow, CountWindow, CumulateWindow, Dimension, GlobalWindow, HoppingWindow, Interval, MemoryChannel,
+    OverWindow, SessionWindow, SlidingWindow, StreamBuilder, Time, TumblingWindow,
 )
 from rs_assets.testing import PipelineDriver
 def at(second):
@@ -565,6 +591,6 @@ def shown(row):
     """A row as Python text, with times as seconds."""
     items = []
     for name, value in row.items():
-        text = f"at({(value - START) / timedelta(seconds=1):g})" if isinstance(value, datetime) else repr(value)
+        text = f"at({(value - START) / timedelta(seconds=1):.12g})" if isinstance(value, datetime) else repr(value)
         items.append(f'"{name}": {text}')
     return f"{{{', '.join(items)}}}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import singledispatch
 
 from tests.programs import program as p
-from tests.programs import terms
+from tests.programs import reductions, scripts, terms
 
 KINDS = {int: "bigint", str: "string", bool: "boolean"}
 TIMES = (("start_time", "timestamp"), ("end_time", "timestamp"))
@@ -65,6 +65,11 @@ def _(step: p.Map, of):
 
 
 @fields.register
+def _(step: scripts.Script, of):
+    return scripts.fields_of(step.statements, of)
+
+
+@fields.register
 def _(step: p.FlatMap, of):
     return dict(step.kept) | {"item": "string"}
 
@@ -92,12 +97,18 @@ def _(step: p.Window, of):
         made |= {"rank": "bigint", step.top.by: of[step.top.by], step.top.kept: of[step.top.kept]}
     made |= {name: of[name] for name in step.kept}
     made |= {step.path: "string"} if step.path else {}
+    made |= {each.name: "bigint" for each in step.own}
     return made if step.shape == "global" else made | dict(TIMES)
 
 
 @fields.register
 def _(step: p.Group, of):
     return {name: of[name] for name in step.groups} | {each.name: kind_after(each, of) for each in step.aggregates}
+
+
+@fields.register
+def _(step: reductions.Reduced | reductions.Cogroup, of, *other):
+    return {step.group: of[step.group]} | dict(step.schema)
 
 
 @fields.register

@@ -21,44 +21,40 @@ TYPES = {
 }
 # A sum of decimals has more digits than they have.
 SHOWN_TYPES = TYPES | {"decimal(8,2)": "DECIMAL(30, 2)"}
-SHAPES = ("tumbling", "hopping", "cumulate", "session")
+FUNCTIONS = {"tumbling": "TUMBLE", "hopping": "HOP", "cumulate": "CUMULATE", "session": "SESSION"}
 AGGREGATES = ("count", "sum", "avg", "min", "max", "count_distinct", "count_if", "sum_of")
 
 
+class Unwritten(Exception):
+    """A program has no form in SQL; says which part of it."""
+
+
 def as_sql(program):
-    """The program without what SQL has no word for, or None if more than that is missing."""
+    """The program without what SQL has no word for; Unwritten if more than that is missing."""
     steps = tuple(replace(step, late=False) if isinstance(step, p.Window) else step for step in program.steps)
     plain = replace(program, steps=steps)
-    return plain if script(plain) is not None else None
+    script(plain)
+    return plain
 
 
 def script(program):
-    """The statements of a program, in which each name begins with its label; None if a step has no form in SQL."""
+    """The statements of a program, in which each name begins with its label; Unwritten if a step has no form in SQL."""
     steps = {step.name: step for step in program.steps}
-    timed = [step for step in program.steps if isinstance(step, p.Window | p.Join)]
-    if len(timed) > 1 or any(sink.view != "append" for sink in program.sinks):
-        return None
-    joins = [step for step in timed if isinstance(step, p.Join)]
-    if joins and [step.name for step in program.sources] != ["a", "b"]:
-        # A table on both sides is read twice, and rows are pushed to one of the two.
-        return None
-    delays = [delay for step in timed for delay in getattr(step, "delays", None) or (step.delay, step.delay)] or [0, 0]
-    made = []
+    check(program)
+    delays, made = delays_of(program), []
     for step in program.steps:
         name = f"{program.label}_{step.name}"
         if isinstance(step, p.Source):
-            made.append(source(step, name, delays["ab".index(step.name)]))
+            readers = [each for each in program.steps if step.name in each.inputs]
+            made.append(source(step, name, delays.get(step.name, 0), readers))
             continue
         inputs = [f"{program.label}_{of}" for of in step.inputs]
         fields = [fields_after(steps, of) for of in step.inputs]
-        text = view(step, inputs, fields)
-        if text is None:
-            return None
-        made.append(f"CREATE VIEW {name} AS {text};")
+        made.append(f"CREATE VIEW {name} AS {view(step, inputs, fields)};")
     for place, sink in enumerate(program.sinks):
         fields = fields_after(steps, sink.of)
         if not set(fields.values()) <= TYPES.keys():
-            return None
+            raise Unwritten("a result with an array of another type")
         columns = ", ".join(f"`{field}` {SHOWN_TYPES[kind]}" for field, kind in fields.items())
         out = f"{program.label}_out{place}"
         made.append(f"CREATE TABLE {out} ({columns}) WITH ('connector' = 'print');")
@@ -66,12 +62,51 @@ def script(program):
     return "\n".join(made)
 
 
-def source(step, name, delay):
-    """A table of files; a test pushes its rows."""
-    columns = ", ".join(f"`{field}` {TYPES[kind]}" for field, kind in step.schema)
-    mark = f"WATERMARK FOR ts AS ts - INTERVAL '{delay}' SECOND"
-    options = f"'connector' = 'filesystem', 'path' = '{name}.jsonl', 'format' = 'json', 'bad-records' = 'skip'"
-    return f"CREATE TABLE {name} ({columns}, {mark}) WITH ({options});"
+def timed_steps(program):
+    """The steps by event time."""
+    return [step for step in program.steps if isinstance(step, p.Window | p.Join | p.AsOf | p.Distinct)]
+
+
+def check(program):
+    """Unwritten for what a single step does not show."""
+    timed, changes = timed_steps(program), any(isinstance(step, p.Changes) for step in program.steps)
+    if len(timed) > 1:
+        raise Unwritten("several steps by event time")
+    if any(sink.view != ("net" if changes else "append") for sink in program.sinks):
+        raise Unwritten("rows of windows that fire more than once")
+    joins = [step for step in timed if isinstance(step, p.Join)]
+    if joins and [step.name for step in program.sources] != ["a", "b"]:
+        # Its table is read twice, and rows are pushed to one of the two.
+        raise Unwritten("a stream joined with itself")
+
+
+def delays_of(program):
+    """The delay of each source by name; no watermark where no step asks for the time."""
+    found = {}
+    for step in timed_steps(program):
+        delays = getattr(step, "delays", None) or (step.delay,) * len(program.sources)
+        found = dict(zip((source.name for source in program.sources), delays, strict=True))
+    return found
+
+
+def source(step, name, delay, readers):
+    """A table of files; a test pushes its rows. One that is read as a table has a key, and perhaps rows that delete."""
+    columns = [f"`{field}` {TYPES[kind]}" for field, kind in step.schema]
+    options, keyed = "", [each for each in readers if isinstance(each, p.ToTable)]
+    versions = [each for each in readers if isinstance(each, p.AsOf) and each.right == step.name]
+    deletes = next((each.deletes for each in (*keyed, *versions) if each.deletes is not None), None)
+    if deletes is not None:
+        columns.append(f"`gone` AS {deletes.sql()}")
+        options = ", 'deletes' = 'gone'"
+    key = next((each.key for each in keyed), None) or next((each.on for each in versions), None)
+    if key:
+        columns.append(f"PRIMARY KEY (`{key}`) NOT ENFORCED")
+        order = next((each.order for each in keyed), ())
+        options += ", 'follow' = 'true'" + (f", 'order-by' = '{order[0]}'" if order else "")
+    if not keyed:
+        columns.append(f"WATERMARK FOR ts AS ts - INTERVAL '{delay}' SECOND")
+    files = f"'connector' = 'filesystem', 'path' = '{name}.jsonl', 'format' = 'json', 'bad-records' = 'skip'"
+    return f"CREATE TABLE {name} ({', '.join(columns)}) WITH ({files}{options});"
 
 
 def named(fields):
@@ -87,7 +122,8 @@ def term(of):
 
 @singledispatch
 def view(step, inputs, fields):
-    """The query of a step over its inputs and their fields; None if SQL has no such step."""
+    """The query of a step over its inputs and their fields; Unwritten if SQL has no such step."""
+    raise Unwritten(f"the step {type(step).__name__}")
 
 
 @view.register
@@ -116,7 +152,9 @@ def _(step: p.Map, inputs, fields):
 
 @view.register
 def _(step: p.Pass, inputs, fields):
-    return f"SELECT {named(fields[0])} FROM {inputs[0]}" if step.how != "delta" else None
+    if step.how == "delta":
+        raise Unwritten("a durable shuffle between steps of the user")
+    return f"SELECT {named(fields[0])} FROM {inputs[0]}"
 
 
 @view.register
@@ -140,7 +178,7 @@ def _(step: p.FlatMap, inputs, fields):
 @view.register
 def _(step: p.Join, inputs, fields):
     if step.kind != "interval" or step.how in ("semi", "anti") or not step.prefix:
-        return None
+        raise Unwritten("a join by windows, a semi join, or one without names for both sides")
     columns = [f"l.`{field}` AS `{field}`" for field in fields[0]]
     columns += [f"r.`{field}` AS `{step.prefix}{field}`" for field in fields[1]]
     before, after = map(seconds, step.within)
@@ -170,21 +208,120 @@ def aggregate(each):
 
 @view.register
 def _(step: p.Window, inputs, fields):
-    if step.shape not in SHAPES or step.top or step.path or step.by_record or step.firing.how != "close" or step.late:
-        return None
+    if step.path or step.own or step.top:
+        raise Unwritten("a window with aggregates in Python, or with a ranking and aggregates")
+    if step.by_record or step.by_split or step.firing.how != "close" or step.late:
+        raise Unwritten("a window with settings of its own")
     if not all(each.kind in AGGREGATES for each in step.aggregates):
-        return None
+        raise Unwritten("an aggregate that makes an array")
+    return over(step, inputs) if step.kept else grouped_by_time(step, inputs)
+
+
+def grouped_by_time(step, inputs):
+    """A window by a table function."""
+    if step.shape not in FUNCTIONS:
+        raise Unwritten(f"a window of the kind {step.shape}")
     groups = named(step.groups)
     partition = f" PARTITION BY {groups}" if groups and step.shape == "session" else ""
-    times = {
-        "tumbling": [step.size, *[step.slide] * bool(step.slide)],
-        "hopping": [step.slide, step.size],
-        "cumulate": [step.slide, step.size],
-        "session": [step.size],
-    }[step.shape]
-    function = {"tumbling": "TUMBLE", "hopping": "HOP", "cumulate": "CUMULATE", "session": "SESSION"}[step.shape]
+    times = [step.slide, step.size] if step.shape in ("hopping", "cumulate") else [step.size]
+    times += [step.offset] * bool(step.offset)
     given = ", ".join([f"TABLE {inputs[0]}{partition}", f"DESCRIPTOR({step.time})", *map(seconds, times)])
     by = ", ".join([*(f"`{name}`" for name in step.groups), "window_start", "window_end"])
     columns = [*(f"`{name}`" for name in step.groups), *map(aggregate, step.aggregates)]
     columns += ["window_start AS start_time", "window_end AS end_time"]
-    return f"SELECT {', '.join(columns)} FROM TABLE({function}({given})) GROUP BY {by}"
+    return f"SELECT {', '.join(columns)} FROM TABLE({FUNCTIONS[step.shape]}({given})) GROUP BY {by}"
+
+
+def over(step, inputs):
+    """A window over each row."""
+    bounds = {
+        "over": f"ROWS BETWEEN {step.size} PRECEDING AND CURRENT ROW",
+        "over_all": "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+        "range": f"RANGE BETWEEN {seconds(step.size)} PRECEDING AND CURRENT ROW",
+        "range_all": "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+    }[step.shape]
+    window = f"OVER (PARTITION BY {named(step.groups)} ORDER BY {step.time} {bounds})"
+    # Rows of one time are in the order of the columns.
+    columns = [*(f"`{name}`" for name in (*step.kept, *step.groups))]
+    for each in (*map(aggregate, step.aggregates), f"MIN({step.time}) AS `start_time`"):
+        call, name = each.split(" AS ")
+        columns.append(f"{call} {window} AS {name}")
+    return f"SELECT {', '.join(columns)}, {step.time} AS `end_time` FROM {inputs[0]}"
+
+
+# Tables.
+
+
+@view.register
+def _(step: p.ToTable, inputs, fields):
+    if step.lives or step.history:
+        raise Unwritten("a table whose rows live for a time, or have versions")
+    # Sources have names of letters alone.
+    if not step.of.isalpha():
+        raise Unwritten("steps between a source and its table")
+    return f"SELECT {named(fields[0])} FROM {inputs[0]}"
+
+
+@view.register
+def _(step: p.MapValues, inputs, fields):
+    key = next(iter(fields[0]))
+    columns = [f"`{key}`", *(f"{term(of)} AS `{name}`" for name, of in step.columns)]
+    return f"SELECT {', '.join(columns)} FROM {inputs[0]}"
+
+
+@view.register
+def _(step: p.Group, inputs, fields):
+    if not all(each.kind in AGGREGATES for each in step.aggregates):
+        raise Unwritten("an aggregate that makes an array")
+    groups = named(step.groups)
+    known = " AND ".join(f"`{name}` IS NOT NULL" for name in step.groups)
+    columns = ", ".join([groups, *map(aggregate, step.aggregates)])
+    # Without a condition the group of a stream gives its new rows alone.
+    return f"SELECT {columns} FROM {inputs[0]} WHERE {known} GROUP BY {groups} HAVING COUNT(*) > 0"
+
+
+@view.register
+def _(step: p.TableTop, inputs, fields):
+    names, direction = named(fields[0]), "DESC" if step.descending else "ASC"
+    number = f"ROW_NUMBER() OVER (PARTITION BY `{step.group}` ORDER BY `{step.by}` {direction}) AS place_number"
+    ranked = f"SELECT {names}, {number} FROM {inputs[0]} WHERE `{step.group}` IS NOT NULL"
+    rank = f", place_number AS `{step.rank}`" if step.rank else ""
+    return f"SELECT {names}{rank} FROM ({ranked}) AS ranked WHERE place_number <= {step.n}"
+
+
+@view.register
+def _(step: p.TableJoin, inputs, fields):
+    key, other = (next(iter(of)) for of in fields)
+    own = step.on[0] if step.on else key
+    columns = [f"l.`{field}`" for field in fields[0]]
+    if step.how == "outer":
+        columns[0] = f"COALESCE(l.`{key}`, r.`{other}`) AS `{key}`"
+    columns += [f"r.`{field}`" for field in fields[1] if field != other]
+    how = {"inner": "JOIN", "left": "LEFT JOIN", "outer": "FULL JOIN"}[step.how]
+    return f"SELECT {', '.join(columns)} FROM {inputs[0]} AS l {how} {inputs[1]} AS r ON l.`{own}` = r.`{other}`"
+
+
+@view.register
+def _(step: p.StreamTable, inputs, fields):
+    if step.timed:
+        raise Unwritten("versions of a table without waiting for its watermark")
+    own, key = step.on
+    columns = [f"l.`{field}`" for field in fields[0]] + [f"r.`{field}`" for field in fields[1] if field != key]
+    how = {"inner": "JOIN", "left": "LEFT JOIN"}[step.how]
+    now = f"{inputs[1]} FOR SYSTEM_TIME AS OF PROCTIME() AS r"
+    return f"SELECT {', '.join(columns)} FROM {inputs[0]} AS l {how} {now} ON l.`{own}` = r.`{key}`"
+
+
+@view.register
+def _(step: p.AsOf, inputs, fields):
+    if step.tolerance is not None or step.right != "b":
+        raise Unwritten("an as-of join with an age, or of a computed table")
+    columns = [f"l.`{field}`" for field in fields[0]] + [f"r.`{field}` AS `r_{field}`" for field in fields[1]]
+    how = {"inner": "JOIN", "left": "LEFT JOIN"}[step.how]
+    then = f"{inputs[1]} FOR SYSTEM_TIME AS OF l.{step.time} AS r"
+    return f"SELECT {', '.join(columns)} FROM {inputs[0]} AS l {how} {then} ON l.`{step.on}` = r.`{step.on}`"
+
+
+@view.register
+def _(step: p.Changes, inputs, fields):
+    return f"SELECT {named(fields[0])} FROM {inputs[0]}"

@@ -20,20 +20,25 @@ from tests.programs.campaign import FAILED, RIGHT, WRONG, executed, message
 from tests.programs.compared import VIEWS, bag, differing
 from tests.programs.oracle import Oracle, Table
 
-FAMILIES = ("stateless", "window", "firing", "two_windows", "other_windows", "tables", "process")
+FAMILIES = ("stateless", "window", "calendar", "firing", "two_windows", "other_windows", "tables", "process")
 
 
 def is_followed(program):
     return any(isinstance(step, p.Changes | p.Process) for step in program.steps)
 
 
-def can_be_stored(program):
-    """Whether files mean what pushed rows do: one source, rows that are JSON, no order, and a key for each upsert."""
+def why_not(program):
+    """Why files do not mean what pushed rows do; empty if they do."""
     steps = {step.name: step for step in program.steps}
-    modes = [mode(sink, steps[sink.of]) for sink in program.sinks]
-    odd = any(kind == "odd" for source in program.sources for _, kind in source.schema)
-    odd |= any(getattr(step, "by_record", False) for step in program.steps)
-    return not odd and None not in modes and (is_followed(program) or len(program.sources) == 1)
+    if any(kind == "odd" for source in program.sources for _, kind in source.schema):
+        return "a number that JSON has no text for"
+    if any(getattr(step, "by_record", False) for step in program.steps):
+        return "an order of records, which whole files do not have"
+    if None in [mode(sink, steps[sink.of]) for sink in program.sinks]:
+        return "rows that are replaced and have no key"
+    if not is_followed(program) and len(program.sources) > 1:
+        return "several sources, of which a batch has a file each in no order"
+    return ""
 
 
 def body(program, folder):
@@ -71,16 +76,23 @@ def as_json(value):
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 
-def write(program, folder):
-    """The files of its sources."""
+def write(program, folder, number):
+    """The files of one batch of its sources; followed ones grow."""
+    if number >= len(program.batches):
+        return
     for source in program.sources:
         place = folder / f"{program.label}_{source.name}"
-        place.mkdir()
-        for number, batch in enumerate(program.batches):
-            rows = [{name: as_json(value) for name, value in row.items()} for row in batch.get(source.name, ())]
-            file = place / ("all.jsonl" if is_followed(program) else f"{number}.jsonl")
-            with file.open("a") as lines:
-                lines.writelines(f"{json.dumps(row)}\n" for row in rows)
+        place.mkdir(parents=True, exist_ok=True)
+        batch = program.batches[number].get(source.name, ())
+        rows = [{name: as_json(value) for name, value in row.items()} for row in batch]
+        file = place / ("all.jsonl" if is_followed(program) else f"{number}.jsonl")
+        with file.open("a") as lines:
+            lines.writelines(f"{json.dumps(row)}\n" for row in rows)
+
+
+def pipeline(programs, folder):
+    """One pipeline of all programs over the files in a folder."""
+    return executed([(program.label, body(program, folder)) for program in programs]).build()
 
 
 def stored(program):
@@ -90,18 +102,22 @@ def stored(program):
 
 
 def verdicts(programs, driver, folder):
-    """What became of each program, by label, in one pipeline."""
-    (folder / "in").mkdir()
-    options = RunOptions(home=Home(folder / "home"), driver=driver)
-    programs = [stored(program) for program in programs if can_be_stored(program)]
+    """What became of each program, by label, in one pipeline and one run."""
+    options, inputs = RunOptions(home=Home(folder / "home"), driver=driver), folder / "in"
+    programs = [stored(program) for program in programs if not why_not(program)]
     for program in programs:
-        write(program, folder / "in")
+        for number in range(len(program.batches)):
+            write(program, inputs, number)
     try:
-        pipeline = executed([(program.label, body(program, folder / "in")) for program in programs]).build()
-        pipeline.run(options, finish=True)
+        pipeline(programs, inputs).run(options, finish=True)
     except RsError as error:
         return {"all": (FAILED, message(error))}
-    texts = {program.label: differences(program, options.home) for program in programs}
+    return judged(programs, options.home)
+
+
+def judged(programs, home):
+    """The verdict of each program over the tables of a home."""
+    texts = {program.label: differences(program, home) for program in programs}
     return {label: (WRONG, text) if text else (RIGHT, "") for label, text in texts.items()}
 
 

@@ -1,23 +1,36 @@
 """Random programs against plain Python; `python -m tests.programs` runs more of them."""
 
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
+from tests.programs import histories, stored
 from tests.programs import program as p
-from tests.programs import stored
+from tests.programs import scripts as s
 from tests.programs import terms as t
 from tests.programs.campaign import RIGHT, built, built_of_sql, fewer_steps, sound, verdicts
 from tests.programs.compared import differences
 from tests.programs.drawing import FAMILIES, GROUP, drawn
 from tests.programs.oracle import Oracle
-from tests.programs.sql_form import as_sql
+from tests.programs.script_meaning import after
+from tests.programs.sql_form import Unwritten, as_sql, script
+from tests.tables.camera import Camera
 
 
 def wrong(seeds, driver, families=()):
     programs = [drawn(seed, families) for seed in seeds]
     found = verdicts(programs, driver)
     return {label: verdict for label, verdict in found.items() if verdict[0] != RIGHT}
+
+
+def in_sql(programs):
+    """Those that have a form in SQL; all restart after the same batch."""
+    found = []
+    for program in programs:
+        with suppress(Unwritten):
+            found.append(replace(as_sql(program), restart=1))
+    return found
 
 
 @pytest.mark.canary
@@ -31,11 +44,20 @@ def test_programs_of_fixed_seeds_give_the_rows_of_plain_python(driver):
 @pytest.mark.timeout(1200)
 @pytest.mark.filterwarnings("ignore")
 def test_programs_in_sql_give_the_rows_of_plain_python(driver):
-    drawn_ones = (as_sql(drawn(seed, ("stateless", "window", "join"))) for seed in range(24))
-    programs = [replace(program, restart=1) for program in drawn_ones if program is not None]
+    programs = in_sql(drawn(seed, ("stateless", "window", "join", "other_windows")) for seed in range(24))
     found = verdicts(programs, driver, built_of_sql)
     assert {label: verdict for label, verdict in found.items() if verdict[0] != RIGHT} == {}
     assert len(programs) > 5
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.filterwarnings("ignore")
+def test_programs_over_tables_in_sql_give_the_rows_of_plain_python(driver):
+    programs = in_sql(drawn(seed, ("tables", "stream_tables", "asof")) for seed in range(40))
+    found = verdicts(programs[:GROUP], driver, built_of_sql)
+    assert {label: verdict for label, verdict in found.items() if verdict[0] != RIGHT} == {}
+    assert len(programs) >= GROUP
 
 
 @pytest.mark.long
@@ -47,6 +69,21 @@ def test_programs_from_files_into_delta_give_the_rows_of_plain_python(driver, tm
     found = stored.verdicts(programs, driver, tmp_path)
     assert {label: verdict for label, verdict in found.items() if verdict[0] != RIGHT} == {}
     assert len(found) > 2
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.filterwarnings("ignore")
+def test_stored_programs_that_are_killed_rescaled_and_taken_back_give_the_rows_of_plain_python(driver, tmp_path):
+    programs = [drawn(seed, stored.FAMILIES) for seed in range(2 * GROUP)]
+    programs = [program for program in programs if not stored.why_not(program)][:4]
+    camera = Camera()
+    try:
+        found, done = histories.verdicts(programs, driver, tmp_path, camera, 0)
+    finally:
+        camera.close()
+    assert {label: verdict for label, verdict in found.items() if verdict[0] != RIGHT} == {}
+    assert len(done) > 2
 
 
 @pytest.mark.long
@@ -93,6 +130,74 @@ def test_an_oracle_of_windows_loses_late_rows_and_knows_the_batch_in_which_a_win
         (2, 1, p.at(30)),
     ]
     assert oracle.late == {"s2": [ROWS[2]]}
+
+
+def times(program):
+    """The windows of its only sink as seconds, with their ids."""
+    rows = Oracle(program).sink(program.sinks[0])
+    return sorted((*((row[name] - p.START).total_seconds() for name in EDGES), row["all"]) for _, row in rows)
+
+
+EDGES = ("start_time", "end_time")
+
+
+def over_rows_at(seconds, shape, size, **settings):
+    """A window of each kind over rows at some times, which collects their numbers."""
+    rows = tuple({"key": "a", "n": n, "ts": p.at(second)} for n, second in enumerate(seconds))
+    window = p.Window("s2", "a", shape, size, 0, "ts", (), (p.Aggregate("all", "collect", "n"),), **settings)
+    return p.Program(0, (SOURCE, window), (p.Sink("s2", "append"),), ({"a": rows},))
+
+
+def test_an_oracle_of_sliding_windows_has_those_of_the_page():
+    microsecond = 1e-6
+    assert times(over_rows_at((17, 22, 32), "sliding", 10)) == [
+        (7, 17, [0]),
+        (12, 22, [0, 1]),
+        (17 + microsecond, 27 + microsecond, [1]),
+        (22, 32, [1, 2]),
+        (22 + microsecond, 32 + microsecond, [2]),
+    ]
+
+
+def test_an_oracle_of_calendar_windows_has_days_of_23_hours():
+    # In Berlin the clocks are set forward on 31 March 2024; day 90 of the year begins there at 23:00.
+    day = 90 * 86400 - 3600
+    assert times(over_rows_at((day - 1, day, day + 23 * 3600), "day", 0, zone="Europe/Berlin")) == [
+        (day - 86400, day, [0]),
+        (day, day + 23 * 3600, [1]),
+        (day + 23 * 3600, day + 47 * 3600, [2]),
+    ]
+
+
+def test_an_oracle_of_two_sources_waits_for_the_slowest():
+    """The timeline of docs/windows.md."""
+    steps = (SOURCE, replace(SOURCE, name="b"), p.Union("s3", "a", "b"))
+    window = p.Window("s4", "s3", "tumbling", 10, 0, "ts", (), (p.Aggregate("c", "count"),), delay=5, by_split=True)
+    came = (("a", 3), ("a", 14), ("b", 6), ("a", 31), ("b", 9), ("b", 26))
+    batches = tuple({source: ({"key": "", "n": 0, "ts": p.at(second)},)} for source, second in came)
+    program = p.Program(0, (*steps, window), (p.Sink("s4", "append"),), batches, restart=3)
+    oracle = Oracle(program)
+    rows = oracle.sink(program.sinks[0])
+    fired = [(batch, (row["start_time"] - p.START).total_seconds(), row["c"]) for batch, row in rows]
+    assert sorted(fired) == [(5, 0, 3), (5, 10, 1), (6, 20, 1), (6, 30, 1)]
+    assert [mark and (mark - p.START).total_seconds() for mark in oracle.marks.after] == [None, None, 1, 1, 4, 21]
+
+
+def test_a_script_means_what_its_page_says():
+    missing = s.If(s.Holds("n", "!=", 3), (s.Set("k", s.Called("concat", "key", "_s"), "string"),), (s.Drop(),))
+    statements = (missing, s.Rename("who", "key"), s.Remove("n"))
+    assert s.joined(statements) == "if(n!=3){k=concat(key,'_s')}else{break()};rename(who,key);rm(n)"
+    assert after(statements, {"key": None, "n": None}) == {"k": "_s", "who": None}
+    assert after(statements, {"key": "a", "n": 3}) is None
+    assert s.fields_of(statements, {"key": "string", "n": "bigint"}) == {"k": "string", "who": "string"}
+
+
+def test_a_program_without_a_form_in_sql_has_a_reason():
+    program = counted([ROWS])
+    assert "TUMBLE(TABLE p0_a" in script(program)
+    sliding = replace(program, steps=(SOURCE, replace(program.steps[1], shape="sliding")))
+    with pytest.raises(Unwritten, match="a window of the kind sliding"):
+        as_sql(sliding)
 
 
 def test_a_comparison_shows_a_row_that_lacks_and_one_that_came_too_early():

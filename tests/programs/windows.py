@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 from tests.programs import program as p
-from tests.programs.groups import aggregated, by_value, first
+from tests.programs.groups import aggregated, by_value, first, there
 
 
 def is_late(time, mark):
@@ -16,7 +17,7 @@ def is_late(time, mark):
 
 def fired(step, batches, before, after):
     """The rows of a window's groups as `(batch, row)`, and the late rows; open windows fire at the end of input."""
-    made = {"session": sessions, "count": ordered, "over": ordered, "global": whole}.get(step.shape, sliced)
+    made = ORDERED.get(step.shape) or {"session": sessions, "global": whole}.get(step.shape, sliced)
     return made(step, [[row for row in rows if row[step.time] is not None] for rows in batches], before, after)
 
 
@@ -31,6 +32,7 @@ def shown(step, group, rows, times):
     if step.path:
         order = sorted(rows, key=lambda row: (row[step.time], row["id"]))
         made[step.path] = " ".join(str(row["id"]) for row in order)
+    made |= {each.name: OWN[each.kind](there(rows, each.field)) for each in step.own}
     return [made | each for each in first(step.top, rows)] if step.top else [made]
 
 
@@ -39,10 +41,40 @@ def timed(start, end):
     return {"start_time": start, "end_time": end}
 
 
+# Of the values of a field, without nulls.
+OWN = {
+    "spread": lambda values: max(values) - min(values) if values else None,
+    "mean": lambda values: 1000 * sum(values) // len(values) if values else None,
+    "most": lambda values: max(values, default=None),
+}
+
+
+def midnight(date, zone):
+    """The first instant of a date; one that the clock leaves out is the instant of the leap."""
+    return datetime(date.year, date.month, date.day, tzinfo=ZoneInfo(zone)).astimezone(UTC)
+
+
+def calendar(step, time):
+    """The day, week or month of a time in its zone."""
+    date = time.astimezone(ZoneInfo(step.zone)).date()
+    first = {
+        "day": date,
+        "week": date - timedelta(days=date.weekday()),
+        "month": date.replace(day=1),
+    }[step.shape]
+    following = {
+        "day": first + timedelta(days=1),
+        "week": first + timedelta(days=7),
+        "month": (first + timedelta(days=31)).replace(day=1),
+    }[step.shape]
+    return midnight(first, step.zone), midnight(following, step.zone)
+
+
 def slices(step, time):
     """The windows of a row as pairs of times."""
-    second = (time - p.START) / timedelta(seconds=1)
-    offset = step.slide if step.shape == "tumbling" else 0
+    if step.shape in p.CALENDARS:
+        return [calendar(step, time)]
+    second, offset = (time - p.START) / timedelta(seconds=1), step.offset
     slide = step.slide if step.shape == "hopping" else step.size
     start, found = (second - offset) // slide * slide + offset, []
     while start > second - step.size:
@@ -131,35 +163,89 @@ def sessions(step, batches, before, after):
 
 
 def ordered(step, batches, before, after):
-    """Windows by the order of rows in event time: each so many rows, or each row with those before it."""
+    """Windows by the order of rows in event time: so many rows, each row with those before it, or near rows."""
     groups, late, made = defaultdict(list), [], []
-    for batch, rows in enumerate(batches):
-        for row in rows:
-            if is_late(row[step.time], before[batch]):
+    for rows in judged(step, batches, before):
+        for row, mark in rows:
+            if is_late(row[step.time], mark):
                 late.append(row)
             else:
                 groups[group_of(step, row)].append(row)
     names = [*step.kept, *sorted({each.field for each in step.aggregates if each.field} - {*step.kept})]
     for group, rows in groups.items():
         rows.sort(key=lambda row: (row[step.time], [by_value(row, name) for name in names]))
-        if step.shape == "count":
-            parts = [rows[at : at + step.size] for at in range(0, len(rows), step.size)]
-        else:
-            parts = [rows[max(0, at - step.size) : at + 1] for at in range(len(rows))]
-        for part in parts:
-            times = timed(part[0][step.time], part[-1][step.time])
-            kept = {name: part[-1][name] for name in step.kept}
-            made += [(None, row | kept) for row in shown(step, group, part, times)]
+        for start, end, last, part in ORDERED_PARTS[step.shape](step, rows):
+            kept = {name: last[name] for name in step.kept}
+            made += [(None, row | kept) for row in shown(step, group, part, timed(start, end))]
     return made, late
 
 
+def from_to(step, last, part):
+    """A window from the time of its first row to that of its last one."""
+    return part[0][step.time], last[step.time], last, part
+
+
+def counted(step, rows):
+    """Each so many rows."""
+    parts = [rows[at : at + step.size] for at in range(0, len(rows), step.size)]
+    return [from_to(step, part[-1], part) for part in parts]
+
+
+def over_rows(step, rows):
+    """Each row with so many before it."""
+    size = len(rows) if step.shape == "over_all" else step.size
+    return [from_to(step, row, rows[max(0, at - size) : at + 1]) for at, row in enumerate(rows)]
+
+
+def over_range(step, rows):
+    """Each row with those of its time, and of the time before it."""
+    reach = timedelta.max if step.shape == "range_all" else timedelta(seconds=step.size)
+    found = []
+    for row in rows:
+        part = [of for of in rows if timedelta(0) <= row[step.time] - of[step.time] <= reach]
+        found.append(from_to(step, row, part))
+    return found
+
+
+def sliding(step, rows):
+    """A window that ends with each row, and one that begins a microsecond after it, if there are rows in it."""
+    size, found = timedelta(seconds=step.size), []
+    times = {row[step.time] for row in rows}
+    for start in {time - size for time in times} | {time + timedelta(microseconds=1) for time in times}:
+        part = [row for row in rows if start <= row[step.time] <= start + size]
+        if part:
+            found.append((start, start + size, part[-1], part))
+    return found
+
+
+ORDERED_PARTS = {
+    "count": counted,
+    "over": over_rows,
+    "over_all": over_rows,
+    "range": over_range,
+    "range_all": over_range,
+    "sliding": sliding,
+}
+ORDERED = dict.fromkeys(ORDERED_PARTS, ordered)
+
+
 def whole(step, batches, before, after):
-    """One window for all rows of a group, as a table: its rows after each batch."""
+    """One window for all rows of a group, as a table: its rows after each batch. Groups may live for a time."""
     from tests.programs.oracle import Table
 
-    groups, states = defaultdict(list), []
-    for rows in [*batches, []]:
+    lives = timedelta(seconds=step.size) if step.size else None
+    groups, states, late = defaultdict(list), [], []
+    for batch, rows in enumerate([*batches, []]):
         for row in rows:
-            groups[group_of(step, row)].append(row)
+            if lives and is_late(row[step.time] + lives, before[batch]):
+                late.append(row)
+            else:
+                groups[group_of(step, row)].append(row)
+        # The end of input ends no group.
+        mark = after[batch] if lives and batch < len(batches) else None
+        if mark is not None:
+            last = {group: max(row[step.time] for row in of) for group, of in groups.items()}
+            for group in [group for group, time in last.items() if is_late(time + lives, mark)]:
+                del groups[group]
         states.append([made for group, of in groups.items() for made in shown(step, group, of, {})])
-    return Table(states, step.groups), []
+    return Table(states, step.groups), late

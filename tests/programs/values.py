@@ -1,0 +1,30 @@
+"""The fields of sources, and the values that their rows are drawn from."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from math import inf, nan
+
+CORE = (("id", "bigint"), ("key", "string"), ("n", "bigint"), ("ts", "timestamp"))
+MORE = (
+    ("x", "double"),
+    ("ok", "boolean"),
+    ("price", "decimal(8,2)"),
+    ("tags", "array<string>"),
+    ("m", "bigint"),
+    ("y", "odd"),
+)
+VALUES = {
+    "string": ["a", "b", "c", "a", "b", "", "é", None],
+    "bigint": [None, -3, -1, 0, 1, 2, 3, 4, 7, 9],
+    "double": [None, -1.5, 0.0, 0.25, 0.5, 2.75, 4.0],
+    "odd": [None, 0.0, -0.0, nan, inf, -inf, 1.5],
+    "boolean": [True, False, None],
+    "decimal(8,2)": [None, Decimal("0.10"), Decimal("2.50"), Decimal("-1.05"), Decimal("7.00")],
+    "array<string>": [None, (), ("u",), ("u", "v"), ("v", None, "u")],
+}
+NUMBERS = ("bigint", "double", "decimal(8,2)")
+ORDERED = (*NUMBERS, "string")
+SIZES = (5, 10, 20, 30, 60)
+# One leaves an hour out at midnight, in March.
+ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "America/Havana")
