@@ -184,7 +184,9 @@ def test_parts_of_files_of_any_size_give_each_line_once(spark, tmp_path: Path, s
     "condition",
     ["s = 'u0001'", "l > 12", "l >= 12 and l <= 0", "l < 1", "i = -7", "h >= 300", "y = 1", "m is not null",
      "s is null", "`ü` = 'x' and b", "`a b` = 5", "c = 7", "s <> 'u0001'", "o.x is not null",
-     "s in ('u0001', 'plain/')"],
+     "s in ('u0001', 'plain/')", "s is null or startswith(s, 'u')", "l is null or l > 12", "contains(s, '')",
+     "endswith(s, '/') or s = 'u0001' or contains(s, '€')", "startswith(s, 'u') and endswith(s, '1') or s is null",
+     "l > 12 and b or l < 0 and i = 0", "i in (0, -7) or i is null", "s = 'u0001' or l = 0", "not (s <=> 'u0001')"],
 )  # fmt: skip
 def test_a_condition_in_the_scanner_keeps_what_it_keeps_after_it(spark, tmp_path: Path, condition: str) -> None:
     (tmp_path / "a.jsonl").write_bytes(mutated(2_000, 54))
@@ -194,6 +196,23 @@ def test_a_condition_in_the_scanner_keeps_what_it_keeps_after_it(spark, tmp_path
     assert digest(asked.select("d", "t")) == expected
     digest(whole)
     assert judged(spark, asked) == judged(spark, whole)
+
+
+@pytest.mark.parametrize(
+    ("condition", "rows"),
+    [("s is null or startswith(s, 'u3')", 3), ("endswith(s, '3')", 1), ("contains(s, '3')", 2), ("s is null", 1),
+     ("s in ('u1', 'u2')", 2), ("l is null or l > 8", 3), ("l > 1 and l < 3 or l = 5", 4), ("s = 'u1' or l = 2", 12)],
+)  # fmt: skip
+def test_a_condition_of_one_field_drops_lines_in_the_scanner(
+    spark, tmp_path: Path, condition: str, rows: int
+) -> None:
+    lines = [f'{{"s":"u{n}","l":{n}}}\n' for n in (*range(10), 30)]
+    (tmp_path / "a.jsonl").write_text("".join([*lines, '{"s":null}\n']))
+    asked = read(spark, tmp_path, "s string, l long").filter(condition)
+    asked.collect()
+    scan = asked._jdf.queryExecution().executedPlan().collectLeaves().head()
+    # One range is compared, and fields are compared on their own.
+    assert scan.metrics().apply("numOutputRows").value() == rows
 
 
 def test_times_without_a_zone_are_of_the_session(spark, tmp_path: Path) -> None:

@@ -4,11 +4,11 @@ import java.util.Locale
 
 import org.apache.spark.sql.catalyst.json.JSONOptions
 import org.apache.spark.sql.internal.{LegacyBehaviorPolicy, SQLConf}
-import org.apache.spark.sql.sources._
+import org.apache.spark.sql.sources.Filter
 import org.apache.spark.sql.types.StructType
 
 /**
- * How lines of JSON are read: all fields, the wanted ones among them, and what a query wants of them.
+ * How lines of JSON are read: all fields, the wanted ones among them, and what a query wants of some.
  *
  * `times`: times and dates have Spark's default form; `utc`: those without a zone are of UTC. `bad` is None if bad
  * records are left out.
@@ -16,7 +16,7 @@ import org.apache.spark.sql.types.StructType
 case class JsonRules(
     schema: StructType,
     wanted: StructType,
-    limits: Seq[JsonLimit],
+    limits: Map[String, JsonLimit],
     options: Map[String, String],
     zone: String,
     times: Boolean,
@@ -24,14 +24,6 @@ case class JsonRules(
     cap: Int,
     beyond: String,
     bad: Option[String]
-)
-
-/** What a query wants of a field that is not null: a text, or a whole number from `least` to `most`. */
-case class JsonLimit(
-    field: String,
-    text: Option[String] = None,
-    least: Long = Long.MinValue,
-    most: Long = Long.MaxValue
 )
 
 object JsonRules {
@@ -44,11 +36,11 @@ object JsonRules {
   def of(schema: StructType, wanted: StructType, filters: Seq[Filter], options: Map[String, String]): JsonRules = {
     val conf = SQLConf.get
     val formatted = options.keys.exists(key => Formats(key.toLowerCase(Locale.ROOT)))
-    val pushed = if (conf.jsonFilterPushDown) filters.flatMap(limit(schema, _)) else Nil
+    val limits = JsonLimit.all(if (conf.jsonFilterPushDown) filters else Nil)
     JsonRules(
       schema,
       wanted,
-      pushed,
+      limits.filter(each => known(schema, each._1)),
       options,
       new JSONOptions(options, conf.sessionLocalTimeZone, SparkLines.Corrupt).zoneId.getId,
       times = !formatted && conf.legacyTimeParserPolicy != LegacyBehaviorPolicy.LEGACY,
@@ -59,28 +51,7 @@ object JsonRules {
     )
   }
 
-  private def limit(schema: StructType, filter: Filter): Option[JsonLimit] = {
-    val made = filter match {
-      case IsNotNull(field) => Some(JsonLimit(field))
-      case EqualTo(field, text: String) => Some(JsonLimit(field, text = Some(text)))
-      case EqualTo(field, Whole(n)) => Some(JsonLimit(field, least = n, most = n))
-      case GreaterThanOrEqual(field, Whole(n)) => Some(JsonLimit(field, least = n))
-      case LessThanOrEqual(field, Whole(n)) => Some(JsonLimit(field, most = n))
-      case GreaterThan(field, Whole(n)) if n < Long.MaxValue => Some(JsonLimit(field, least = n + 1))
-      case LessThan(field, Whole(n)) if n > Long.MinValue => Some(JsonLimit(field, most = n - 1))
-      case _ => None
-    }
-    // In other names a point may be part of the name, or lead into a field.
-    made.filter(each => each.field.matches("[A-Za-z0-9_]+") && schema.fieldNames.contains(each.field))
-  }
-
-  private object Whole {
-    def unapply(value: Any): Option[Long] = value match {
-      case n: Long => Some(n)
-      case n: Int => Some(n.toLong)
-      case n: Short => Some(n.toLong)
-      case n: Byte => Some(n.toLong)
-      case _ => None
-    }
-  }
+  /** In other names a point may be part of the name, or lead into a field. */
+  private def known(schema: StructType, field: String): Boolean =
+    field.matches("[A-Za-z0-9_]+") && schema.fieldNames.contains(field)
 }

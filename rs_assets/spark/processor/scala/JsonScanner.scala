@@ -19,12 +19,12 @@ final class JsonScanner(rules: JsonRules) extends JsonValues {
   private[this] val before: Array[Int] = fields.map(places(_)._1)
   private[this] val behind: Array[Int] = fields.map(places(_)._2)
   private[this] val ordinals: Array[Int] = fields.map(field => rules.wanted.getFieldIndex(field.name).getOrElse(-1))
-  private[this] val asked = fields.map(field => rules.limits.filter(_.field == field.name))
-  private[this] val texts: Array[Array[Byte]] = asked.map(_.flatMap(_.text).headOption.map(_.getBytes(UTF_8)).orNull)
-  private[this] val least: Array[Long] = asked.map(_.map(_.least).maxOption.getOrElse(Long.MinValue))
-  private[this] val most: Array[Long] = asked.map(_.map(_.most).minOption.getOrElse(Long.MaxValue))
+  private[this] val limits = fields.map(field => rules.limits.get(field.name))
+  private[this] val texts: Array[Array[JsonText]] = limits.map(_.flatMap(_.texts).map(_.toArray).orNull)
+  private[this] val least: Array[Long] = limits.map(_.fold(Long.MinValue)(_.least))
+  private[this] val most: Array[Long] = limits.map(_.fold(Long.MaxValue)(_.most))
   private[this] val needed: Array[Int] = fields.indices.filter(ordinals(_) >= 0).toArray
-  private[this] val required: Array[Int] = fields.indices.filter(asked(_).nonEmpty).toArray
+  private[this] val required: Array[Int] = fields.indices.filter(limits(_).exists(!_.nulls)).toArray
   private[this] val able = fields.forall(field => written(field.name))
   private[this] val writer = new UnsafeRowWriter(rules.wanted.length, 256)
   // The field that came behind each field the last time; at n: the first one.
@@ -119,12 +119,18 @@ final class JsonScanner(rules: JsonRules) extends JsonValues {
 
   private def string(b: Array[Byte], from: Int, field: Int, to: Int): Int = {
     val end = if (b(from) == '"') text(b, from + 1) else -1
-    val want = texts(field)
-    if (end < 0 || (to < 0 && want == null)) return end
+    val some = texts(field)
+    if (end < 0 || (to < 0 && some == null)) return end
     if (escaped) return -1
-    if (want != null && !java.util.Arrays.equals(b, from + 1, end - 1, want, 0, want.length)) refused = true
+    if (some != null && !passes(some, b, from + 1, end - 1)) refused = true
     else if (to >= 0) writer.write(to, b, from + 1, end - from - 2)
     end
+  }
+
+  private def passes(some: Array[JsonText], b: Array[Byte], from: Int, to: Int): Boolean = {
+    var i = 0
+    while (i < some.length && !some(i).passes(b, from, to)) i += 1
+    i < some.length
   }
 
   private def boolean(b: Array[Byte], from: Int, to: Int): Int = {
