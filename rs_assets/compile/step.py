@@ -48,7 +48,7 @@ def compile_flat_map(context: CompileContext, node: nodes.FlatMap, inputs: Input
     """A generator, or a Python function."""
     if isinstance(node.expression, PythonFunction):
         schema = parse_ddl(context.spark, node.expression.schema or "", step=node.name)
-        left, _ = without_dropped(context, node.expression, inputs[0], trace_flat_map)
+        left, _ = without_dropped(context, node.name, node.expression, inputs[0], trace_flat_map)
         return left.then(python_step("flat_map", node.name, node.expression.call, schema), context)
     df = inputs[0].df
     return Flow(df.select(as_column(node.expression), *_hidden(df)))
@@ -57,7 +57,7 @@ def compile_flat_map(context: CompileContext, node: nodes.FlatMap, inputs: Input
 def compile_filter(context: CompileContext, node: nodes.Filter, inputs: Inputs) -> Flow:
     """A condition in the JVM, or a Python function."""
     if isinstance(node.condition, PythonFunction):
-        left, whole = without_dropped(context, node.condition, inputs[0], trace_filter)
+        left, whole = without_dropped(context, node.name, node.condition, inputs[0], trace_filter)
         return left if whole else left.then(python_step("filter", node.name, node.condition.call), context)
     return Flow(inputs[0].df.filter(condition_column(node, inputs[0].df)))
 
@@ -120,7 +120,7 @@ def check_united(node: Node, inputs: Inputs) -> None:
 def compile_split(context: CompileContext, node: nodes.Split, inputs: Inputs) -> Flow:
     """A hidden label on each row."""
     if isinstance(node.label, PythonFunction):
-        made = traced_label(context, node.label, inputs[0])
+        made = traced_label(context, node.name, node.label, inputs[0])
         return made or inputs[0].then(python_step("label", node.name, node.label.call), context)
     return Flow(inputs[0].df.withColumn(LABEL, as_column(node.label).cast("string")))
 

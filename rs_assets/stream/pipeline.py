@@ -73,9 +73,9 @@ class Pipeline:
     def describe(self, *, mermaid: bool = False) -> str:
         """The steps as lines of text, or as a Mermaid graph.
 
-        The lines also say of each Python function whether Spark computes it ("compiled"), Spark drops records before
-        Python gets the others ("compiled in part"), or Python computes it ("Python"), and which line of its file is the
-        reason.
+        The lines also say of each Python function whether Spark computes it ("compiled", with the line of its file that
+        raises on null), Spark drops records before Python gets the others ("compiled in part"), or Python computes it
+        ("Python"), and which line is the reason.
 
         - `mermaid` (bool, default False): as a Mermaid graph.
 
@@ -85,7 +85,7 @@ class Pipeline:
         >>> print(slow.to_print().build().describe())
         shop.slow  fingerprint ...
           file      file_source  [json hits.jsonl]
-          filter_1  filter <- file  [<lambda>()]  compiled in part: line 1: it raises TypeError
+          filter_1  filter <- file  [<lambda>()]  compiled: line 1: it raises TypeError
           print     print_sink <- filter_1
         """
         if mermaid:

@@ -58,18 +58,17 @@ def test_the_rows_are_the_same(source, compute, step):
     assert compute(step(source(SCHEMA), True), ROWS) == compute(step(source(SCHEMA), False), ROWS)
 
 
+def plan_of(frame, function, *, trace=True, run=True, located=()):
+    """What Spark makes of a filter: its plans, as text."""
+    stream = StreamBuilder.data_stream("test", "plans").from_file("in.jsonl", schema=SCHEMA)
+    node = stream.filter(function, trace=trace).to_print().build().topology["filter_1"]
+    context = SimpleNamespace(trace=run, quarantines=False, streaming=True, located=frozenset(located))
+    return compile_filter(context, node, (Flow(frame),)).df._jdf.queryExecution().toString()
+
+
 def test_the_switch_of_a_run_and_of_a_step(spark):
     def plan(function, context):
-        pipeline = (
-            StreamBuilder.data_stream("test", "plans")
-            .from_file("in.jsonl", schema=SCHEMA)
-            .filter(*function[:1], trace=function[1])
-        )
-        node = pipeline.to_print().build().topology["filter_1"]
-        frame = compile_filter(
-            SimpleNamespace(trace=context, quarantines=False), node, (Flow(spark.createDataFrame([], SCHEMA)),)
-        ).df
-        return frame._jdf.queryExecution().optimizedPlan().toString()
+        return plan_of(spark.createDataFrame([], SCHEMA), function[0], trace=function[1], run=context)
 
     whole, part = lambda r: r["ms"] == 5, lambda r: r["ms"] == 5 and hash(r["page"])
     assert "MapInArrow" not in plan((whole, True), True)
@@ -78,6 +77,35 @@ def test_the_switch_of_a_run_and_of_a_step(spark):
     for step, run in ((False, True), (True, False)):
         assert "Filter" not in plan((part, step), run)
         assert "MapInArrow" in plan((whole, step), run)
+
+
+def test_compile_filter_of_a_function_that_raises_on_null_asks_the_source_and_needs_no_python(spark, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"page":"/a"}')
+    rows = spark.read.schema(SCHEMA).json(str(tmp_path))
+    located = plan_of(rows, lambda r: r["page"].startswith("/check"), located={"filter_1"})
+    assert "PushedFilters: [Or(IsNull(page),StringStartsWith(page,/check))]" in located
+    assert "raise_error" in located
+    assert "MapInArrow" not in located
+    # No replay would find the record.
+    unknown = plan_of(rows, lambda r: r["page"].startswith("/check"))
+    assert "StringStartsWith(page,/check)" in unknown
+    assert "MapInArrow" in unknown
+
+
+RAISING = {
+    "a filter": lambda s: s.filter(lambda r: r["ms"] > 100).filter("ms IS NOT NULL"),
+    "a map": lambda s: s.map(lambda r: {"p": r["page"].strip()}, schema="p string").filter("p IS NOT NULL"),
+    "a split": lambda s: s.split(lambda r: "slow" if r["ms"] > 100 else None).select("slow"),
+}
+
+
+@pytest.mark.parametrize("steps", RAISING.values(), ids=RAISING)
+def test_a_run_of_a_function_that_raises_on_null_ends_at_the_record_that_a_later_step_drops(source, drive, steps):
+    rows = [row("/a", 5), row(None, None), row("/b", 500)]
+    assert len(drive(steps(source(SCHEMA)), [rows[0], rows[2]])) in (1, 2)
+    with pytest.raises(StepError, match=r"raised (TypeError|AttributeError): .*NoneType") as caught:
+        drive(steps(source(SCHEMA)), rows)
+    assert (caught.value.facts["split"], caught.value.facts["line"]) == ("memory-source", 2)
 
 
 @pytest.mark.parametrize("trace", [True, False])

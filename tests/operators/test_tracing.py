@@ -8,7 +8,7 @@ import pytest
 
 from rs_assets import StreamBuilder
 from rs_assets.compile.python.tracing.traced import trace_filter, trace_map
-from rs_assets.compile.python.tracing.tree import leading_to, verdicts_of
+from rs_assets.compile.python.tracing.tree import UNDECIDED, leading_to, verdicts_of
 from tests.operators.traced_functions import FIELDS, FILTERS, MAPS, Drawn, computed, followed, rows, wanted
 from tests.work import calls_of
 
@@ -22,7 +22,7 @@ def check_filter(function, told):
     if traced.tree is None:
         assert traced.asked, told
         return "python"
-    stays = leading_to(traced.tree, {"keep", "ask"})
+    stays = leading_to(traced.tree, {"keep", *UNDECIDED})
     for row in ROWS:
         verdict = followed(traced.tree, row).verdict
         assert verdict in ("ask", wanted(function, row)), (told, row)
@@ -36,6 +36,8 @@ def check_map(function, kind, told):
         leaf = followed(traced.tree, row)
         if leaf.verdict == "made":
             assert repr(computed(leaf.values[0], row)) == repr(function(dict(row))["x"]), (told, row)
+        elif leaf.verdict == "raise":
+            assert wanted(function, row) == "raise", (told, row)
 
 
 @pytest.mark.parametrize("number", range(len(FILTERS)))
@@ -135,9 +137,36 @@ def test_what_might_do_anything_else_is_left_to_python(function, why):
     traced, calls = calls_of(lambda: trace_filter(function, FIELDS))
     assert re.search(why, "; ".join(map(str, traced.asked)))
     # Nothing but the records on which it surely raises, or is surely false before, is known of any.
-    assert traced.tree is None or verdicts_of(traced.tree) <= {"ask", "drop"}
+    assert traced.tree is None or verdicts_of(traced.tree) <= {"ask", "raise", "drop"}
     assert calls < MOST_CALLS
     assert LEAST == 5
+
+
+# What is known of the records that no path keeps or drops: that the function raises, or nothing.
+ON_NULL = {
+    "a method": (lambda r: r["s"].startswith("/"), "raise"),
+    "a comparison": (lambda r: r["n"] > 5, "raise"),
+    "two comparisons": (lambda r: 5 < r["n"] < 7 and r["s"] >= "a", "raise"),
+    "a sum": (lambda r: r["i"] + 1 > 5, "raise"),
+    "a text of a sum": (lambda r: r["s"] + "x" == "ax" and "x" + r["p"] == "xa", "raise"),
+    "a quotient": (lambda r: r["i"] % 2 == 1 or r["d"] / 2 > 1, "raise"),
+    "a sign": (lambda r: -r["i"] < abs(r["i"]), "raise"),
+    "a part": (lambda r: r["s"][:2] == "/c", "raise"),
+    "a length": (lambda r: len(r["s"]) > 2, "raise"),
+    "a member": (lambda r: "a" in r["s"], "raise"),
+    "an order": (lambda r: min(r["i"], 5) == 5, "raise"),
+    "a place in a text": (lambda r: r["s"] % None == "None", "ask raise"),
+    "an argument": (lambda r: "abc".startswith(r["s"]), "ask"),
+    "another type": (lambda r: r["s"] > 5, "ask raise"),
+    "no field": (lambda r: r["nope"] > 3, "ask"),
+}
+
+
+@pytest.mark.parametrize(("function", "told"), ON_NULL.values(), ids=ON_NULL)
+def test_trace_filter_of_a_function_that_raises_on_null_knows_it(function, told):
+    traced = trace_filter(function, FIELDS)
+    assert verdicts_of(traced.tree) & UNDECIDED == set(told.split())
+    check_filter(function, told)
 
 
 MANY = frozenset(map(str, range(200_000)))

@@ -5,7 +5,7 @@ from pyspark.sql import functions as F
 
 from rs_assets.compile.python.tracing.columns import Columns
 from rs_assets.compile.python.tracing.traced import trace_filter, trace_map
-from rs_assets.compile.python.tracing.tree import leading_to, verdicts_of
+from rs_assets.compile.python.tracing.tree import UNDECIDED, leading_to, verdicts_of
 from tests.operators.traced_functions import DDL, FIELDS, FILTERS, MAPS, Drawn, followed, rows, wanted
 
 # How many functions Spark computes in one plan.
@@ -31,7 +31,7 @@ def check_filters(spark, functions, data):
     traced = [(told, function, trace_filter(function, FIELDS).tree) for told, function in functions]
     frame = frame_of(spark, data)
     for group in in_groups(traced):
-        columns = [column(leading_to(tree, of)) for *_, tree in group for of in ({"keep"}, {"keep", "ask"})]
+        columns = [column(leading_to(tree, of)) for *_, tree in group for of in ({"keep"}, {"keep", *UNDECIDED})]
         found = frame.select(*(c.alias(f"c{n}") for n, c in enumerate(columns))).collect()
         for number, (told, function, _) in enumerate(group):
             for row, said in zip(data, found, strict=True):
@@ -96,11 +96,11 @@ def test_filters_that_a_source_is_asked_for_keep_the_same_rows(spark, tmp_path, 
             verdicts = {number: wanted(function, row) for number, row in read.items()}
             sure, may = (
                 {row["row"] for row in frame.filter(column(leading_to(tree, of))).select("row").collect()}
-                for of in ({"keep"}, {"keep", "ask"})
+                for of in ({"keep"}, {"keep", *UNDECIDED})
             )
             assert sure <= {number for number, verdict in verdicts.items() if verdict == "keep"}, told
             assert may >= {number for number, verdict in verdicts.items() if verdict != "drop"}, told
-            assert sure == may or "ask" in verdicts_of(tree), told
+            assert sure == may or UNDECIDED & verdicts_of(tree), told
 
 
 @pytest.mark.long

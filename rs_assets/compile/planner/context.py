@@ -166,7 +166,8 @@ class CompileContext:
     watermark, by its id. `late` are steps whose late rows a sink gets, `called` those whose function another query
     calls for its side effect. `dimension` returns the dimension of a step, `noted` the versions recorded for a batch,
     by step, and `versions` those to look into; None: those in the local properties of a batch's tasks. `trace`: Python
-    functions are compiled as far as possible.
+    functions are compiled as far as possible. `located` are the steps at which a record may end the batch in Spark,
+    because a replay finds it.
     """
 
     spark: SparkSession
@@ -198,6 +199,7 @@ class CompileContext:
     now: Callable[[], Column] = F.current_timestamp
     max_line_bytes: int = MAX_LINE_BYTES
     trace: bool = True
+    located: frozenset[str] = frozenset()
 
     def schema_of(self, source: Source, infer: Callable[[], StructType]) -> StructType:
         """The declared schema of `source`, or the pinned one; SchemaError if the text does not parse."""

@@ -31,6 +31,7 @@ from rs_assets.runtime.job.dimensions import versions_begun
 from rs_assets.runtime.job.inputs import watches_of
 from rs_assets.runtime.record.bookkeeping import Bookkeeper
 from rs_assets.runtime.report import QueryReport
+from rs_assets.topology.located import located
 from rs_assets.topology.nodes.distinct import Distinct
 from rs_assets.topology.nodes.process import Process
 from rs_assets.topology.nodes.shuffle import Shuffle
@@ -193,6 +194,7 @@ def context_of(session: JobSession, spark: SparkSession, plan: QueryPlan, folder
         controls=plan.controls,
         dimension=lambda node: session.dimensions.by_step[node.name].held,
         trace=session.options.trace,
+        located=located(session.topology),
     )
 
 

@@ -8,10 +8,11 @@ from types import MappingProxyType
 from rs_assets.common.node import Node
 from rs_assets.compile.python.tracing.explore import Traced
 from rs_assets.compile.python.tracing.traced import trace_filter, trace_flat_map, trace_label, trace_map
-from rs_assets.compile.python.tracing.tree import leading_to, verdicts_of
+from rs_assets.compile.python.tracing.tree import UNDECIDED, leading_to, verdicts_of
 from rs_assets.records.fields import Fields
 from rs_assets.records.types import fields_in
 from rs_assets.topology.check.build import check_fields
+from rs_assets.topology.located import located
 from rs_assets.topology.nodes.fold import Fold
 from rs_assets.topology.nodes.process import Process
 from rs_assets.topology.nodes.step import Filter, FlatMap, Map, MapBatches, Split
@@ -20,6 +21,7 @@ from rs_assets.topology.topology import Topology
 from rs_assets.topology.user_code.expression import PythonFunction, function_of
 
 COMPILED, IN_PART, PYTHON = "compiled", "compiled in part", "Python"
+FUSED = f"{PYTHON}: with the step before it"
 PROCESSED = f"{PYTHON}: with the state of each key"
 # The steps whose functions are never compiled.
 WHOLE: Mapping[type[Node], str] = MappingProxyType(
@@ -43,7 +45,7 @@ def compiled(topology: Topology) -> Mapping[str, str]:
 
     Unknown for steps whose fields are known at the start only.
     """
-    fields, told, waiting = check_fields(topology), dict[str, str](), set[str]()
+    fields, told, waiting, found = check_fields(topology), dict[str, str](), set[str](), located(topology)
     for node in topology:
         function = function_of(node)
         if function is None:
@@ -53,13 +55,14 @@ def compiled(topology: Topology) -> Mapping[str, str]:
             continue
         (before,) = node.inputs
         fused = before in waiting
-        told[node.name] = f"{PYTHON}: with the step before it" if fused else _told(node, function, fields[before])
-        if told[node.name] != COMPILED and not (isinstance(node, Map) and told[node.name].startswith(IN_PART)):
+        how = FUSED if fused else _told(node, function, fields[before], is_located=node.name in found)
+        told[node.name] = how
+        if how.partition(":")[0] not in ({COMPILED, IN_PART} if isinstance(node, Map) else {COMPILED}):
             waiting.add(node.name)
     return told
 
 
-def _told(node: Node, function: PythonFunction, fields: Fields) -> str:
+def _told(node: Node, function: PythonFunction, fields: Fields, *, is_located: bool) -> str:
     if not function.trace:
         return f"{PYTHON}: trace=False"
     if not fields.whole:
@@ -68,11 +71,21 @@ def _told(node: Node, function: PythonFunction, fields: Fields) -> str:
     traced = _traced(node, function, kinds)
     if traced is None:
         return f"{PYTHON}: for its side effect"
-    if traced.tree is not None and not traced.asked and not isinstance(node, FlatMap):
+    known = _all_known(node, traced)
+    if known and not traced.asked:
         return COMPILED
     shown = [*map(str, traced.asked[:SHOWN]), *(["..."] if len(traced.asked) > SHOWN else [])]
     why = "; ".join(shown) or "its results"
+    if known and is_located:
+        return f"{COMPILED}: {why}"
     return f"{IN_PART if _in_part(node, traced) else PYTHON}: {why}"
+
+
+def _all_known(node: Node, traced: Traced) -> bool:
+    """Whether no record needs Python, if those on which the function raises may end the batch."""
+    verdicts: frozenset[str] = verdicts_of(traced.tree) if traced.tree is not None else frozenset({"ask"})
+    needed = isinstance(node, FlatMap) or (isinstance(node, Map) and "made" not in verdicts)
+    return not needed and "ask" not in verdicts
 
 
 def _in_part(node: Node, traced: Traced) -> bool:
@@ -80,7 +93,7 @@ def _in_part(node: Node, traced: Traced) -> bool:
         return False
     if isinstance(node, Map):
         return "made" in verdicts_of(traced.tree)
-    return not isinstance(leading_to(traced.tree, {"keep", "ask"}), bool)
+    return not isinstance(leading_to(traced.tree, {"keep", *UNDECIDED}), bool)
 
 
 def _traced(node: Node, function: PythonFunction, kinds: Mapping[str, str]) -> Traced | None:

@@ -13,7 +13,8 @@ from rs_assets.compile.python.tracing.expression import Expression
 from rs_assets.compile.python.tracing.path import Ask, Path, RefusedError
 from rs_assets.compile.python.tracing.proxies import ProxyFactory
 from rs_assets.compile.python.tracing.record import Record
-from rs_assets.compile.python.tracing.tree import ASK, Branch, Leaf, Tree, size_of
+from rs_assets.compile.python.tracing.raising import certain
+from rs_assets.compile.python.tracing.tree import ASK, RAISE, Branch, Leaf, Tree, size_of
 
 # The most paths, the most lines to run on all of them, and the largest tree.
 MOST_PATHS, MOST_LINES, LARGEST = 64, 10_000, 4_000
@@ -85,7 +86,7 @@ class _Explorer:
         except (Exception, Ask) as end:  # noqa: BLE001  the function raises it for the real record, too
             why = path.why or f"it raises {type(end).__name__}"
             self.asked[Asked(why, self._line_of(end.__traceback__))] = None
-            return ASK
+            return RAISE if not path.why and certain(end) else ASK
         if path.why:
             self.asked[Asked(path.why)] = None
             return ASK

@@ -9,12 +9,15 @@ from typing import Literal
 from rs_assets.compile.python.tracing import expression as parts
 from rs_assets.compile.python.tracing.expression import Expression, call
 
-Verdict = Literal["keep", "drop", "ask", "made"]
+Verdict = Literal["keep", "drop", "ask", "raise", "made"]
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """The outcome for the records that reach it; "made" are those with `values`, one for each field."""
+    """The outcome for the records that reach it; "made" are those with `values`, one for each field.
+
+    On those of "raise" the function certainly raises; of "ask" only the function itself knows.
+    """
 
     verdict: Verdict
     values: tuple[Expression, ...] = ()
@@ -30,7 +33,9 @@ class Branch:
 
 
 Tree = Leaf | Branch
-ASK = Leaf("ask")
+ASK, RAISE = Leaf("ask"), Leaf("raise")
+# The outcomes of the records that the function itself has to get: it raises on some of them for certain.
+UNDECIDED: frozenset[Verdict] = frozenset({"ask", "raise"})
 
 
 def size_of(tree: Tree) -> int:
