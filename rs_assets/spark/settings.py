@@ -27,6 +27,8 @@ SNAPSHOT_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
 # Spark then filters late rows by the watermark of the previous batch, so that rows released by one stateful operator
 # are not late for the next: only for queries with several of them.
 CHAINS = "spark.sql.streaming.statefulOperator.allowMultiple"
+# Whether Spark adds a batch without records once the watermark has moved.
+NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 # May be set on an existing session of the user; the rest only when a session is made.
 SQL_SETTINGS: Mapping[str, str] = {

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rs_assets.runtime.job.preflight import Verified
     from rs_assets.runtime.options import RunOptions
     from rs_assets.runtime.recorded.backfill import Backfilled, Judge
-    from rs_assets.runtime.recorded.compare import Difference
+    from rs_assets.runtime.recorded.difference import Difference
     from rs_assets.runtime.recorded.partitions import OutputPartitions
     from rs_assets.runtime.recorded.prove import Proof
     from rs_assets.runtime.recorded.records_of import Records
@@ -628,17 +628,19 @@ class Pipeline:
     ) -> Difference:
         """Compare the rows that this code would have written with those that a former version has written.
 
-        Typical uses: a try of new code before it is deployed, a review. Closed partitions are computed from recorded
-        batches and compared with their rows in the table. The home is not changed, and the pipeline may run. No sink is
-        written, and functions of `for_each` are not called. Outputs as of `backfill`; records that were late then are
-        late again. Window and aggregates may be others than then, the watermark delay not. TopologyChangedError if the
-        recorded batches do not fit the code, DataLossError if their input is no longer there.
+        Typical uses: a try of new code before it is deployed, a review. Closed partitions, or the whole of a table
+        without partitions, are computed from recorded batches and compared with the rows in the table: appended rows
+        without state or of a window of a fixed length in one batch, others as a stream (docs/try.md). The home is not
+        changed, and the pipeline may run. No sink is written, and functions of `for_each` are not called. Records that
+        were late then are late again. Window and aggregates may be others than then, the watermark delay not.
+        TopologyChangedError if the recorded batches do not fit the code, TopologyError for rows that cannot be computed
+        again, DataLossError if their input is no longer there.
 
         - `partition`, `to` (str, default None): the first and the last one, by name.
-        - `sink` (str, default: the only one).
+        - `sink` (str, default: the only one with partitions, or the only table).
         - `newest` (int, default 24): without names, at most so many closed ones.
-        - `keys` (names of fields, default none): rows with equal keys are one row, changed or not. Without keys whole
-          rows are compared. ConfigurationError if two rows of a partition have the same keys.
+        - `keys` (names of fields, default none, of upserts those of the table): rows with equal keys are one row,
+          changed or not. Without keys whole rows are compared. ConfigurationError if two rows have the same keys.
         - `into` (path, default None): a new folder, for a Delta table with each row that differs.
 
         >>> from tempfile import TemporaryDirectory

@@ -27,12 +27,11 @@ from rs_assets.runtime.capture.folder import (
 from rs_assets.runtime.capture.values import comparable, typed_rows
 from rs_assets.runtime.job.session import JobSession
 from rs_assets.spark.driver import SparkDriver
+from rs_assets.spark.settings import NO_DATA
 from rs_assets.stream.pipeline import Pipeline
 from rs_assets.testing.driver import PipelineDriver, unplanned
 from rs_assets.topology.topology import Topology
 
-# Whether Spark adds a batch without records once the watermark has moved.
-NO_DATA: Final = "spark.sql.streaming.noDataMicroBatches.enabled"
 # How many rows of a difference are shown, of each side.
 SHOWN: Final = 20
 Rows = Sequence[Mapping[str, Any]]

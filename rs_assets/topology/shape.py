@@ -37,8 +37,8 @@ class NodeShape:
 Shape = tuple[NodeShape, ...]
 # Parts of an identity that say where state lies; state elsewhere cannot be used.
 LAG, KEPT_BY = "lag=", "kept by "
-# The part of an identity with the watermark delay.
-DELAY = "water_mark="
+# The parts of an identity with the watermark delay, and with those of the two sides of a join.
+DELAYS = ("water_mark=", "water_marks=")
 
 
 def shape_of(topology: Topology, stateful: str | None, *, through: bool = True) -> Shape:
@@ -100,7 +100,7 @@ def lags(shape: Shape) -> Mapping[str, str]:
 
 def delays(shape: Shape) -> Mapping[str, str]:
     """The part of each step's identity with its watermark delay, by which late records are judged; empty for none."""
-    return _parts(shape, (DELAY,))
+    return _parts(shape, DELAYS)
 
 
 def _parts(shape: Shape, beginnings: tuple[str, ...]) -> Mapping[str, str]:

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from rs_assets import StreamBuilder, Time, TumblingWindow
 from rs_assets.errors import ConfigurationError, DataLossError, TopologyChangedError
 from rs_assets.runtime.options import RunOptions
-from rs_assets.runtime.recorded.compare import Difference, Sample
+from rs_assets.runtime.recorded.difference import Difference, Sample
 from rs_assets.stream.pipeline import Pipeline
 from tests.runtime.test_backfill import ELEVEN, SCHEMA, TEN, Log, counted, hour, hourly, kept, log, rows, windows
 

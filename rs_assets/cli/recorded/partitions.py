@@ -130,7 +130,7 @@ def audit(name: str | None, modules: tuple[str, ...]) -> None:
 @NAME_OR_NONE
 @click.option("--partition", metavar="KEY", help="The partition; default: the newest closed ones.")
 @click.option("--to", metavar="KEY", help="The last one.")
-@click.option("--sink", help="The output, if several have partitions.")
+@click.option("--sink", help="The table, if there are several.")
 @click.option(
     "--last", "newest", default=24, show_default=True, type=click.IntRange(min=1), help="Without a name, so many."
 )

@@ -103,6 +103,21 @@ class MemoryChannel:
                 self._arrow, self._waiting = schema, []
             return self._spool
 
+    def add_files(self, files: Sequence[Path]) -> int:
+        """Move Parquet files of rows of the bound schema into the spool, in that order; returns the number of rows."""
+        import pyarrow.parquet as pq
+
+        from rs_assets.connectors.memory.spool import spool_file
+
+        with self._lock:
+            assert self._spool is not None  # noqa: S101  set by bind()
+            begun = self._rows_spooled
+            for file in files:
+                if rows := pq.read_metadata(file).num_rows:
+                    shutil.move(file, spool_file(self._spool, first_row=self._rows_spooled))
+                    self._rows_spooled += rows
+            return self._rows_spooled - begun
+
     def has_more(self, read: Collection[Path]) -> bool:
         """Whether it holds rows that are not in the spool files `read`."""
         with self._lock:

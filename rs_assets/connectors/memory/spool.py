@@ -14,7 +14,12 @@ from rs_assets.records.rows import Rows, to_table
 
 def write_spool_file(folder: Path, table: pa.Table, *, first_row: int) -> Path:
     """Write `table` as one file that appears by a rename; its name has the number of its first row."""
-    return _publish(table, folder / f"rows-{first_row:015d}.parquet")
+    return _publish(table, spool_file(folder, first_row=first_row))
+
+
+def spool_file(folder: Path, *, first_row: int) -> Path:
+    """The file that begins with the row of that number."""
+    return folder / f"rows-{first_row:015d}.parquet"
 
 
 def write_array(folder: Path, rows: Rows, schema: pa.Schema) -> Path:

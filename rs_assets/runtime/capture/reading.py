@@ -86,9 +86,8 @@ class Reach:
 
 def control_of(query: RecordedQuery, batch: int) -> datetime | None:
     """The event time to which a batch has moved the watermark by a control row, as far as that is known."""
-    log, planned, before = query.log, query.log.offsets(batch), query.log.offsets(batch - 1)
-    following = log.offsets(batch + 1)
-    after = following.watermark if following is not None else log.watermark if batch == log.last_committed() else None
+    planned, before = query.log.offsets(batch), query.log.offsets(batch - 1)
+    after = query.watermark_after(batch)
     if planned is None or after is None or after <= planned.watermark:
         return None
     if has_ended(after):

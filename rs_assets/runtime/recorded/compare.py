@@ -1,98 +1,35 @@
-"""The current code over recorded batches: how its rows of closed partitions differ from those in the table."""
+"""The current code over recorded batches: how its rows differ from those in the table."""
 
 from __future__ import annotations
 
 import shutil
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from rs_assets.common.scratch import scratch_folder
+from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.errors import ConfigurationError, TopologyChangedError
 from rs_assets.records.schema import quoted
 from rs_assets.runtime.identity import queries_of_now, stored_shape
 from rs_assets.runtime.io_compatibility import origins_of, rules_of, targets_of
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.recorded.closed import as_streamed, named_or
+from rs_assets.runtime.recorded.difference import Comparison, Difference, summed
 from rs_assets.runtime.recorded.partitions import Partition, parted, partitions_of
 from rs_assets.runtime.recorded.prove import comparable, stored_rows
-from rs_assets.runtime.recorded.recompute import Recompute, Way, Written
-from rs_assets.runtime.recorded.recorded import Recorded
+from rs_assets.runtime.recorded.recompute import Recompute, Way, Written, refuse_clock
+from rs_assets.runtime.recorded.recorded import Recorded, named, translated
+from rs_assets.runtime.recorded.streamed import Streamed, by_clock, refuse_streamed
 from rs_assets.topology.shape import delays, shape_of
 from rs_assets.topology.topology import Topology
-
-KINDS: Final = ("only_before", "only_after", "changed")
-# How many samples of each kind are kept.
-SHOWN: Final = 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """A row that differs, as JSON; `before` or `after` is None where it is only on the other side."""
-
-    change: str
-    before: str | None
-    after: str | None
-
-    def __str__(self) -> str:
-        """In one line."""
-        return f"{self.change}: {' -> '.join(text for text in (self.before, self.after) if text is not None)}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """How rows by the current code (after) differ from those in the table (before).
-
-    `only_before` and `only_after` count rows, `changed` keys with other values: without `keys` a changed row is one of
-    each of the other two. `by_column` has the number of changed keys by column. Columns that only one side has are not
-    compared; `columns_retyped` are compared as text. `batches` were read, once for each partition that needs them.
-    `samples` are the first of each kind. `code` is the digest of the current code, for `backfill(code=)`.
-    """
-
-    code: str = ""
-    partitions: tuple[str, ...] = ()
-    batches: int = 0
-    version: int | None = None
-    keys: tuple[str, ...] = ()
-    rows_before: int = 0
-    rows_after: int = 0
-    only_before: int = 0
-    only_after: int = 0
-    changed: int = 0
-    by_column: Mapping[str, int] = field(default_factory=dict)
-    columns_added: tuple[str, ...] = ()
-    columns_removed: tuple[str, ...] = ()
-    columns_retyped: tuple[str, ...] = ()
-    samples: tuple[Sample, ...] = ()
-
-    @property
-    def empty(self) -> bool:
-        """Whether rows and columns are the same."""
-        columns = (*self.columns_added, *self.columns_removed, *self.columns_retyped)
-        return not (self.only_before or self.only_after or self.changed or columns)
-
-    def as_dict(self) -> dict[str, Any]:
-        """All of it, as plain values."""
-        return asdict(self)
-
-    def __str__(self) -> str:
-        """A line for the counts, one for the columns, and one for each sample."""
-        rows = f"{self.rows_before:,} rows before, {self.rows_after:,} after"
-        head = f"{rows}, in {len(self.partitions):,} partitions, from {self.batches:,} batches"
-        counts = ", ".join(f"{kind} {getattr(self, kind):,}" for kind in KINDS)
-        columns = [f"  changed in {name}: {count:,}" for name, count in self.by_column.items()]
-        sides = (("added", self.columns_added), ("removed", self.columns_removed), ("retyped", self.columns_retyped))
-        code = [f"code {self.code}"] if self.code and not self.empty else []
-        kinds = [f"  columns {what}: {', '.join(names)}" for what, names in sides if names]
-        return "\n".join([head, "no difference" if self.empty else counts, *columns, *kinds, *self._shown(), *code])
-
-    def _shown(self) -> Iterator[str]:
-        return (f"  {sample}" for sample in self.samples)
 
 
 def compare(
@@ -106,29 +43,24 @@ def compare(
     keys: Sequence[str] = (),
     into: str | Path | None = None,
 ) -> Difference:
-    """Compute closed partitions of an output by the current code, and compare them with their rows in the table.
+    """Compute the rows of a table by the current code from recorded batches, and compare them with those that it has.
 
-    Those from `partition` `to` another one, else the `newest`. The home is not changed. With `into` each row that
-    differs is written into a new Delta table in that folder. TopologyChangedError if the recorded batches do not fit
-    the code; else errors as of a backfill.
+    Of an output with partitions closed ones are compared: those from `partition` `to` another one, else the `newest`.
+    Of others the whole table. The home is not changed. With `into` each row that differs is written into a new Delta
+    table in that folder. TopologyChangedError if the recorded batches do not fit the code, TopologyError for an output
+    whose rows cannot be computed again; else errors as of a backfill.
     """
     options, target = replace(options or RunOptions(), keep_state=True), None if into is None else Path(into)
     if target is not None and target.exists():
         raise ConfigurationError("the table of the difference exists", remedy="name a new folder", folder=target)
-    way = Way.to(topology, *parted(topology, sink))
-    recorded = _recorded(topology, options, way)
-
-    def newest_closed() -> Sequence[Partition]:
-        return partitions_of(topology, options, sink=way.sink.name).closed[-newest:]
-
-    chosen = named_or(newest_closed, topology, options, way, first=partition, last=to)
-
-    def compared(spark: SparkSession) -> Difference:
-        computing = as_streamed(spark, recorded, way, chosen)
-        return _Comparison(Written.by(computing[0].query, way.sink), tuple(keys), target).of(computing)
-
+    node = _output(topology, sink, parted_by_time=partition is not None or to is not None)
+    trial = _Trial(topology=topology, options=options, sink=node, keys=_keys(node, keys), target=target)
+    trial.check()
+    recorded = trial.recorded()
+    chosen = trial.chosen(partition, to, newest)
+    compared = partial(trial.as_stream if trial.streams else trial.by_batches, recorded, chosen)
     try:
-        found = recorded.on_driver(compared) if chosen else Difference(keys=tuple(keys))
+        found = Difference(keys=trial.keys) if chosen == () else recorded.on_driver(compared)
     except BaseException:
         if target is not None:
             shutil.rmtree(target, ignore_errors=True)
@@ -136,19 +68,122 @@ def compare(
     return replace(found, code=topology.code)
 
 
-def _recorded(topology: Topology, options: RunOptions, way: Way) -> Recorded:
-    """The recorded batches; TopologyChangedError if they cannot be read by this code, or fill another table."""
-    try:
-        recorded = Recorded.of(topology, options)
-    except TopologyChangedError as error:
-        remedy = "compare code with the same watermark delay, sources and outputs: others begin a new generation"
-        raise TopologyChangedError(error.what, remedy=remedy, **error.facts) from error
-    problem = _misfit(topology, recorded, recorded.plan_of(way.sink.name), way.sink.name)
-    if problem:
-        raise TopologyChangedError(
-            problem, remedy="leave names and locations as the recorded batches have them", pipeline=topology.name
+def _output(topology: Topology, sink: str | None, *, parted_by_time: bool) -> DeltaSink:
+    """The table that is called `sink`, or the only one, or the only one with partitions."""
+    tables = [node for node in topology.sinks if isinstance(node, DeltaSink) and not node.late]
+    if parted_by_time or (sink is None and any(node.partitions for node in tables)):
+        return parted(topology, sink)[0]
+    if not tables:
+        raise ConfigurationError(
+            f"no output of {topology.name} is a Delta table", remedy="compare a table: to_delta('hits')"
         )
-    return recorded
+    return named(tables, sink, what="table", pipeline=topology.name)
+
+
+def _keys(sink: DeltaSink, keys: Sequence[str]) -> tuple[str, ...]:
+    """The fields that identify a row; of upserts those of the table."""
+    return tuple(keys) or (sink.keys if sink.mode == "upsert" else ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Trial:
+    """The current code for one table."""
+
+    topology: Topology
+    options: RunOptions
+    sink: DeltaSink
+    keys: tuple[str, ...]
+    target: Path | None
+
+    @property
+    def streams(self) -> bool:
+        """Whether the batches go through the code as a stream; else each partition is one batch."""
+        return not Way.fits(self.topology, self.sink)
+
+    def check(self) -> None:
+        """TopologyError if the rows cannot be computed again."""
+        if self.streams:
+            plan = next(plan for plan in plan_queries(self.topology) if self.sink.name in plan.sinks)
+            refuse_streamed(self.topology, plan, self.sink)
+        else:
+            refuse_clock(self.topology, self.sink)
+
+    def recorded(self) -> Recorded:
+        """The recorded batches; TopologyChangedError if they cannot be read by this code, or fill another table."""
+        try:
+            recorded = Recorded.of(self.topology, self.options)
+        except TopologyChangedError as error:
+            remedy = "compare code with the same watermark delay, sources and outputs: others begin a new generation"
+            raise TopologyChangedError(error.what, remedy=remedy, **error.facts) from error
+        plan, name = recorded.plan_of(self.sink.name), self.sink.name
+        problem = _misfit(self.topology, recorded, plan, name)
+        if problem:
+            raise TopologyChangedError(
+                problem,
+                remedy="leave names and locations as the recorded batches have them",
+                pipeline=self.topology.name,
+            )
+        return recorded
+
+    def chosen(self, partition: str | None, to: str | None, newest: int) -> Sequence[Partition] | None:
+        """The partitions to compare; None for a table without."""
+        if self.sink.partitions is None:
+            return None
+
+        def newest_closed() -> Sequence[Partition]:
+            return partitions_of(self.topology, self.options, sink=self.sink.name).closed[-newest:]
+
+        way = Way(topology=self.topology, sink=self.sink, partitions=self.sink.partitions, window=None)
+        return tuple(named_or(newest_closed, self.topology, self.options, way, first=partition, last=to))
+
+    def by_batches(self, recorded: Recorded, chosen: Sequence[Partition] | None, spark: SparkSession) -> Difference:
+        """Each partition as one batch computes it."""
+        way = Way.to(self.topology, *parted(self.topology, self.sink.name))
+        computing = as_streamed(spark, recorded, way, chosen or ())
+        written = Written.by(computing[0].query, self.sink)
+        return summed([self._partition(each, written) for each in computing])
+
+    def _partition(self, made: Recompute, written: Written) -> Difference:
+        batches = made.batches(written.mark.batch_id)
+        with made.reading(batches) as folder:
+            after = comparable(made.rows(batches, folder))
+            before = comparable(stored_rows(made, written.path, written.table))
+            return replace(self._comparison(written).of(before, after, made.partition.key), batches=len(batches))
+
+    def as_stream(self, recorded: Recorded, chosen: Sequence[Partition] | None, spark: SparkSession) -> Difference:
+        """The table as a stream over the recorded batches leaves it."""
+        query = recorded.query(spark, recorded.plan_of(self.sink.name))
+        written = Written.by(query, self.sink)
+        with scratch_folder("rs-try-") as folder, translated(query.plan.name):
+            streamed = Streamed(spark, query, self.sink, folder)
+            batches = streamed.batches(written.mark.batch_id, **self._span(chosen))
+            table = spark.read.format("delta").option("versionAsOf", written.table.version()).load(written.path)
+            made = streamed.rows(batches)
+            clock = by_clock(self.topology, self.sink)
+            sides = [comparable(rows.drop(*clock)) for rows in (table, table.limit(0) if made is None else made)]
+            if chosen is None:
+                found = replace(self._comparison(written).of(sides[0], sides[1], ""), whole=True, partitions=())
+            else:
+                found = summed([self._of_partition(sides, each, written) for each in chosen])
+        return replace(found, batches=len(batches), streamed=True)
+
+    def _span(self, chosen: Sequence[Partition] | None) -> Mapping[str, datetime]:
+        """From which time on rows are compared, and the watermark that emits the last of them."""
+        if not chosen:
+            return {}
+        closing = self.topology.closings[self.sink.name]
+        ends = closing.by_watermark and self.sink.mode == "append"
+        return {"since": chosen[0].start, **({"closes": closing.closes(chosen[-1].end)} if ends else {})}
+
+    def _of_partition(self, sides: Sequence[DataFrame], partition: Partition, written: Written) -> Difference:
+        partitions = self.sink.partitions
+        assert partitions is not None  # noqa: S101  there are closed ones
+        here = F.col(quoted(partitions.column)) == F.lit(partitions.parse(partition.key))
+        before, after = (rows.filter(here) for rows in sides)
+        return self._comparison(written).of(before, after, partition.key)
+
+    def _comparison(self, written: Written) -> Comparison:
+        return Comparison(keys=self.keys, target=self.target, version=written.table.version())
 
 
 def _misfit(topology: Topology, recorded: Recorded, plan: QueryPlan, sink: str) -> str:
@@ -169,157 +204,3 @@ def _misfit(topology: Topology, recorded: Recorded, plan: QueryPlan, sink: str) 
     if (facts.targets.get(sink, now[0]), facts.rules.get(sink, now[1])) != now:
         return f"the output {sink!r} writes another table than before, or is parted in another way"
     return ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Comparison:
-    """Partition by partition, on the driver's thread."""
-
-    written: Written
-    keys: tuple[str, ...]
-    target: Path | None
-
-    def of(self, made: Sequence[Recompute]) -> Difference:
-        """The sum over all partitions."""
-        parts = [self._part(each) for each in made]
-        columns, samples = Counter[str](), [sample for part in parts for sample in part.samples]
-        for part in parts:
-            columns.update(part.by_column)
-        counts: dict[str, Any] = {name: sum(getattr(part, name) for part in parts) for name in ("batches", *_COUNTED)}
-        return replace(
-            parts[-1],
-            **counts,
-            partitions=tuple(each.partition.key for each in made),
-            by_column=dict(columns.most_common()),
-            samples=tuple(each for kind in KINDS for each in [s for s in samples if s.change == kind][:SHOWN]),
-        )
-
-    def _part(self, made: Recompute) -> Difference:
-        batches = made.batches(self.written.mark.batch_id)
-        with made.reading(batches) as folder:
-            after = comparable(made.rows(batches, folder))
-            before = comparable(stored_rows(made, self.written.path, self.written.table))
-            sides = _Sides.of(before, after, self.keys)
-            rows = sides.rows.persist()
-            try:
-                found = self._counted(sides, rows, made)
-                differing = rows.filter(F.col("change").isNotNull())
-                first = [_first(differing, kind) for kind in KINDS if getattr(found, kind)]
-                self._write(differing, made.partition.key)
-            finally:
-                rows.unpersist()
-        samples = tuple(sample for each in first for sample in each)
-        return replace(found, batches=len(batches), version=self.written.table.version(), samples=samples)
-
-    def _counted(self, sides: _Sides, rows: DataFrame, made: Recompute) -> Difference:
-        kinds = [F.sum(F.when(F.col("change") == kind, F.col("rows"))).alias(kind) for kind in KINDS]
-        ends = [F.sum(name).alias(name) for name in ("rows_before", "rows_after")]
-        most = F.max(F.greatest("rows_before", "rows_after")).alias("most")
-        columns = [F.count_if(F.array_contains("columns", name)) for name in sides.values]
-        row = rows.agg(*ends, *kinds, most, *columns).head()
-        assert row is not None  # noqa: S101  without groups there is one row
-        if self.keys and (row["most"] or 0) > 1:
-            raise ConfigurationError(
-                f"the partition {made.partition.key} has {row['most']:,} rows with the same {', '.join(self.keys)}",
-                remedy=f"add fields to the keys, or leave them out: {', '.join(sides.values)}",
-            )
-        changed = dict(zip(sides.values, row[len(_COUNTED) + 1 :], strict=True))
-        found = Difference(
-            keys=self.keys,
-            by_column={name: count for name, count in changed.items() if count},
-            columns_added=sides.added,
-            columns_removed=sides.removed,
-            columns_retyped=sides.retyped,
-        )
-        counts: dict[str, Any] = {name: row[name] or 0 for name in _COUNTED}
-        return replace(found, **counts)
-
-    def _write(self, differing: DataFrame, partition: str) -> None:
-        if self.target is None:
-            return
-        rows = differing.select(F.lit(partition).alias("partition"), "change", "rows", "columns", "before", "after")
-        rows.write.format("delta").mode("append").save(str(self.target))
-
-
-_COUNTED: Final = ("rows_before", "rows_after", *KINDS)
-
-
-@dataclass(frozen=True, slots=True)
-class _Sides:
-    """Rows of both sides together, one for each key: how many each side has, and what differs."""
-
-    rows: DataFrame
-    values: tuple[str, ...]
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
-    retyped: tuple[str, ...]
-
-    @classmethod
-    def of(cls, before: DataFrame, after: DataFrame, keys: Sequence[str]) -> _Sides:
-        """Those of two frames; ConfigurationError for keys that not both have."""
-        common = [name for name in after.columns if name in before.columns]
-        unknown = next((key for key in keys if key not in common), None)
-        if unknown is not None:
-            raise ConfigurationError(
-                f"{unknown!r} is not a field of both sides, so it cannot be a key",
-                remedy=f"keys of: {', '.join(common)}",
-            )
-        retyped = [name for name in common if before.schema[name].dataType != after.schema[name].dataType]
-        values = tuple(name for name in common if name not in keys) if keys else ()
-        sides = [_side(frame, keys or common, values, retyped) for frame in (before, after)]
-        both = sides[0].withColumn("stored", F.lit(True)).unionByName(sides[1].withColumn("stored", F.lit(False)))  # noqa: FBT003
-        return cls(
-            rows=_grouped(both, values),
-            values=values,
-            added=tuple(name for name in after.columns if name not in common),
-            removed=tuple(name for name in before.columns if name not in common),
-            retyped=tuple(retyped),
-        )
-
-
-def _side(rows: DataFrame, keys: Sequence[str], values: Sequence[str], retyped: Sequence[str]) -> DataFrame:
-    def taken(name: str) -> Column:
-        column = rows[quoted(name)]
-        return (column.cast("string") if name in retyped else column).alias(name)
-
-    # A struct has at least one field.
-    return rows.select(
-        F.struct(*map(taken, keys)).alias("key"), F.struct(F.lit(0).alias("_rs"), *map(taken, values)).alias("row")
-    )
-
-
-def _grouped(both: DataFrame, values: Sequence[str]) -> DataFrame:
-    """One row a key: its rows on each side, the columns that differ, and the kind of difference, null for none."""
-    stored = F.col("stored")
-    groups = both.groupBy("key").agg(
-        F.count_if(stored).alias("rows_before"),
-        F.count_if(~stored).alias("rows_after"),
-        F.first(F.when(stored, F.col("row")), ignorenulls=True).alias("b"),
-        F.first(F.when(~stored, F.col("row")), ignorenulls=True).alias("a"),
-    )
-    before, after = F.col("rows_before"), F.col("rows_after")
-    both_sides = (before > 0) & (after > 0)
-    differs = (~F.col("b")[name].eqNullSafe(F.col("a")[name]) for name in values)
-    named = [F.when(both_sides & each, F.lit(name)) for each, name in zip(differs, values, strict=True)]
-    columns = F.array_compact(F.array(*named)) if named else F.array().cast("array<string>")
-    kind = F.when(before > after, KINDS[0]).when(after > before, KINDS[1]).when(F.size("columns") > 0, KINDS[2])
-    texts = [_text(side, values, there) for side, there in (("b", before > 0), ("a", after > 0))]
-    return groups.withColumn("columns", columns).select(
-        kind.alias("change"),
-        F.when(before == after, before).otherwise(F.abs(before - after)).alias("rows"),
-        "columns",
-        "rows_before",
-        "rows_after",
-        texts[0].alias("before"),
-        texts[1].alias("after"),
-    )
-
-
-def _text(side: str, values: Sequence[str], there: Column) -> Column:
-    fields = [F.col(side)[name].alias(name) for name in values]
-    return F.when(there, F.to_json(F.struct("key.*", *fields)))
-
-
-def _first(differing: DataFrame, kind: str) -> list[Sample]:
-    rows = differing.filter(F.col("change") == kind).orderBy("before", "after").limit(SHOWN).collect()
-    return [Sample(change=kind, before=row["before"], after=row["after"]) for row in rows]

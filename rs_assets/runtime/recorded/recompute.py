@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from rs_assets.common.node import Node
 from rs_assets.common.scratch import scratch_folder
 from rs_assets.compile.planner.context import BadRecordFilter, Flow
 from rs_assets.compile.planner.table import compile_node
@@ -65,12 +66,12 @@ class Way:
                 remedy="append them: mode='append'",
                 step=sink.name,
             )
-        _refuse_clock(topology, sink)
-        states = [node for node in topology if node.stateful and node.name in topology.ancestors(sink.name)]
+        refuse_clock(topology, sink)
+        states = states_of(topology, sink)
         if not states:
             return cls(topology=topology, sink=sink, partitions=partitions, window=None)
         window = states[0]
-        if len(states) > 1 or not isinstance(window, WindowAggregate) or not emits_once(window):
+        if not _alone(states) or not isinstance(window, WindowAggregate):
             raise TopologyError(
                 f"rows of {sink.name!r} cannot be computed from a part of the records: step {window.name!r} keeps more"
                 " than windows of a fixed length that emit once, or another step with state is upstream",
@@ -83,13 +84,29 @@ class Way:
         after = longest if by_start else NONE
         return cls(topology=topology, sink=sink, partitions=partitions, window=window, before=before, after=after)
 
+    @staticmethod
+    def fits(topology: Topology, sink: DeltaSink) -> bool:
+        """Whether mode and steps with state let rows of a partition be computed from a part of the records."""
+        return sink.mode == "append" and sink.partitions is not None and _alone(states_of(topology, sink))
+
     def reach(self, partition: Partition) -> tuple[datetime, datetime]:
         """The event times of the records of a partition: `[start, end)`."""
         return partition.start - self.before, partition.end + self.after
 
 
-def _refuse_clock(topology: Topology, sink: DeltaSink) -> None:
-    """TopologyError for a step that asks for the clock: only Spark's stream knows the clock of a recorded batch."""
+def states_of(topology: Topology, sink: DeltaSink) -> Sequence[Node]:
+    """The steps with state that the rows of a sink have passed, inputs first."""
+    above = topology.ancestors(sink.name)
+    return [node for node in topology if node.stateful and node.name in above]
+
+
+def _alone(states: Sequence[Node]) -> bool:
+    """Whether a part of the records gives the rows of a part of the windows, or of the records without state."""
+    return not states or (len(states) == 1 and isinstance(states[0], WindowAggregate) and emits_once(states[0]))
+
+
+def refuse_clock(topology: Topology, sink: DeltaSink) -> None:
+    """TopologyError for a step that asks for the clock: a batch has that of then, and only Spark's stream knows it."""
     for node in topology:
         asked = clock_in(node) if node.name in topology.ancestors(sink.name) else None
         if asked is not None:
@@ -194,20 +211,9 @@ class Recompute:
         # Without any, one of them gives the columns; none of its records is in reach.
         batches = sorted(self._holding(known)) or known[:1]
         for batch in batches:
-            self._refuse_removed(batch)
+            self.query.refuse_removed(batch)
             self.query.verify(batch)
         return batches
-
-    def _refuse_removed(self, batch: int) -> None:
-        source = self.query.removed_source(batch)
-        if source is not None:
-            raise DataLossError(
-                f"batch {batch} has read the source {source!r}, which the pipeline no longer has, so its rows would be"
-                " lost",
-                remedy=f"use code that has {source!r}",
-                pipeline=self.way.topology.name,
-                query=self.query.plan.name,
-            )
 
     def _passed_by(self, oldest: int) -> bool:
         """Whether all records before a batch were older than those of the partition, by its watermark."""
@@ -234,7 +240,7 @@ class Recompute:
         if window is None:
             return together(self.spark, (self._within(self._written(batch)) for batch in batches), folder)
         records = together(self.spark, (self._taken(window, batch) for batch in batches), folder)
-        # Dimensions after the window are looked up in their current version.
+        # Dimensions after the window are those of now.
         versions = self.query.context.noted(self.query.log.last_committed())
         context = replace(self.query.context, record_filter=AsInARun(), versions=versions)
         flows = {window.name: Flow(windows_of(context, window, records))}

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
@@ -24,7 +25,7 @@ from rs_assets.compile.planner.query_plan import CONTROL_SOURCE, QueryPlan
 from rs_assets.compile.readers import reader_of
 from rs_assets.connectors.nodes import Source
 from rs_assets.connectors.source import Verifiable
-from rs_assets.errors import CheckpointError, ConfigurationError, TopologyError
+from rs_assets.errors import CheckpointError, ConfigurationError, DataLossError, TopologyError
 from rs_assets.runtime.batch.split_watermarks import by_split_of, split_watermarks_of
 from rs_assets.runtime.identity import resumed
 from rs_assets.runtime.job.dimensions import dimensions_of
@@ -151,6 +152,25 @@ class RecordedQuery:
         return next(
             (name for name in read if name not in self.plan.sources and not name.startswith(CONTROL_SOURCE)), None
         )
+
+    def refuse_removed(self, batch: int) -> None:
+        """DataLossError if a batch has read a source that the code no longer has."""
+        source = self.removed_source(batch)
+        if source is not None:
+            raise DataLossError(
+                f"batch {batch} has read the source {source!r}, which the pipeline no longer has, so its rows would be"
+                " lost",
+                remedy=f"use code that has {source!r}",
+                pipeline=self.recorded.session.topology.name,
+                query=self.plan.name,
+            )
+
+    def watermark_after(self, batch: int) -> datetime | None:
+        """The watermark after a batch; None if it is not committed, or nothing is known of it."""
+        following = self.log.offsets(batch + 1)
+        if following is not None:
+            return following.watermark
+        return self.log.watermark if batch == self.log.last_committed() else None
 
     def verify(self, batch: int) -> None:
         """DataLossError if input of a batch was edited after it was read, as far as the source can say that."""
