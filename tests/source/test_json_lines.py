@@ -203,9 +203,7 @@ def test_a_condition_in_the_scanner_keeps_what_it_keeps_after_it(spark, tmp_path
     [("s is null or startswith(s, 'u3')", 3), ("endswith(s, '3')", 1), ("contains(s, '3')", 2), ("s is null", 1),
      ("s in ('u1', 'u2')", 2), ("l is null or l > 8", 3), ("l > 1 and l < 3 or l = 5", 4), ("s = 'u1' or l = 2", 12)],
 )  # fmt: skip
-def test_a_condition_of_one_field_drops_lines_in_the_scanner(
-    spark, tmp_path: Path, condition: str, rows: int
-) -> None:
+def test_a_condition_of_one_field_drops_lines_in_the_scanner(spark, tmp_path: Path, condition: str, rows: int) -> None:
     lines = [f'{{"s":"u{n}","l":{n}}}\n' for n in (*range(10), 30)]
     (tmp_path / "a.jsonl").write_text("".join([*lines, '{"s":null}\n']))
     asked = read(spark, tmp_path, "s string, l long").filter(condition)

@@ -1,4 +1,4 @@
-"""Recorded batches through the current code as a stream: in their cuts, by their watermarks, into a table of its own."""
+"""Recorded batches through the current code as a stream: in their cuts, by their watermarks, into an own table."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from typing import Any
 from rs_assets.compile.python.tracing.expression import Expression
 from rs_assets.compile.python.tracing.path import Ask, Path, RefusedError
 from rs_assets.compile.python.tracing.proxies import ProxyFactory
-from rs_assets.compile.python.tracing.record import Record
 from rs_assets.compile.python.tracing.raising import certain
+from rs_assets.compile.python.tracing.record import Record
 from rs_assets.compile.python.tracing.tree import ASK, RAISE, Branch, Leaf, Tree, size_of
 
 # The most paths, the most lines to run on all of them, and the largest tree.
