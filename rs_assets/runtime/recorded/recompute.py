@@ -106,7 +106,7 @@ def _alone(states: Sequence[Node]) -> bool:
 
 
 def refuse_clock(topology: Topology, sink: DeltaSink) -> None:
-    """TopologyError for a step that asks for the clock: a batch has that of then, and only Spark's stream knows it."""
+    """TopologyError for a step that asks for the clock: only Spark's stream knows that of a recorded batch."""
     for node in topology:
         asked = clock_in(node) if node.name in topology.ancestors(sink.name) else None
         if asked is not None:
@@ -240,7 +240,7 @@ class Recompute:
         if window is None:
             return together(self.spark, (self._within(self._written(batch)) for batch in batches), folder)
         records = together(self.spark, (self._taken(window, batch) for batch in batches), folder)
-        # Dimensions after the window are those of now.
+        # Dimensions after the window are the current ones.
         versions = self.query.context.noted(self.query.log.last_committed())
         context = replace(self.query.context, record_filter=AsInARun(), versions=versions)
         flows = {window.name: Flow(windows_of(context, window, records))}
