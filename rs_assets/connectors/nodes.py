@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Self
 
 from rs_assets.common.node import Family, Node
@@ -53,6 +53,16 @@ class Source(Node):
     def apart(self) -> Self:
         """The same rows for a read of its own, which leaves neither offsets nor dead letters at the system."""
         return self
+
+    def in_a_run(self, *, rows: int | None, files: int | None, policy: BadRecords | None) -> Self:
+        """The same source with settings of a run instead of its own, as far as it has such ones; None: its own.
+
+        `rows` and `files` are limits of a batch, `policy` that for records that do not parse.
+        """
+        asked = {"max_rows_per_batch": rows, "max_files_per_batch": files, "policy": policy}
+        known = {each.name for each in fields(self)}
+        changed = {name: value for name, value in asked.items() if value is not None and name in known}
+        return replace(self, **changed) if changed else self
 
     def unlimited(self) -> Self:
         """The same source without batch limits, which real-time mode does not support."""

@@ -15,6 +15,7 @@ from rs_assets.common.home import Home
 from rs_assets.connectors.delta.nodes import DeltaConnector
 from rs_assets.connectors.files.lines.reading import MAX_LINE_BYTES
 from rs_assets.errors import ConfigurationError
+from rs_assets.records.policy import BadRecords
 from rs_assets.runtime.report import BatchProgress
 from rs_assets.spark.driver import SparkDriver
 
@@ -109,6 +110,11 @@ class RunOptions:
       no longer holds the watermark back.
     - `close_on_idle` (timedelta, default None: never): in a started pipeline the event time of a query without rows for
       so long continues with the wall clock, so that windows close.
+    - `max_rows_per_batch` (int, rows, default None: as each source says): the limit of a batch for all sources that
+      have one of rows.
+    - `max_files_per_batch` (int, files, default None: as each source says): the same for whole files.
+    - `bad_records` ("fail", "dead_letter", "quarantine" or "skip", default None: as each source says): the policy of
+      all sources. A run with another one counts as another version of the pipeline.
     - `max_line_bytes` (int, bytes, default 10 MiB): a longer line of a followed file is a bad record.
     - `connector` ("native" or "jvm", default None: as each step says): the writer of all Delta sinks.
     - `max_poisons` (int, records, default 100): how many records of a batch may be quarantined because a step fails on
@@ -156,6 +162,9 @@ class RunOptions:
     reset_steps: tuple[str, ...] = ()
     keep_state: bool = False
     partitions: int | None = None
+    max_rows_per_batch: int | None = None
+    max_files_per_batch: int | None = None
+    bad_records: BadRecords | str | None = None
     max_line_bytes: int = MAX_LINE_BYTES
     connector: DeltaConnector | None = None
     lease_ttl: timedelta = DEFAULT_TTL

@@ -6,7 +6,7 @@ import glob
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal, Self, get_args
 
 from rs_assets.common.node import NO_EFFECT, positive
 from rs_assets.common.project import anchored
@@ -85,6 +85,11 @@ class FileSource(Source):
                 raise TopologyError(f"step {self.name!r}: {what}", remedy=remedy)
         object.__setattr__(self, "written", self.written or self.path)
         object.__setattr__(self, "path", anchored(SCHEME.sub("", self.path)))
+
+    def in_a_run(self, *, rows: int | None, files: int | None, policy: BadRecords | None) -> Self:
+        """A followed file has a limit of rows, whole files have one of files."""
+        of_rows, of_files = (rows, None) if self.tail else (None, files)
+        return Source.in_a_run(self, rows=of_rows, files=of_files, policy=policy)
 
     @property
     def origin(self) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -34,13 +34,27 @@ class SourceResource(FamilyResource):
 
     family: ClassVar[Family] = "source"
 
+    max_rows_per_batch: int = Field(
+        default=0, ge=0, description="The most rows of a batch, of sources with such a limit; 0: as each step says"
+    )
+    max_files_per_batch: int = Field(
+        default=0, ge=0, description="The most files of a batch, of sources of whole files; 0: as each step says"
+    )
+    bad_records: Literal["as_written", "fail", "dead_letter", "quarantine", "skip"] = Field(
+        default="as_written", description="The policy for bad records of all sources; as_written: as each step says"
+    )
     max_line_bytes: int = Field(
         default=MAX_LINE_BYTES, gt=0, description="A longer line of a followed file is a bad record"
     )
 
     def settings(self) -> Mapping[str, Any]:
-        """The greatest length of a line."""
-        return {"max_line_bytes": self.max_line_bytes}
+        """The limits of batches and lines, and the policy for bad records."""
+        return {
+            "max_rows_per_batch": self.max_rows_per_batch or None,
+            "max_files_per_batch": self.max_files_per_batch or None,
+            "bad_records": None if self.bad_records == "as_written" else self.bad_records,
+            "max_line_bytes": self.max_line_bytes,
+        }
 
     def read(self, stream: DataStream, *, spark: SparkResource, home: Home | None = None) -> DataFrame:
         """The rows of a source to its present end, as its pipeline would read them.

@@ -42,6 +42,7 @@ from rs_assets.operators.state.exchange import Exchange
 from rs_assets.recovery.savepoints import SavepointStore
 from rs_assets.recovery.uploads import Uploader, adopt_held
 from rs_assets.runtime.batch.query import QueryRun
+from rs_assets.runtime.job.asked import as_asked
 from rs_assets.runtime.job.dimensions import Dimensions, dimensions_of
 from rs_assets.runtime.job.needed import needed_offsets
 from rs_assets.runtime.job.queries import query_of
@@ -67,9 +68,9 @@ class JobSession:
     def __init__(
         self, topology: Topology, options: RunOptions, writers: Mapping[str, SinkWriter] = MappingProxyType({})
     ) -> None:
-        self.topology = topology
+        self.topology = as_asked(topology, options)
         self.options = options
-        self.plans = plan_queries(topology)
+        self.plans = plan_queries(self.topology)
         self.folder = options.home.job(topology.namespace, topology.job)
         self.queries: dict[str, QueryRun] = {}
         self.folders: Mapping[str, str] = {}
