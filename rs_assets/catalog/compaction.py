@@ -17,8 +17,10 @@ from rs_assets.connectors.delta.files.staging import YOUNG, clear_folders, old_f
 HOUR = timedelta(hours=1)
 
 
-def compact_table(table: DeltaTable, *, retention: timedelta) -> dict[str, int]:
+def compact_table(table: DeltaTable, *, retention: timedelta, target_bytes: int | None = None) -> dict[str, int]:
     """Join small files, write a checkpoint of the log, and remove files that no version younger than `retention` uses.
+
+    Files are joined up to about `target_bytes`; None: the table's `delta.targetFileSize`, else 100 MB.
 
     Files that never became part of the table, and their empty folders, are removed at that age too, but not before one
     hour: a writer may be about to commit them. Readers of the table, including streams, are not affected: a compaction
@@ -27,7 +29,7 @@ def compact_table(table: DeltaTable, *, retention: timedelta) -> dict[str, int]:
     # Decoded: the URI of a table has %20 for a space. An object store has no folders, and nothing is staged there.
     root = None if is_remote(table.table_uri) else Path(unquote(urlsplit(table.table_uri).path))
     age = max(retention, YOUNG)
-    done = _joined(table)
+    done = _joined(table, target_bytes)
     old = old_folders(root, age=age) if root is not None else []
     removed = _vacuumed(table, retention, full=retention >= YOUNG)
     if retention < YOUNG:
@@ -50,10 +52,10 @@ def compact_table(table: DeltaTable, *, retention: timedelta) -> dict[str, int]:
     wait=wait_random_exponential(multiplier=0.05, max=1.0),
     reraise=True,
 )
-def _joined(table: DeltaTable) -> dict[str, Any]:
+def _joined(table: DeltaTable, target_bytes: int | None) -> dict[str, Any]:
     """Join the files; files of a concurrent commit are joined by the next attempt."""
     table.update_incremental()
-    return table.optimize.compact()
+    return table.optimize.compact(target_size=target_bytes)
 
 
 def _vacuumed(table: DeltaTable, retention: timedelta, *, full: bool) -> int:

@@ -1,6 +1,7 @@
 """Pipelines in Dagster: definitions, ops, assets, jobs, the sensor and compaction."""
 
 import json
+import os
 from datetime import timedelta
 
 import pytest
@@ -228,6 +229,25 @@ def test_should_compact_the_outputs_of_a_pipeline(pipeline, tmp_path, monkeypatc
         observed = done.get_asset_observation_events()
     assert [event.asset_key for event in observed] == [AssetKey(["shop", "pages", "pages"])]
     assert len(DeltaTable(path).file_uris()) == 1
+
+
+def test_compaction_with_a_target_joins_files_up_to_that_size(pipeline, tmp_path, monkeypatch):
+    import pyarrow as pa
+
+    monkeypatch.setenv("RS_HOME", str(tmp_path / "rs"))
+    path = Home(tmp_path / "rs").table("shop", "pages")
+    (tmp_path / "rs" / "tables" / "shop").mkdir(parents=True)
+    for _ in range(3):
+        write_deltalake(path, pa.table({"bytes": [os.urandom(700_000)]}), mode="append")
+    job = build_definitions([pipeline]).resolve_job_def("shop_pages_upkeep")
+
+    def compacted(**sink):
+        given = {"ops": {"upkeep": {"config": {"compact": {}}}}, "resources": {"rs_sink": {"config": sink}}}
+        with DagsterInstance.ephemeral() as instance:
+            job.execute_in_process(instance=instance, run_config=given)
+        return len(DeltaTable(path).file_uris())
+
+    assert (compacted(target_file_mb=1), compacted()) == (3, 1)
 
 
 def test_should_load_several_pipelines_in_one_code_location(pipeline, log):

@@ -39,6 +39,7 @@ from rs_assets.dagster.assets.checks import checks_of
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import Place, place_of
 from rs_assets.dagster.resources.resource_keys import IN_PROCESS
+from rs_assets.dagster.resources.sink import SinkResource
 from rs_assets.dagster.resources.source import SourceResource
 from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.dagster.runs import runtime, upkeep
@@ -483,14 +484,16 @@ def test_the_compaction_goes_where_the_pipeline_keeps_what_it_has(pipeline, inst
     elsewhere, seen = tmp_path / "elsewhere", []
     created(instance, pipeline, "run", home=str(elsewhere), savepoints_uri="memory://saved")
     monkeypatch.setattr(
-        upkeep, "compact_pipeline", lambda topology, home: seen.append((topology.name, home.root)) or {}
+        upkeep,
+        "compact_pipeline",
+        lambda topology, home, target_mb: seen.append((topology.name, home.root, target_mb)) or {},
     )
     monkeypatch.setattr(upkeep, "compact_shared", lambda home, savepoints: seen.append((home.root, savepoints)) or {})
     job = upkeep.upkeep_job(StreamAssets.of(pipeline))
     config = {"ops": {"upkeep": {"config": {"compact": {}}}}}
-    resources = {"rs_spark": SparkResource(share=True)}
+    resources = {"rs_spark": SparkResource(share=True), "rs_sink": SinkResource(target_file_mb=64)}
     assert job.execute_in_process(instance=instance, run_config=config, resources=resources).success
-    assert seen == [("shop.logs", elsewhere), (elsewhere, "memory://saved")]
+    assert seen == [("shop.logs", elsewhere, 64), (elsewhere, "memory://saved")]
 
 
 def test_upkeep_of_a_stream_that_does_not_stop_is_launched_again_when_its_run_was_terminated(

@@ -9,16 +9,17 @@ from rs_assets.cli.output import emit, progress
 
 
 @click.command()
+@click.option("--file-mb", type=click.IntRange(min=1), help="Join files of outputs up to about so many megabytes.")
 @MODULES
 @AS_JSON
 @guarded
-def compact(modules: tuple[str, ...], *, as_json: bool) -> None:
+def compact(modules: tuple[str, ...], *, file_mb: int | None, as_json: bool) -> None:
     """Join the small files of all outputs and of the catalog, and remove files that no recent version uses."""
     from rs_assets.common.home import Home
     from rs_assets.dagster.discovery import find_pipelines
     from rs_assets.dagster.runs.compaction import compact_everything
 
     with progress("compacting", hidden=as_json):
-        done = compact_everything(find_pipelines(modules), Home.default())
+        done = compact_everything(find_pipelines(modules), Home.default(), target_mb=file_mb)
     rows = [{"table": table, **counts} for table, counts in done.items()]
     emit(rows, as_json=as_json, empty="no table yet")

@@ -39,6 +39,10 @@ class SinkResource(FamilyResource):
         default="as_written", description="The writer of all Delta sinks; as_written: as each step says"
     )
 
+    target_file_mb: int = Field(
+        default=0, ge=0, description="Compaction joins files of outputs up to about this size; 0: as each table says"
+    )
+
     # How many frames each attempt of a step has written into each sink and place.
     _written: dict[tuple[str, int, str, str], int] = PrivateAttr(default_factory=dict)
 

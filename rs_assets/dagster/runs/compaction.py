@@ -21,6 +21,7 @@ from rs_assets.topology.topology import Topology
 
 # Longer than any reader of an old version should take; files of older versions are removed.
 RETENTION = timedelta(days=7)
+MEGABYTE = 1 << 20
 # Numbers of files of a table that were joined, added and removed.
 Counts = dict[str, int]
 
@@ -32,22 +33,27 @@ def delta_outputs(topology: Topology, home: Home) -> dict[str, str]:
 
 
 def compact_everything(
-    pipelines: Sequence[Pipeline], home: Home, *, savepoints: str | None = None
+    pipelines: Sequence[Pipeline], home: Home, *, savepoints: str | None = None, target_mb: int | None = None
 ) -> dict[str, Counts]:
     """Compact the tables of `pipelines` in `home` and the shared ones. Returns the counts by table."""
     done: dict[str, Counts] = {}
     for pipeline in pipelines:
-        done |= compact_pipeline(pipeline.topology, home)
+        done |= compact_pipeline(pipeline.topology, home, target_mb=target_mb)
     return done | compact_shared(home, savepoints=savepoints)
 
 
-def compact_pipeline(topology: Topology, home: Home) -> dict[str, Counts]:
-    """Compact Delta outputs and the tables of state and of shuffles; remove what restores and rewinds moved aside."""
+def compact_pipeline(topology: Topology, home: Home, *, target_mb: int | None = None) -> dict[str, Counts]:
+    """Compact Delta outputs and the tables of state and of shuffles; remove what restores and rewinds moved aside.
+
+    Files of outputs are joined up to about `target_mb`; None: as `compact_table` does.
+    """
     done: dict[str, Counts] = {}
-    for path in (*delta_outputs(topology, home).values(), *map(str, _own_tables(topology, home))):
+    target = None if target_mb is None else target_mb * MEGABYTE
+    targets: dict[str, int | None] = dict.fromkeys(delta_outputs(topology, home).values(), target)
+    for path, size in {**targets, **dict.fromkeys(map(str, _own_tables(topology, home)))}.items():
         table = open_table(path)
         if table is not None:
-            done[path] = compact_table(table, retention=RETENTION)
+            done[path] = compact_table(table, retention=RETENTION, target_bytes=size)
     clear_trash(home.job(topology.namespace, topology.job))
     return done
 

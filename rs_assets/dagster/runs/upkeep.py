@@ -34,6 +34,8 @@ from rs_assets.dagster.assets.roles import Role, roles_of
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.nightly import nightly
 from rs_assets.dagster.place import place_of
+from rs_assets.dagster.resources.resource_keys import key_of
+from rs_assets.dagster.resources.sink import SinkResource
 from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.dagster.runs.compaction import compact_pipeline, compact_shared, delta_outputs
 from rs_assets.errors import PipelineBusyError
@@ -98,8 +100,8 @@ def _rescale(context: OpExecutionContext, assets: StreamAssets, options: RunOpti
 
 
 def _compact(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:  # noqa: ARG001  the table's form
-    home = options.home
-    done = compact_pipeline(assets.topology, home)
+    home, sink = options.home, getattr(context.resources, key_of("sink"))
+    done = compact_pipeline(assets.topology, home, target_mb=sink.target_file_mb or None)
     for step, path in delta_outputs(assets.topology, home).items():
         if path in done:
             context.log_event(AssetObservation(assets.key(step), description="compact", metadata=done[path]))
@@ -293,7 +295,7 @@ def upkeep_job(assets: StreamAssets) -> JobDefinition:
     topology = assets.topology
 
     @op(name=f"{assets.label}__upkeep", config_schema=Field(CHOICE, default_value={"verify": {}}))
-    def act(context: OpExecutionContext, rs_spark: SparkResource) -> None:
+    def act(context: OpExecutionContext, rs_spark: SparkResource, rs_sink: SinkResource) -> None:  # noqa: ARG001  of actions
         [(name, config)] = context.op_config.items()
         options = place_of(context, topology).options(driver=rs_spark.driver, run_id=context.run_id)
         action = ACTIONS[name]
