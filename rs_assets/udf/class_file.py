@@ -12,13 +12,13 @@ _MAGIC: Final = 0xCAFEBABE
 # The bytes of a constant after its tag; one of a text has its length besides.
 _SIZES: Mapping[int, int] = MappingProxyType(
     {
-        **dict.fromkeys((7, 8, 16, 19, 20), 2),
+        **dict.fromkeys((8, 16, 19, 20), 2),
         15: 3,
         **dict.fromkeys((3, 4, 9, 10, 11, 12, 17, 18), 4),
         **dict.fromkeys((5, 6), 8),
     }
 )
-_TEXT: Final = 1
+_TEXT, _CLASS = 1, 7
 # These count as two constants.
 _WIDE: Final = frozenset({5, 6})
 
@@ -58,9 +58,10 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class JavaClass:
-    """A class: its access flags and its methods, without those that it inherits."""
+    """A class: its access flags, the name of the class above it, and its methods without those that it inherits."""
 
     flags: int
+    above: str
     methods: tuple[Method, ...]
 
 
@@ -81,27 +82,32 @@ class _Reader:
         if self._number(4) != _MAGIC:
             raise NoClassError("the file is not a class")
         self._number(4)
-        texts = self._texts()
+        texts, classes = self._constants()
         flags = self._number(2)
-        # This class and the one above it.
-        self._number(4)
+        # This class.
+        self._number(2)
+        above = self._number(2)
         self._skip(2 * self._number(2))
         self._members(texts)
-        return JavaClass(flags, self._members(texts))
+        # Only java.lang.Object has none above it.
+        name = texts[classes[above]].replace("/", ".") if above else ""
+        return JavaClass(flags, name, self._members(texts))
 
-    def _texts(self) -> dict[int, str]:
-        """The texts among the constants, by their numbers."""
-        found, number, count = dict[int, str](), 1, self._number(2)
+    def _constants(self) -> tuple[dict[int, str], dict[int, int]]:
+        """The texts among the constants, by their numbers, and the numbers of the names of classes."""
+        texts, classes, number, count = dict[int, str](), dict[int, int](), 1, self._number(2)
         while number < count:
             tag = self._number(1)
             if tag == _TEXT:
                 length = self._number(2)
-                found[number] = self.content[self.at : self.at + length].decode("utf-8", "replace")
+                texts[number] = self.content[self.at : self.at + length].decode("utf-8", "replace")
                 self._skip(length)
+            elif tag == _CLASS:
+                classes[number] = self._number(2)
             else:
                 self._skip(_SIZES[tag])
             number += 2 if tag in _WIDE else 1
-        return found
+        return texts, classes
 
     def _members(self, texts: Mapping[int, str]) -> tuple[Method, ...]:
         """The fields, or the methods."""

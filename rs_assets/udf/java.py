@@ -28,8 +28,9 @@ from rs_assets.udf.names import check_names
 
 # The method that is called: of Flink's ScalarFunction, of Hive's UDF, and of Spark's UDF0 to UDF22.
 SHAPES: Final = ("eval", "evaluate", "call")
-# What prepares an object of Flink, which is not called.
+# What prepares an object of Flink, which is not called. Flink's own classes have an empty one.
 OPEN: Final = "open"
+FLINK: Final = "org.apache.flink."
 # The Spark type of a value by its descriptor. Primitive ones are not called for null.
 PRIMITIVES: Mapping[str, str] = MappingProxyType(
     {"Z": "boolean", "B": "tinyint", "S": "smallint", "I": "int", "J": "bigint", "F": "float", "D": "double"}
@@ -63,13 +64,17 @@ def java(cls: str, name: str, jars: Sequence[Path]) -> Function:
     check_names((name,))
     found = _class_of(cls, jars)
     method = _method(found, cls)
+    if _is_opened(found, jars):
+        remedy = f"prepare it in its constructor; {OPEN} is not called"
+        raise TopologyError(f"the class {cls!r} has a method {OPEN!r}", remedy=remedy)
     *takes, gives = (_spark_type(each, cls, method) for each in method.types)
     digest = hashlib.sha256(cls.encode())
     for jar in jars:
         digest.update(hashlib.sha256(jar.read_bytes()).digest())
     needs = tuple(each in PRIMITIVES for each in method.types[:-1])
     paths = tuple(str(each) for each in jars)
-    body = JavaBody(f"{JAVA}{name}_{digest.hexdigest()[:12]}", name, paths, cls, method.name, needs, gives)
+    code, called = f"{JAVA}{name}_{digest.hexdigest()[:12]}", f"{method.name}{method.descriptor}"
+    body = JavaBody(code, name, paths, cls, called, needs, gives)
     parameters = tuple(Parameter(f"a{number}", kind) for number, kind in enumerate(takes, 1))
 
     def template(texts: Mapping[str, str]) -> str:
@@ -79,8 +84,19 @@ def java(cls: str, name: str, jars: Sequence[Path]) -> Function:
 
 
 def _class_of(cls: str, jars: Sequence[Path]) -> JavaClass:
-    """The class, from the first jar that has it."""
-    entry, known = f"{cls.replace('.', '/')}.class", list[str]()
+    """The class, from the first jar that has it; TopologyError if none has."""
+    known = list[str]()
+    found = _first(cls, jars, known)
+    if found is None:
+        near = get_close_matches(cls, known, n=1)
+        remedy = f"did you mean {near[0]!r}?" if near else "name a class of the jars with its package: 'shop.Region'"
+        raise TopologyError(f"there is no class {cls!r} in the jars", remedy=remedy)
+    return found
+
+
+def _first(cls: str, jars: Sequence[Path], known: list[str]) -> JavaClass | None:
+    """The class, from the first jar that has it; the names of the classes of jars without it are added to `known`."""
+    entry = f"{cls.replace('.', '/')}.class"
     for jar in jars:
         try:
             with zipfile.ZipFile(jar) as archive:
@@ -91,9 +107,17 @@ def _class_of(cls: str, jars: Sequence[Path]) -> JavaClass:
             remedy = "name the path of a jar on this machine: USING JAR '/opt/shop/functions.jar'"
             raise TopologyError(f"the jar {str(jar)!r} cannot be read: {error}", remedy=remedy) from error
         known += [each.removesuffix(".class").replace("/", ".") for each in names if each.endswith(".class")]
-    near = get_close_matches(cls, known, n=1)
-    remedy = f"did you mean {near[0]!r}?" if near else "name a class of the jars with its package: 'shop.Region'"
-    raise TopologyError(f"there is no class {cls!r} in the jars", remedy=remedy)
+    return None
+
+
+def _is_opened(found: JavaClass, jars: Sequence[Path]) -> bool:
+    """Whether the class, or one above it in the jars, has a method that Flink would call first."""
+    each: JavaClass | None = found
+    while each is not None:
+        if any(method.name == OPEN and method.has(PUBLIC) for method in each.methods):
+            return True
+        each = None if each.above.startswith(FLINK) else _first(each.above, jars, [])
+    return False
 
 
 def _method(found: JavaClass, cls: str) -> Method:
@@ -103,9 +127,6 @@ def _method(found: JavaClass, cls: str) -> Method:
     if not made or found.flags & ABSTRACT or not found.flags & PUBLIC:
         remedy = "make it a public class with a public constructor without parameters"
         raise TopologyError(f"no object of {cls!r} can be made", remedy=remedy)
-    if any(each.name == OPEN for each in plain):
-        remedy = f"prepare it in its constructor; {OPEN} is not called"
-        raise TopologyError(f"the class {cls!r} has a method {OPEN!r}", remedy=remedy)
     shaped = [each for each in plain if each.name in SHAPES and not each.has(STATIC)]
     if len(shaped) != 1:
         remedy = f"give it one public method, named {', '.join(SHAPES[:-1])} or {SHAPES[-1]}"

@@ -57,6 +57,36 @@ class Two { def eval(text: String): String = text; def evaluate(text: String): S
 class Without { def apply(text: String): String = text }
 class Unmade(n: Int) { def eval(text: String): String = text }
 class Odd { def eval(items: java.util.List[String]): String = items.get(0) }
+
+class Overloaded {
+  private def eval(text: Object): String = "private " + text
+  def eval(text: String): String = "public " + text
+  private def eval(text: CharSequence): String = "private " + text
+}
+class Reversed {
+  def eval(raw: Array[Byte]): Array[Byte] = {
+    for (at <- 0 until raw.length / 2) {
+      val (one, other) = (raw(at), raw(raw.length - 1 - at))
+      raw(at) = other
+      raw(raw.length - 1 - at) = one
+    }
+    raw
+  }
+}
+class Loaded {
+  def eval(text: String): String =
+    if (Thread.currentThread.getContextClassLoader eq getClass.getClassLoader) text + " by its own" else text
+}
+class Prepared { def open(context: AnyRef): Unit = () }
+class Inherits extends Prepared { def eval(text: String): String = text }
+class Unlucky { def eval(text: String): String = text; throw new IllegalStateException("no licence") }
+class Chance { def isDeterministic: Boolean = false; def eval(text: String): String = text }
+class Fixed { def eval(text: String): String = "stamp-one" }
+"""
+# A class of a library of Spark, in another version.
+KNOWN = """
+package org.apache.commons.lang3.time
+class StopWatch { def eval(text: String): String = text + " watched" }
 """
 BEGIN = datetime(2026, 1, 5, tzinfo=UTC)
 ROWS = [{"page": page, "ms": ms, "ts": BEGIN} for page, ms in [("abcd", 7), (None, 3), ("xyz", None), ("a", -1)]]
@@ -69,11 +99,12 @@ CREATE TABLE clicks (page STRING, ms BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts A
 @pytest.fixture(scope="module")
 def jar(tmp_path_factory):
     folder = tmp_path_factory.mktemp("jars")
-    source, made = folder / "shop.scala", folder / "shop.jar"
-    source.write_text(SOURCE)
+    sources, made = [folder / "shop.scala", folder / "known.scala"], folder / "shop.jar"
+    for source, text in zip(sources, (SOURCE, KNOWN), strict=True):
+        source.write_text(text)
     path = os.pathsep.join(map(str, jars_of_pyspark("*.jar")))
     command = [str(java_home() / "bin" / "java"), "-cp", path, "scala.tools.nsc.Main", "-usejavacp", "-nowarn"]
-    done = subprocess.run([*command, "-d", str(made), str(source)], capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, "-d", str(made), *map(str, sources)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return made
 
@@ -146,6 +177,62 @@ def test_class_that_needs_another_jar_is_refused_with_a_remedy_that_works(driver
     assert pipeline([one, other], ["Needing"], *query).try_(ROWS, spark=driver)["found"] == [{"a": "a!"}]
 
 
+def test_method_that_is_called_is_the_public_one_on_a_copy_of_bytes_in_the_loader_of_the_jar(driver, jar, tmp_path):
+    odd = tmp_path / "a b:c#d%20" / "shop.jar"
+    odd.parent.mkdir()
+    odd.write_bytes(jar.read_bytes())
+    sink = "CREATE TABLE found (a STRING, b STRING, c STRING, d STRING) WITH ('connector' = 'print');"
+    made = pipeline_from_sql(
+        f"""{TABLES}{created([odd], "Overloaded", "Reversed", "Loaded")}{sink}
+        CREATE FUNCTION f_watch AS 'org.apache.commons.lang3.time.StopWatch' USING JAR '{odd}';
+        INSERT INTO found SELECT f_overloaded(page), DECODE(f_reversed(ENCODE('abc', 'UTF-8')), 'UTF-8'),
+            f_loaded(page), f_watch(page) FROM clicks WHERE page IS NOT NULL"""
+    )
+    assert made.try_(ROWS, spark=driver)["found"] == [
+        {"a": f"public {page}", "b": "cba", "c": f"{page} by its own", "d": f"{page} watched"}
+        for page in ("abcd", "xyz", "a")
+    ]
+
+
+def restamped(jar, place):
+    """The jar with another version of Fixed."""
+    with zipfile.ZipFile(jar) as given, zipfile.ZipFile(place, "w") as made:
+        for name in given.namelist():
+            made.writestr(name, given.read(name).replace(b"stamp-one", b"stamp-two"))
+
+
+def test_jar_that_is_replaced_after_the_pipeline_was_built_is_refused_until_it_is_built_again(driver, jar, tmp_path):
+    own, query = tmp_path / "own.jar", (["Fixed"], "a STRING", "SELECT f_fixed(page) FROM clicks")
+    own.write_bytes(jar.read_bytes())
+    made = pipeline([own], *query)
+    restamped(jar, own)
+    with pytest.raises(ConfigurationError, match="another content than when the pipeline was built") as error:
+        made.try_(ROWS[:1], spark=driver)
+    assert "build the pipeline again" in error.value.remedy
+    assert pipeline([own], *query).try_(ROWS[:1], spark=driver)["found"] == [{"a": "stamp-two"}]
+    own.unlink()
+    with pytest.raises(TopologyError, match="cannot be read"):
+        pipeline([own], *query)
+    # What was refused is not refused for ever.
+    own.write_bytes(jar.read_bytes())
+    assert pipeline([own], *query).try_(ROWS[:1], spark=driver)["found"] == [{"a": "stamp-one"}]
+
+
+@pytest.mark.parametrize(
+    ("cls", "said", "remedy"),
+    [
+        ("Unlucky", "IllegalStateException: no licence", "correct its constructor"),
+        ("Chance", "isDeterministic", "compute the value from columns that identify the row"),
+    ],
+)
+def test_object_that_cannot_be_made_is_refused_with_its_reason(driver, jar, cls, said, remedy):
+    query = "a STRING", f"SELECT f_{cls}(page) FROM clicks"
+    with pytest.raises(ConfigurationError, match=said) as error:
+        pipeline([jar], [cls], *query).try_(ROWS[:1], spark=driver)
+    assert remedy in error.value.remedy
+    assert pipeline([jar], ["Needing"], "a STRING", "SELECT f_needing(page) FROM clicks").try_(ROWS[:1], spark=driver)
+
+
 def test_other_content_of_a_jar_is_another_code(jar, tmp_path):
     query = ["Masked"], "a STRING", "SELECT f_masked(page, 1) FROM clicks"
     copy, (other, _) = tmp_path / "copy.jar", parted(jar, tmp_path)
@@ -159,6 +246,7 @@ REFUSED = [
     ("shop.Maskde", "there is no class 'shop.Maskde'", "did you mean 'shop.Masked'?", "shop.Masked"),
     ("zzz.Q", "there is no class 'zzz.Q'", "name a class of the jars with its package", "shop.Masked"),
     ("shop.Opened", "has a method 'open'", "prepare it in its constructor", "shop.Counting"),
+    ("shop.Inherits", "has a method 'open'", "prepare it in its constructor", "shop.Needing"),
     ("shop.Two", "has 2 methods that could be called", "give it one public method", "shop.Masked"),
     ("shop.Without", "has 0 methods that could be called", "named eval, evaluate or call", "shop.Doubled"),
     ("shop.Unmade", "no object of 'shop.Unmade' can be made", "public constructor without parameters", "shop.Masked"),
@@ -193,6 +281,12 @@ def test_statement_with_a_wrong_jar_is_refused_at_its_place(jar, tmp_path):
         text = f"{TABLES}CREATE FUNCTION f AS 'shop.Masked' LANGUAGE SCALA USING {place};"
         found = "CREATE TABLE found (a STRING) WITH ('connector' = 'print');"
         assert pipeline_from_sql(f"{text}{found}INSERT INTO found SELECT f(page, 1) FROM clicks")
+    twice = f"{TABLES}{created([jar], 'Masked', 'Doubled')}CREATE FUNCTION F_MASKED AS 'shop.Joined' USING JAR '{jar}';"
+    with pytest.raises(SqlError, match="'F_MASKED' was created as 'f_Masked', which differs by case only"):
+        pipeline_from_sql(f"{twice}INSERT INTO clicks SELECT * FROM clicks")
+    digits = "f_joined(page, CAST(ms AS DECIMAL(38, 20)))"
+    with pytest.raises(SqlError, match=r"the argument 2 of f_Joined is a DECIMAL\(38,20\)"):
+        pipeline([jar], ["Joined"], "a STRING", f"SELECT {digits} FROM clicks")
     with pytest.raises(SqlError, match="the argument 2 of f_Masked is a STRING, but must be an? INT"):
         pipeline([jar], ["Masked"], "a STRING", "SELECT f_masked(page, page) FROM clicks")
 
@@ -202,6 +296,7 @@ def test_class_file_without_java_has_the_methods_of_the_class():
     with zipfile.ZipFile(api) as archive:
         content = archive.read("org/apache/spark/sql/api/java/UDF2.class")
     (call,) = java_class(content).methods
+    assert java_class(content).above == "java.lang.Object"
     assert (call.name, call.types) == ("call", ("Ljava/lang/Object;",) * 3)
     assert Method("f", "()V", 1).types == ("V",)
     for wrong in (b"", b"PK\3\4", content[:40], content[:-200]):

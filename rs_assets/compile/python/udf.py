@@ -5,9 +5,9 @@ A result is a struct of the value and of the fault, so that Spark raises only wh
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -32,6 +32,18 @@ SHOWN: Final = 500
 # Spark passes Arrow functions the columns of files as they were read, and hangs if those are texts.
 COLUMNAR: Final = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
 _KNOWN: Final[WeakKeyDictionary[SparkSession, dict[str, Body | JavaBody]]] = WeakKeyDictionary()
+# What to do about a class that cannot be loaded, by the error of Java; of any other one its constructor has raised.
+_MISSING: Final = "add the jars with the classes that it needs: USING JAR 'a.jar', JAR 'b.jar'"
+_REMEDIES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("java.lang.NoClassDefFoundError", "java.lang.ClassNotFoundException"), _MISSING),
+        "java.lang.UnsupportedClassVersionError": "compile it for the Java that runs Spark: javac --release 17",
+        "java.nio.file.NoSuchFileException": "put the jar to this place, on all machines",
+        "org.apache.spark.sql.rsassets.OtherJarException": "build the pipeline again: it reads the jars that are there",
+        "org.apache.spark.sql.rsassets.NotRepeatableException": "compute the value from columns that identify the row",
+    }
+)
+_UNMADE: Final = "correct its constructor, and what it needs"
 # Why functions of Java could not be loaded, by name, and remedies.
 _BROKEN: Final[WeakKeyDictionary[SparkSession, dict[str, tuple[str, str]]]] = WeakKeyDictionary()
 
@@ -78,13 +90,14 @@ def _register(spark: SparkSession, body: Body) -> None:
 def _register_java(spark: SparkSession, body: JavaBody) -> None:
     """Make a function of Java known, or why it cannot be: other pipelines of this process do not call it."""
     needs = "".join("1" if each else "0" for each in body.needs)
-    given = (body.name, body.label, os.pathsep.join(body.jars), body.cls, body.method, needs, body.gives)
+    given = (body.name, body.label, "\n".join(body.jars), body.cls, body.method, needs, body.gives)
+    _BROKEN.get(spark, {}).pop(body.name, None)
     try:
         processors_in(spark).JavaCalls.register(spark._jsparkSession, *given)  # noqa: SLF001  no public way
     except Py4JJavaError as error:
         what = f"the class {body.cls!r} of the function {body.label!r} cannot be loaded: {error.java_exception}"
-        why = what, "add the jars with the classes that it needs: USING JAR 'a.jar', JAR 'b.jar'"
-        _BROKEN.setdefault(spark, {})[body.name] = why
+        remedy = _REMEDIES.get(error.java_exception.getClass().getName(), _UNMADE)
+        _BROKEN.setdefault(spark, {})[body.name] = what, remedy
     except ConfigurationError as error:
         _BROKEN.setdefault(spark, {})[body.name] = error.what, error.remedy
 

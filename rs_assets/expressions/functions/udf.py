@@ -55,6 +55,7 @@ class Body:
 class JavaBody:
     """What Spark calls in its own process: the method of an object of a class in `jars`, with a result of type `gives`.
 
+    `method` is its name with its descriptor, `eval(J)J`. The name ends with a digest of the class name and the jars.
     `needs` says for each argument whether a null makes the result null without a call.
     """
 

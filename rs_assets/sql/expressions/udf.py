@@ -20,6 +20,7 @@ from rs_assets.expressions.functions.registry import (
 )
 from rs_assets.expressions.functions.udf import AggregateFunction, Declared, TableFunction
 from rs_assets.records.types import Type, type_in
+from rs_assets.sql.expressions.decimals import size_of
 from rs_assets.sql.expressions.expressions import Expressions, a_type
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.read.lexer import CALL
@@ -173,12 +174,7 @@ def _fits(known: Type | None, wanted: Type) -> bool:
         return WHOLE.index(known.name) <= WHOLE.index(wanted.name)
     if wanted.name in FLOATS:
         return (is_whole(known) or is_decimal(known) or known.name == "float") and wanted.name == "double"
-    if is_decimal(wanted):
-        return is_whole(known) or (is_decimal(known) and _digits(known) <= _digits(wanted))
+    if is_decimal(wanted) and (is_whole(known) or is_decimal(known)):
+        (digits, places), (most, most_places) = size_of(known), size_of(wanted)
+        return digits - places <= most - most_places and places <= most_places
     return (known.name, wanted.name) == ("date", "timestamp")
-
-
-def _digits(kind: Type) -> int:
-    """The digits of a DECIMAL before the decimal point."""
-    precision, scale = (int(part) for part in kind.name[len("decimal(") : -1].split(","))
-    return precision - scale

@@ -111,16 +111,18 @@ def _tables(text: Text, statements: tuple[Statement, ...]) -> dict[str, CreateTa
 
 
 def _check_names(text: Text, statements: tuple[Statement, ...]) -> None:
-    seen: dict[str, Word] = {}
+    seen: dict[tuple[bool, str], Word] = {}
     for each in statements:
-        name = each.name if isinstance(each, CreateTable | CreateView) else None
+        name = each.name if isinstance(each, CreateTable | CreateView | CreateFunction) else None
         if name is None:
             continue
-        other = seen.get(name.text.casefold())
+        # A function may have the name of a table.
+        key = isinstance(each, CreateFunction), name.text.casefold()
+        other = seen.get(key)
         if other is not None:
             why = "already" if other.text == name.text else f"as {other.text!r}, which differs by case only"
             raise text.error(f"{name.text!r} was created {why}", name.start, remedy="choose another name")
-        seen[name.text.casefold()] = name
+        seen[key] = name
 
 
 def _function(text: Text, made: CreateFunction) -> tuple[str, str | Declared]:
