@@ -73,6 +73,10 @@ def test_expand_json_gives_the_members_of_a_document_as_fields(source, compute):
     found = compute(of.script("expand_json(doc,'id int, what string');expand_json(part)"), rows)
     wanted = [(1, "x"), (-1, "y"), (-1, None), (-1, None), (-1, None)]
     assert found == [{"id": one, "what": what, "n": at or None} for at, (one, what) in enumerate(wanted)]
+    noon = {"doc": '{"at": "2026-01-05 12:00:00"}', "list": '[{"to": "2026-01-05 12:00:00"}]'}
+    text = "expand_json(doc,'at timestamp');splitArray(list,'to timestamp');at=unixtimestamp(at);to=unixtimestamp(to)"
+    (found,) = compute(source("doc string, list string").script(text, zone="Asia/Shanghai"), [noon])
+    assert found == {"at": 1767585600, "to": 1767585600}
     text = "if(id<0){json_merge(doc,'what string, doc string')}else{json_expand(doc,'what string')}"
     found = compute(of.script(text), [{"doc": docs[0], "id": -1}, {"doc": docs[0], "id": 0}])
     assert [(row["doc"], row["what"]) for row in found] == [(docs[0], "x"), (None, "x")]

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from rs_assets.expressions.functions.literals import quote, quote_name
+from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.expressions.script.log_statements import assign_found
-from rs_assets.expressions.script.record_statements import fields_of, remove_fields
+from rs_assets.expressions.script.record_statements import fields_of, parsed, remove_fields
 from rs_assets.expressions.syntax.tree import Call, Text
 from rs_assets.expressions.syntax.typed import Sql
 
@@ -32,7 +32,7 @@ def expand(binder: Binder, call: Call, guard: str) -> None:
     (name,) = binder.names(Call(call.name, call.arguments[:1], call.at))
     kind, declared = binder.fields[name] or "", schema.text
     if declared:
-        made = f"from_json(cast({quote_name(name)} as string), {quote(declared)})"
+        made = parsed(binder, name, declared)
     elif kind.startswith("struct<"):
         made, declared = quote_name(name), kind.removeprefix("struct<").removesuffix(">")
     else:

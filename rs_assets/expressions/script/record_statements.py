@@ -82,7 +82,7 @@ def split_array(binder: Binder, call: Call, guard: str) -> None:
     name, schema = _array_arguments(binder, call, guard)
     kind = binder.fields[name] or ""
     if schema:
-        made = f"from_json(cast({quote_name(name)} as string), {quote(f'array<struct<{schema}>>')})"
+        made = parsed(binder, name, f"array<struct<{schema}>>")
     elif kind.startswith("array<struct<"):
         made, schema = quote_name(name), kind.removeprefix("array<struct<").removesuffix(">>")
     else:
@@ -103,6 +103,12 @@ def _array_arguments(binder: Binder, call: Call, guard: str) -> tuple[str, str]:
         remedy = f"write {call.name}(items) or {call.name}(items,'a string, b int')"
         raise binder.scope.error(f"{call.name} takes a field, and the schema of its items", call.at, remedy=remedy)
     return binder.names(Call(call.name, call.arguments[:1], call.at))[0], schema.text
+
+
+def parsed(binder: Binder, name: str, schema: str) -> str:
+    """The SQL of a field with a text of JSON as a value of `schema`; times without a zone are in that of the script."""
+    zone = "" if binder.scope.zone == "UTC" else f", map('timeZone', {quote(binder.scope.zone)})"
+    return f"from_json(cast({quote_name(name)} as string), {quote(schema)}{zone})"
 
 
 def fields_of(schema: str) -> dict[str, str | None]:
