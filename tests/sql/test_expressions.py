@@ -113,6 +113,9 @@ CASES = [
     ("REPEAT('ab', 2)", "STRING", "abab"),
     ("REVERSE('ab')", "STRING", "ba"),
     ("COUNT_CHAR('abcabc', 'c')", "BIGINT", 2),
+    ("PARSE_URL('http://h/p?axb=1&a.b=2', 'QUERY', 'a.b')", "STRING", "2"),
+    ("PARSE_URL('http://h/p?q=1', 'QUERY', '(')", "STRING", None),
+    ("CHAR_LENGTH(TO_BASE64(REPEAT('a', 100)))", "INT", 136),
     # Casts.
     ("CAST(n AS STRING)", "STRING", "5"),
     ("CAST(yes AS STRING)", "STRING", "TRUE"),

@@ -156,7 +156,9 @@ def _element(values: Sequence[Value]) -> str:
 
 
 def _addressed(values: Sequence[Value]) -> str:
-    return f"try_parse_url({', '.join(value.plain for value in values)})"
+    """A part of a URL; Spark reads the key of a query as a pattern."""
+    key = f", {separated_by(values[2].plain)}" if values[2:] else ""
+    return f"try_parse_url({values[0].plain}, {values[1].plain}{key})"
 
 
 def _trimmed(side: str) -> SqlFunction:

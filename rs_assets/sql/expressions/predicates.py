@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from rs_assets.expressions.functions.literals import quote
+from rs_assets.expressions.functions.literals import quote, unquote
 from rs_assets.records.types import Type
 from rs_assets.sql.expressions.expressions import Expressions, a_type
 from rs_assets.sql.expressions.values import Value
@@ -14,6 +15,8 @@ from rs_assets.sql.read.types import BOOLEAN, common, is_decimal, is_number
 
 # Longer chains of AND or OR are written without inner brackets.
 LONG: Final = 60
+# A text that begins with an hour, which Spark compares as a time of the day of the clock.
+HOUR: Final = re.compile(r"\s*T?\d{1,2}:")
 
 
 def _compared(sign: str) -> Callable[[Expressions, Any], Value]:
@@ -36,6 +39,10 @@ def check_alike(made: Expressions, left: Value, right: Value, tree: Any) -> None
     if len(kinds) < 2 or kinds[0].name == kinds[1].name or all(map(is_number, kinds)):
         return
     names = {kind.name for kind in kinds}
+    hour = next((each.text for each in (left, right) if HOUR.match(unquote(each.text) or "")), None)
+    if hour is not None and "timestamp" in names:
+        remedy = "write the date, too, as '2026-01-05 12:30:00', or compare HOUR(ts)"
+        raise made.error(f"the time {hour} has no date in {made.shown(tree)}", tree, remedy=remedy)
     if names <= {"timestamp", "date", "string"} or "void" in names:
         return
     raise made.error(
