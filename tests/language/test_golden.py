@@ -67,6 +67,24 @@ def test_should_take_moments_for_what_they_are_in_every_zone(driver):
     assert dict(zip(golden, found, strict=True)) == golden
 
 
+def test_should_take_texts_with_a_zone_for_moments_in_every_zone(driver):
+    golden = {
+        "hour('2026-01-05T20:00:00Z')": 4,
+        "date_format('2026-01-05T20:00:00Z','dd HH')": "06 04",
+        "addDay('2026-01-05T20:00:00Z',1)": "2026-01-07 04:00:00",
+        "timestampdiff('minute','2026-01-05T20:00:00Z','2026-01-06 04:01:00')": 1,
+        "unixtimestamp(cast('2026-01-06 04:00:00','timestamp'))": 1767643200,
+        "unixtimestamp(cast('2026-01-05T20:00:00Z','timestamp'))": 1767643200,
+        "unixtimestamp(cast(at,'timestamp'))": 1767643200,
+        "equal(at,'2026-01-05T20:00:00Z')": True,
+        "equal(at,'2026-01-06 04:00:00')": True,
+    }
+    selected = ", ".join(sql_of(call, "Asia/Shanghai", {"at": "timestamp"}) for call in golden)
+    moment = "timestamp '2026-01-05 20:00:00Z' as at"
+    [row] = driver.call(lambda spark: spark.sql(f"select {selected} from (select {moment})").collect())
+    assert dict(zip(golden, row, strict=True)) == golden
+
+
 def test_should_take_moments_of_the_hour_that_comes_twice_for_what_they_are(driver):
     """In Berlin 2026-10-25 02:30 is 00:30 and 01:30 in UTC."""
     golden = {

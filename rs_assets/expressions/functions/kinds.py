@@ -19,6 +19,8 @@ _UNIT_WORDS |= {"FRAC_SECOND": "MILLISECOND"}
 # Texts that Spark reads as a time or a date, but this project does not, as a literal of Spark SQL. Spark ignores
 # control characters at the ends.
 NO_TIME = r"(?s)^[\\p{Cntrl} ]*(?:[+-].*|[0-9]{5,}-.*|0000-.*|T?[0-9]{1,2}:.*)$"
+# A time of day followed by an offset or a zone name.
+OWN_ZONE = ":[0-9][0-9.]* *(?:[A-Za-z]|[+-]).*$"
 TYPES: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("string", "text", "varchar", "char"), "string"),
@@ -64,6 +66,18 @@ def time_of(text: str) -> str:
     date, which differs when the batch is computed again.
     """
     return f"try_to_timestamp(regexp_replace(trim({text}), '{NO_TIME}| +', ' '))"
+
+
+def local_time_of(text: str, zone: str) -> str:
+    """The SQL of the same as a local time of a zone; a text with a zone of its own is a moment."""
+    time = time_of(text)
+    return time if zone == "UTC" else f"if({text} rlike '{OWN_ZONE}', from_utc_timestamp({time}, '{zone}'), {time})"
+
+
+def moment_of(text: str, zone: str) -> str:
+    """The SQL of the moment in a text, which is a local time of a zone if it has no zone of its own."""
+    time = time_of(text)
+    return time if zone == "UTC" else f"if({text} rlike '{OWN_ZONE}', {time}, to_utc_timestamp({time}, '{zone}'))"
 
 
 def _time(sql: str, what: str) -> str:

@@ -102,7 +102,7 @@ def _compared(operator: str, left: Value, right: Value, scope: Scope) -> Sql:
     one, other = bind(left, scope), bind(right, scope)
     if "string" in (one.kind, other.kind):
         one, other = local(one, scope), local(other, scope)
-    return compared(operator, one, other)
+    return compared(operator, one, other, scope.zone)
 
 
 def local(value: Sql, scope: Scope) -> Sql:
@@ -121,7 +121,8 @@ def _call(call: Call, scope: Scope) -> Sql:
     try:
         function = function_named(call.name, len(call.arguments))
         made = _arguments(function, call, scope)
-        converted = (_given(function, place, each, scope) for place, each in enumerate(made))
+        moment = _makes_moment(function, made)
+        converted = (_given(function.kind_at(p), each, scope, moment=moment) for p, each in enumerate(made))
         sql = function.sql(*(each.text for each in converted), zone=scope.zone)
     except LanguageError:
         raise
@@ -135,11 +136,18 @@ def _call(call: Call, scope: Scope) -> Sql:
     return Sql(sql, None if kind == "unknown" else kind)
 
 
-def _given(function: Function, place: int, value: Sql, scope: Scope) -> Sql:
-    """An argument as the function gets it."""
-    if function.kind_at(place) in AS_THEY_ARE:
+def _makes_moment(function: Function, made: list[Sql]) -> bool:
+    """Whether a call makes a moment of its first argument."""
+    if function.name == "cast":
+        return (made[1].literal or "").lower() in ("timestamp", "datetime")
+    return function.name in MOMENTS and len(function.parameters) == 1
+
+
+def _given(kind: str, value: Sql, scope: Scope, *, moment: bool) -> Sql:
+    """An argument for a parameter of a kind."""
+    if kind in AS_THEY_ARE:
         return value
-    if function.name in MOMENTS and len(function.parameters) == 1 and value.kind == "timestamp":
+    if moment and value.kind == "timestamp":
         # With its zone: a local time of the hour that comes twice a year is not one moment.
         return Sql(f"concat(cast({value.text} as string), 'Z')", "string")
     return local(value, scope)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
-from rs_assets.expressions.functions.kinds import time_of
+from rs_assets.expressions.functions.kinds import local_time_of
 from rs_assets.expressions.syntax.typed import Sql, is_numeric
 
 # Numbers that differ by less are equal, if one was written with a decimal point.
@@ -14,16 +14,19 @@ MIRRORED = {"==": "==", "!=": "!=", ">": "<", "<": ">", ">=": "<=", "<=": ">="}
 TIMES = frozenset({"timestamp", "timestamp_ntz", "date"})
 
 
-def compared(operator: str, left: Sql, right: Sql) -> Sql:
-    """Whether a comparison holds. Null equals only null; any other comparison with null is false."""
+def compared(operator: str, left: Sql, right: Sql, zone: str = "UTC") -> Sql:
+    """Whether a comparison holds. Null equals only null; any other comparison with null is false.
+
+    Times are local ones of `zone`.
+    """
     if _is_number(left) and not _is_number(right):
-        return compared(MIRRORED[operator], right, left)
+        return compared(MIRRORED[operator], right, left, zone)
     if "void" in (left.kind, right.kind):
         known = right if left.kind == "void" else left
         return _boolean({"==": f"({known.text} is null)", "!=": f"({known.text} is not null)"}.get(operator, "false"))
     if _is_number(right):
         return _with_number(operator, left, str(right.literal))
-    one, other = _alike(left, right)
+    one, other = _alike(left, right, zone)
     if operator in ("==", "!="):
         equal = f"({one} <=> {other})"
         return _boolean(equal if operator == "==" else f"(not {equal})")
@@ -49,13 +52,13 @@ def _with_number(operator: str, left: Sql, digits: str) -> Sql:
     return _boolean(holds(operator))
 
 
-def _alike(left: Sql, right: Sql) -> tuple[str, str]:
+def _alike(left: Sql, right: Sql, zone: str) -> tuple[str, str]:
     """Both sides as one type: their common type if there is one, times if one is a time, else texts."""
     kinds = {left.kind, right.kind}
     if (len(kinds) == 1 and None not in kinds) or all(is_numeric(kind) for kind in kinds):
         return left.text, right.text
     if kinds & TIMES:
-        return _time(left), _time(right)
+        return _time(left, zone), _time(right, zone)
     if kinds == {"boolean", "string"}:
         one, other = (
             each.text if each.kind == "boolean" else f"try_cast({each.text} as boolean)" for each in (left, right)
@@ -64,8 +67,8 @@ def _alike(left: Sql, right: Sql) -> tuple[str, str]:
     return left.as_type("string").text, right.as_type("string").text
 
 
-def _time(value: Sql) -> str:
-    return time_of(value.text) if value.kind == "string" else f"cast({value.text} as timestamp)"
+def _time(value: Sql, zone: str) -> str:
+    return local_time_of(value.text, zone) if value.kind == "string" else f"cast({value.text} as timestamp)"
 
 
 def both(operator: str, parts: Sequence[Sql]) -> Sql:

@@ -15,7 +15,7 @@ def _converted(texts: Mapping[str, str]) -> str:
     base, to = int(texts["base"]), int(texts["to"])
     if not (2 <= base <= 36 and 2 <= to <= 36):
         raise TopologyError("a base must be between 2 and 36", remedy="write conv(a,16,10)")
-    most = next(count for count in range(64, 0, -1) if base**count <= 2**63)
+    most = next(count for count in range(64, 0, -1) if base**count <= 2**64)
     digits = "0123456789abcdefghijklmnopqrstuvwxyz"[:base]
     text = f"lower(trim({texts['s']}))"
     number = f"ltrim('+-', {text})"
@@ -98,6 +98,8 @@ BITS = (
             "conv('12x',10,2)": None,
             "conv('-ff',16,10)": "-255",
             "conv(concat('ff',chr(10)),16,10)": None,
+            "conv('9223372036854775807',10,16)": "7fffffffffffffff",
+            "conv('ffffffffffffffff',16,10)": "18446744073709551615",
         },
     ),
     _row(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rs_assets.expressions.functions.function import Family
-from rs_assets.expressions.functions.kinds import time_of
+from rs_assets.expressions.functions.kinds import moment_of
 
 _row = Family("cast").row
 # A double would change long numbers.
@@ -17,7 +17,13 @@ def _cast(texts: Mapping[str, str]) -> str:
     kind, text = texts["type"], texts["s"]
     if kind in WHOLE:
         return _WHOLE.replace("TYPE", kind).format_map(texts)
-    return time_of(text) if kind == "timestamp" else text if kind == "string" else f"try_cast({text} as {kind})"
+    return (
+        moment_of(text, texts["zone"])
+        if kind == "timestamp"
+        else text
+        if kind == "string"
+        else f"try_cast({text} as {kind})"
+    )
 
 
 CASTS = (

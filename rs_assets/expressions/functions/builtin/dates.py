@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from rs_assets.errors import TopologyError
 from rs_assets.expressions.functions.function import Family, Template
-from rs_assets.expressions.functions.kinds import NO_TIME, time_of
+from rs_assets.expressions.functions.kinds import NO_TIME, local_time_of, moment_of
 from rs_assets.expressions.functions.literals import unquote
 
 _row = Family("date").row
@@ -18,29 +18,26 @@ MOST = {"YEAR": 10_000, "QUARTER": 40_000, "MONTH": 120_000, "WEEK": 520_000, "D
 _DATE = f"try_cast(regexp_replace(trim({{s}}), '{NO_TIME.replace('{', '{{').replace('}', '}}')}', '') as date)"
 # Years with a sign may have more digits than Spark can hold, then it raises.
 _SIGNED = "'^.*(?:[+]|(?:^|[^0-9])-)[0-9]{5,}.*$| +'"
-# A time of day followed by an offset or a zone name.
-_OWN_ZONE = ":[0-9][0-9.]* *(?:[A-Za-z]|[+-]).*$"
 # After the last year there are dates, but not all results of a function.
 _NEAR = f"year({_DATE}) between 1 and 9999"
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 
 def read_time(texts: Mapping[str, str]) -> str:
-    """The time of the text, in the given format."""
+    """The time of the text, in the given format; of a text with a zone the local time of the zone of the script."""
     text = texts["s"]
     if "f" not in texts:
-        return time_of(text)
+        return local_time_of(text, texts["zone"])
     return f"try_to_timestamp(regexp_replace(trim({text}), {_SIGNED}, ' '), {texts['f']})"
 
 
 def instant(texts: Mapping[str, str]) -> str:
     """The same as an instant: a text without a zone is in the zone of the script."""
+    if "f" not in texts:
+        return moment_of(texts["s"], texts["zone"])
     time, zone = read_time(texts), texts["zone"]
-    if zone == "UTC":
-        return time
-    there = f"to_utc_timestamp({time}, '{zone}')"
     # Formats have no characters for a zone.
-    return there if "f" in texts else f"if({texts['s']} rlike '{_OWN_ZONE}', {time}, {there})"
+    return time if zone == "UTC" else f"to_utc_timestamp({time}, '{zone}')"
 
 
 def written(time: str, texts: Mapping[str, str]) -> str:
@@ -152,7 +149,7 @@ DATES = (
     _row(
         "timestampdiff timeDiff",
         "unit unit, s text, end text",
-        lambda t: f"timestampdiff({t['unit']}, {time_of(t['s'])}, {time_of(t['end'])})",
+        lambda t: f"timestampdiff({t['unit']}, {read_time(t)}, {local_time_of(t['end'], t['zone'])})",
         "bigint",
         "The whole units from the first time to the second.",
         {"timestampdiff('hour','2017-09-15 00:00:00','2017-09-15 02:59:00')": 2},
@@ -160,7 +157,7 @@ DATES = (
     _row(
         "months_between monthsBetween",
         "s text, start text",
-        lambda t: f"months_between({time_of(t['s'])}, {time_of(t['start'])})",
+        lambda t: f"months_between({read_time(t)}, {local_time_of(t['start'], t['zone'])})",
         "double",
         "The months from the second time to the first.",
         {"months_between('2017-03-31','2017-02-28')": 1.0},
@@ -168,7 +165,7 @@ DATES = (
     _row(
         "date_format format dateFormat modifyFormat",
         "s text, to format",
-        lambda t: written(read_time({"s": t["s"]}), {"f": t["to"]}),
+        lambda t: written(read_time({"s": t["s"], "zone": t["zone"]}), {"f": t["to"]}),
         "string",
         "The time in a format.",
         {"date_format('2017-09-15 00:00:00','yyMMdd')": "170915", "format('x','yy')": None},
