@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from rs_assets.expressions.functions.literals import quote, quote_name
+from rs_assets.expressions.functions.literals import quote, quote_name, separated_by
 from rs_assets.expressions.script.steps import Generate, Keep, Project
 from rs_assets.expressions.syntax.bind import bind
 from rs_assets.expressions.syntax.tree import Call, Text
@@ -138,10 +138,9 @@ def split_text(binder: Binder, call: Call, guard: str) -> None:
         )
     scope = binder.scope.with_fields(binder.fields)
     text, separator = (bind(each, scope).as_type("string").text for each in call.arguments)
-    pattern = rf"concat('\\Q', {separator}, '\\E')"
     kept = tuple(each for each in binder.fields if each != "f0")
     binder.fields = {**{each: binder.fields[each] for each in kept}, "f0": "string"}
-    parts = f"filter(split({text}, {pattern}), part -> part != '' and lower(part) != 'null')"
+    parts = f"filter(split({text}, {separated_by(separator)}), part -> part != '' and lower(part) != 'null')"
     binder.steps.append(Generate(kept, f"explode({parts}) as f0"))
 
 

@@ -237,7 +237,8 @@ TEXTS: Final[Mapping[str, SqlFunction]] = MappingProxyType(
         "SHA1": textual("sha1({0})", 1, 1),
         **{f"SHA{bits}": textual(f"sha2({{0}}, {bits})", 1, 1) for bits in (224, 256, 384, 512)},
         "SHA2": SqlFunction(2, 2, "sha2({0}, {1})", "string", texts=(0,), numbers=(1,)),
-        "TO_BASE64": textual("base64({0})", 1, 1),
+        # Spark breaks lines after 76 characters.
+        "TO_BASE64": textual(r"replace(base64({0}), '\r\n', '')", 1, 1),
         "FROM_BASE64": textual(text_of_bytes("to_binary({0}, 'base64')"), 1, 1),
         "ENCODE": textual("encode({0}, {1})", 2, 2, "binary", (0, 1)),
         "DECODE": SqlFunction(2, 2, _decoded, "string", texts=(1,)),
