@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from rs_assets.connectors.memory import MemoryChannel
-from rs_assets.connectors.memory.nodes import ArraySource, MemorySource
-from rs_assets.connectors.nodes import Source
 from rs_assets.errors import SchemaError
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.records.columns import visible
@@ -30,7 +26,6 @@ from rs_assets.spark.driver import SparkDriver
 from rs_assets.spark.settings import NO_DATA
 from rs_assets.stream.pipeline import Pipeline
 from rs_assets.testing.driver import PipelineDriver, unplanned
-from rs_assets.topology.topology import Topology
 
 # How many rows of a difference are shown, of each side.
 SHOWN: Final = 20
@@ -67,7 +62,7 @@ def replay(pipeline: Pipeline, folder: str | Path, *, spark: SparkDriver | None 
     folder = Path(folder)
     captured = Captured.read(folder)
     differences: list[str] = []
-    with _Cuts(_readable(pipeline, captured), spark=spark) as driver:
+    with _Cuts(pipeline, spark=spark, arrays=False, schemas=captured.schemas) as driver:
         if captured.begins is not None:
             driver.cut({}, captured.begins)
         for batch in captured.batches:
@@ -146,17 +141,3 @@ class _Cuts(PipelineDriver):
             if control is not None:
                 for query in queries:
                     query.move_watermark(control)
-
-
-def _readable(pipeline: Pipeline, captured: Captured) -> Pipeline:
-    """`pipeline` with a channel for each source that has its own rows, or whose fields were inferred."""
-    topology = pipeline.topology
-
-    def given(node: Any) -> Any:
-        schema = captured.schemas.get(node.name)
-        if schema is None or not isinstance(node, Source) or not (isinstance(node, ArraySource) or not node.row_schema):
-            return node
-        return MemorySource(name=node.name, channel=MemoryChannel(schema=schema), policy=node.bad_records)
-
-    nodes = tuple(map(given, topology))
-    return replace(pipeline, topology=Topology(topology.namespace, topology.job, nodes, topology.renamed))

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from rs_assets.common.home import Home
@@ -41,7 +41,10 @@ POLL = timedelta(milliseconds=20)
 class PipelineDriver:
     """Drives `pipeline` one micro-batch at a time.
 
-    `spark` is the driver to use (default: the process's own), `home` keeps checkpoints (default: a temporary folder).
+    - `spark` (SparkDriver, default: the process's own).
+    - `home` (path, default: a temporary folder): keeps checkpoints.
+    - `arrays` (bool, default True): the first `step()` processes the rows of arrays.
+    - `schemas` (dict by source, default: none): the fields, as DDL text, of sources that declare none.
 
     >>> from rs_assets import StreamBuilder
     >>> stream = StreamBuilder.data_stream("shop", "slow").from_file("hits.jsonl", schema="page string, ms bigint")
@@ -52,12 +55,20 @@ class PipelineDriver:
     [{'page': '/a', 'ms': 120}]
     """
 
-    def __init__(self, pipeline: Pipeline, *, spark: SparkDriver | None = None, home: Path | None = None) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        *,
+        spark: SparkDriver | None = None,
+        home: Path | None = None,
+        arrays: bool = True,
+        schemas: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._stack = ExitStack()
         self._home = home
         self._spark = spark or SparkDriver.shared()
         self._channels: dict[str, MemoryChannel] = {}
-        nodes = tuple(self._replaced(node) for node in pipeline.topology)
+        nodes = tuple(self._replaced(node, schemas) for node in pipeline.topology)
         self._topology = Topology(pipeline.topology.namespace, pipeline.topology.job, nodes, pipeline.topology.renamed)
         sinks = [sink for sink in self._topology.sinks if not isinstance(sink, ShuffleWrite)]
         self._sinks = {sink.name: MemoryChannel() for sink in sinks}
@@ -65,7 +76,7 @@ class PipelineDriver:
         self._session: JobSession | None = None
         self._waiting: dict[str, list[Mapping[str, Any]]] = {name: [] for name in self._channels}
         for source in pipeline.topology.sources:
-            if isinstance(source, ArraySource):
+            if arrays and isinstance(source, ArraySource):
                 self._waiting[source.name].extend(source.rows)
 
     def __enter__(self) -> Self:
@@ -176,11 +187,11 @@ class PipelineDriver:
             raise TopologyError("the driver is not started", remedy="use it in a with statement")
         return self._session
 
-    def _replaced(self, node: Node) -> Node:
+    def _replaced(self, node: Node, schemas: Mapping[str, str]) -> Node:
         """A source as a memory source of the same name and schema; any other node as it is."""
         if not isinstance(node, Source) or isinstance(node, ShuffleRead):
             return node
-        schema = node.row_schema
+        schema = node.row_schema or schemas.get(node.name)
         if schema is None and not isinstance(node, ArraySource):
             raise SchemaError(f"source {node.name!r} has no schema to test with", remedy="declare it")
         channel = MemoryChannel(schema=schema or array_schema(node))

@@ -11,7 +11,6 @@ from typing import Any, Final, Literal
 from rs_assets.common.node import Node
 from rs_assets.connectors.console.nodes import PrintSink
 from rs_assets.connectors.memory import Record
-from rs_assets.connectors.memory.nodes import ArraySource
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import ConfigurationError, RsError
 from rs_assets.records.columns import ORDER, visible
@@ -19,8 +18,8 @@ from rs_assets.runtime.run.preview import preview
 from rs_assets.runtime.run.rows import computed
 from rs_assets.spark.driver import SparkDriver
 from rs_assets.stream.pipeline import Pipeline
-from rs_assets.testing.driver import PipelineDriver, array_schema
-from rs_assets.testing.rows import SINK
+from rs_assets.testing.driver import PipelineDriver
+from rs_assets.testing.rows import SINK, given_rows
 from rs_assets.topology.nodes.shuffle import ShuffleRead, ShuffleWrite
 from rs_assets.topology.nodes.versioned import VersionedTable
 from rs_assets.topology.topology import Topology
@@ -114,8 +113,8 @@ def check_pipeline(
     """Run a pipeline over the same rows in several ways, on real Spark, and compare the rows of its sinks.
 
     Typical uses: a test of functions of one's own, before a pipeline is trusted with data. Sources become memory
-    channels, sinks collect rows, and the input ends. Each way takes some seconds. ConfigurationError without rows;
-    the error of the first run is raised, that of another one is a finding.
+    channels, sinks collect rows, and the input ends. Each way takes some seconds. TopologyError without rows; the
+    error of the first run is raised, that of another one is a finding.
 
     | way | what differs from the first run | a difference means |
     |---|---|---|
@@ -144,7 +143,7 @@ def check_pipeline(
     unknown = sorted(set(ways) - set(WAYS))
     if unknown:
         raise ConfigurationError(f"a way must be one of {', '.join(WAYS)}, not {unknown[0]!r}")
-    given, chance = _given(pipeline.topology, rows), random.Random(seed)  # noqa: S311  not for secrets
+    given, chance = given_rows(pipeline.topology, rows), random.Random(seed)  # noqa: S311  not for secrets
     trial = _Trial(pipeline, spark or SparkDriver.shared(), frozenset(ignore))
     cuts = _cut(given, batches, None)
     first = trial.run(cuts)
@@ -172,19 +171,6 @@ def sample(pipeline: Pipeline, records: int, spark: SparkDriver | None = None) -
 
 # The rows of each source, by its name; one for each batch.
 Given = Mapping[str, Rows]
-
-
-def _given(topology: Topology, rows: Any) -> Given:
-    sources = topology.origins
-    own = {each.name: list(each.rows) for each in sources if isinstance(each, ArraySource)}
-    named = dict(rows) if isinstance(rows, Mapping) else {sources[0].name: list(rows)} if rows is not None else {}
-    names = [source.name for source in sources]
-    if set(named) - set(names) or set(names) - set(own) - set(named):
-        raise ConfigurationError(
-            f"rows are needed for each source of {topology.name}, and for no other",
-            remedy=f"rows={{{', '.join(f'{name!r}: [...]' for name in names)}}}",
-        )
-    return {name: list(named.get(name, own.get(name, ()))) for name in names}
 
 
 def _cut(given: Given, batches: int, chance: random.Random | None) -> list[Given]:
@@ -226,7 +212,7 @@ class _Trial:
         sinks = [each for each in self.pipeline.topology.sinks if not isinstance(each, ShuffleWrite)]
         rows: dict[str, list[list[Record]]] = {sink.name: [] for sink in sinks}
         late = 0
-        with PipelineDriver(_unfilled(self.pipeline), spark=self.spark) as driver:
+        with PipelineDriver(self.pipeline, spark=self.spark, arrays=False) as driver:
             for number, batch in enumerate(batches):
                 if restart and number:
                     late += driver.report().rows_late
@@ -281,17 +267,6 @@ def _ending_in(topology: Topology, node: Node) -> Topology:
     names = {*topology.ancestors(node.name), node.name}
     end = PrintSink(name=SINK, inputs=(node.name,))
     return Topology(topology.namespace, topology.job, (*(each for each in topology if each.name in names), end))
-
-
-def _unfilled(pipeline: Pipeline) -> Pipeline:
-    """The pipeline with arrays that the driver does not push by itself."""
-
-    def unfilled(node: Node) -> Node:
-        if not isinstance(node, ArraySource):
-            return node
-        return replace(node, rows=(), schema=node.schema or array_schema(node))
-
-    return replace(pipeline, topology=replace(pipeline.topology, nodes=tuple(map(unfilled, pipeline.topology))))
 
 
 def _difference(way: Way, sink: Sink, first: _Outcome, other: _Outcome) -> PipelineFinding | None:

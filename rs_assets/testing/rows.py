@@ -47,8 +47,7 @@ def run_rows(
     topology = Topology(stream.draft.namespace, stream.draft.job, (*nodes, end))
     _check(topology)
     check_fields(topology)
-    given = _given(topology, rows)
-    return computed(spark or SparkDriver.shared(), topology, given)
+    return computed(spark or SparkDriver.shared(), topology, given_rows(topology, rows))
 
 
 def _check(topology: Topology) -> None:
@@ -62,10 +61,10 @@ def _check(topology: Topology) -> None:
             )
 
 
-def _given(topology: Topology, rows: Rows | Mapping[str, Rows] | None) -> Mapping[str, list[Mapping[str, Any]]]:
+def given_rows(topology: Topology, rows: Rows | Mapping[str, Rows] | None) -> Mapping[str, list[Mapping[str, Any]]]:
     """The rows of each source; TopologyError if a source has none or an unknown one is named."""
-    names = [source.name for source in topology.sources]
-    own = {source.name: list(source.rows) for source in topology.sources if isinstance(source, ArraySource)}
+    names = [source.name for source in topology.origins]
+    own = {source.name: list(source.rows) for source in topology.origins if isinstance(source, ArraySource)}
     if rows is None or isinstance(rows, Mapping):
         named = {name: list(each) for name, each in (rows or {}).items()}
     elif len(names) == 1:

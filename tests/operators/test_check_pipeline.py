@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from rs_assets import GlobalWindow, StreamBuilder, Time, TumblingWindow
 from rs_assets.cli.main import main
-from rs_assets.errors import ConfigurationError
+from rs_assets.errors import UserError
 from rs_assets.testing import check_pipeline
 from rs_assets.testing.pipeline import PipelineFinding
 
@@ -66,12 +66,12 @@ def test_an_error_of_another_way_should_be_wrong():
     [
         (rows(2), {"ways": ["twice"]}, "a way must be one of again, restarted, "),
         (rows(2), {"batches": 0}, "batches must be at least 1, not 0"),
-        (None, {}, "rows are needed for each source of shop.wrong, and for no other"),
-        ({"orders": []}, {}, "rows are needed for each source of shop.wrong, and for no other"),
+        (None, {}, "rows must be given for each source, and for no other: file"),
+        ({"orders": []}, {}, "rows must be given for each source, and for no other: file, orders"),
     ],
 )
 def test_a_check_without_meaning_should_be_refused(given, options, told):
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(UserError, match=told):
         check_pipeline(read("wrong").to_print().build(), given, **options)
 
 

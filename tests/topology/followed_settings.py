@@ -377,13 +377,13 @@ CASES = [
         None,
     ),
     Case(
-        f"{TESTING}/rows.py::_given",
+        f"{TESTING}/rows.py::given_rows",
         lambda: run_rows(united(), []),
         "rows={'a': [...], ...}",
         None,
     ),
     Case(
-        f"{TESTING}/rows.py::_given",
+        f"{TESTING}/rows.py::given_rows",
         lambda: run_rows(hits().filter("ms > 1"), {"b": []}),
         "the sources are: file",
         None,
