@@ -94,6 +94,16 @@ def test_should_keep_the_newest_row_of_a_key():
         assert found(server) == {1: 5, 2: 6, 3: 3, 4: 4}
 
 
+def test_a_key_of_minus_zero_is_that_of_zero(driver):
+    from rs_assets.connectors.search import documents
+
+    node = SearchSink(name="out", endpoint=HttpEndpoint(url="http://localhost"), index=IndexName("orders"),
+                      mode="upsert", keys=("k",))  # fmt: skip
+    frames = (driver.call(lambda spark, k=k: spark.createDataFrame([(k,)], "k double")) for k in (0.0, -0.0, 1.5))
+    found = [driver.call(lambda _, f=f: documents.as_documents(f, node).toArrow())["_rs_id"][0].as_py() for f in frames]
+    assert found == ["0.0", "0.0", "1.5"]
+
+
 def test_should_not_let_an_older_writer_win_without_a_word():
     with SearchServer() as server:
         put(upserts(server), [(1, 1)], replace(MARK, batch_id=9))

@@ -62,6 +62,31 @@ def test_nan_is_after_all_values_of_an_order_wherever_batches_are_cut(tmp_path, 
     assert [str(row["v"]) for row in read(str(tmp_path))] == ["nan"]
 
 
+@pytest.mark.parametrize("mode", ["upsert", "history"])
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()], ids=str)
+def test_both_zeros_and_all_nan_are_one_key_wherever_batches_are_cut(tmp_path, mode, kind):
+    timed = {"time_field": "at"} if mode == "history" else {}
+    writer = DeltaWriter("rows", str(tmp_path), mode, ("k",), order_by=("v",), **timed)
+    kinds = pa.schema([("k", kind), ("v", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+    for number, key in enumerate([-0.0, math.nan, 0.0, -math.nan, -0.0]):
+        row = {"k": key, "v": number, "at": datetime(2026, 1, 5, tzinfo=UTC)}
+        write(writer, ArrowFrame(pa.Table.from_pylist([row], kinds)), mark(number))
+    assert sorted((str(row["k"]), row["v"]) for row in read(str(tmp_path))) == [("0.0", 4), ("nan", 3)]
+
+
+@pytest.mark.parametrize("connector", ["native", "jvm"])
+def test_a_key_of_minus_zero_replaces_that_of_zero(options, connector):
+    channel = MemoryChannel(schema="k double, v bigint")
+    job = StreamBuilder.data_stream("shop", "zero").from_memory(channel)
+    job = job.to_delta("zero", mode="upsert", keys=["k"], connector=connector).build()
+    for v, keys in ((1, [-0.0, math.nan]), (2, [0.0, -math.nan])):
+        for key in keys:
+            channel.put({"k": key, "v": v})
+        job.run(options)
+    rows = read(options.home.table("shop", "zero"))
+    assert sorted((str(row["k"]), row["v"]) for row in rows) == [("0.0", 2), ("nan", 2)]
+
+
 def test_of_a_row_and_its_retraction_in_one_batch_the_row_stays_in_any_order():
     rows = [{"k": 1, "v": 2, "gone": False}, {"k": 1, "v": 1, "gone": True}, {"k": 2, "v": 3, "gone": True}]
     for given in (rows, rows[::-1]):

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, write_deltalake
+from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, DoubleType, FloatType
 
 from rs_assets.common.storage import storage_options
 from rs_assets.connectors.delta.table_rules import nullable
@@ -28,7 +30,8 @@ def winners(rows: pa.Table, *, keys: Sequence[str], order_by: Sequence[str], del
 
     Without either, a row that is not deleted wins over one that is: of a row and its retraction in one batch, which a
     shuffle may have reordered, the row is the newer one. Equal rows keep the order of the batch; null sorts before all
-    values, NaN after them. Hidden order columns are removed.
+    values, NaN after them. Hidden order columns are removed. Rows have the 0.0 and the NaN of their key, so that a
+    later batch finds them.
     """
     by = [*order_by, *(name for name in ORDER if name in rows.column_names)]
     columns = [part for name in by for part in ordered(rows[name])]
@@ -41,9 +44,12 @@ def winners(rows: pa.Table, *, keys: Sequence[str], order_by: Sequence[str], del
             pc.sort_indices(numbered, sort_keys=[(n, "ascending", "at_start") for n in numbered.column_names])
         )
     rows = rows.drop_columns([name for name in ORDER if name in rows.column_names])
+    for key in keys:
+        at = rows.column_names.index(key)
+        rows = rows.set_column(at, rows.schema.field(at), _as_key(rows[key]))
     names = [str(n) for n in range(len(keys))]
     places = pa.table(
-        [*(_as_key(rows[key]) for key in keys), pa.array(range(rows.num_rows), pa.int64())], names=[*names, "place"]
+        [*(rows[key] for key in keys), pa.array(range(rows.num_rows), pa.int64())], names=[*names, "place"]
     )
     last = places.group_by(names, use_threads=False).aggregate([("place", "max")])
     return rows.take(last["place_max"].sort())
@@ -147,8 +153,24 @@ def winners_of(
     newest = [F.col(quoted(name)).desc_nulls_last() for name in by]
     newest = newest or [F.coalesce(F.col(quoted(deletes or "")), F.lit(False)).asc()] * bool(deletes)  # noqa: FBT003  a literal
     window = Window.partitionBy(*(F.col(quoted(key)) for key in keys)).orderBy(*newest, F.col(NUMBER).desc())
+    kinds = {key: frame.schema[key].dataType for key in keys}
+    frame = frame.withColumns(
+        {key: one_zero(F.col(quoted(key)), kind) for key, kind in kinds.items() if floating(kind)}
+    )
     ranked = frame.withColumn(NUMBER, F.monotonically_increasing_id()).withColumn(NUMBER, F.row_number().over(window))
     return ranked.filter(F.col(NUMBER) == 1).drop(NUMBER, *(name for name in ORDER if name in frame.columns))
+
+
+def floating(kind: DataType) -> bool:
+    """Whether values may be -0.0 or NaN."""
+    return isinstance(kind, FloatType | DoubleType)
+
+
+def one_zero(column: Column, kind: DataType) -> Column:
+    """A key with one zero and one NaN, as groups have them; other keys as they are."""
+    if not floating(kind):
+        return column
+    return F.when(F.isnan(column), F.lit(float("nan")).cast(kind)).otherwise((column + F.lit(0.0)).cast(kind))
 
 
 def same(key: str) -> str:

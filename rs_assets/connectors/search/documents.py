@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
-from rs_assets.connectors.delta.merge import winners
+from rs_assets.connectors.delta.merge import one_zero, winners
 from rs_assets.connectors.search.nodes import SearchSink
 from rs_assets.connectors.sink import BatchMark
 from rs_assets.errors import SinkError
@@ -72,7 +73,9 @@ def as_documents(batch: DataFrame, node: SearchSink) -> DataFrame:
     version = F.col(quoted(node.version)).cast("bigint") if node.version else F.lit(None).cast("bigint")
     gone = F.coalesce(F.col(quoted(node.deletes)), F.lit(False)) if node.deletes else F.lit(False)  # noqa: FBT003  SQL
     keys = [F.col(quoted(key)) for key in node.keys]
-    return batch.select(*made, _id(node).alias(ID), version.alias(VERSION), gone.alias(GONE), *keys, *inner)
+    return batch.select(
+        *made, _id(node, batch.schema).alias(ID), version.alias(VERSION), gone.alias(GONE), *keys, *inner
+    )
 
 
 def documents(rows: pa.Table, node: SearchSink, mark: BatchMark) -> list[Document]:
@@ -128,9 +131,9 @@ def version_of(mark: BatchMark) -> int:
     return (mark.generation << BATCH_BITS) + mark.batch_id + 1
 
 
-def _id(node: SearchSink) -> Column:
-    """The text of the key, or a JSON array of several; null if one of them is."""
-    texts = [F.col(quoted(key)).cast("string") for key in node.keys]
+def _id(node: SearchSink, schema: StructType) -> Column:
+    """The text of the key, or a JSON array of several; null if one of them is. -0.0 is 0.0, as among other keys."""
+    texts = [one_zero(F.col(quoted(key)), schema[key].dataType).cast("string") for key in node.keys]
     if len(texts) == 1:
         return texts[0]
     missing = F.greatest(*(text.isNull() for text in texts))
