@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import random
 import threading
 import time
@@ -57,6 +58,21 @@ def test_messages_should_be_acknowledged_before_a_call_returns(mqtt, topic):
         wait_until(lambda: len(seen) == 203)
     with mqtt.listening(f"{topic}/#") as kept:
         wait_until(lambda: sorted(kept) == [(f"{topic}/a", b"199"), (f"{topic}/b", b"2")])
+
+
+@pytest.mark.parametrize("small", ["1", "2"])
+def test_the_message_that_was_read_last_is_retained(mqtt, topic, options, tmp_path, small):
+    """Spark hands out the larger files of a batch first."""
+    for number in ("1", "2"):
+        file, size = tmp_path / "in" / f"{number}.json", 0 if number == small else 200
+        file.parent.mkdir(exist_ok=True)
+        lines = [{"v": int(number) * 10 + n, "p": "x" * size} for n in range(3)]
+        file.write_text("\n".join(map(json.dumps, lines)) + "\n")
+        os.utime(file, (1e9 + int(number), 1e9 + int(number)))
+    rows = StreamBuilder.data_stream("shop", "kept").from_file(tmp_path / "in", schema="v bigint, p string")
+    rows.select_fields("v").to_mqtt(mqtt.url, topic, retain=True).build().run(options)
+    with mqtt.listening(topic) as kept:
+        wait_until(lambda: kept == [(topic, b'{"v":22}')])
 
 
 def test_the_sink_should_keep_the_promises_of_sinks(mqtt, topic, home, driver, tmp_path):

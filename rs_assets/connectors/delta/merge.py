@@ -37,12 +37,7 @@ def winners(rows: pa.Table, *, keys: Sequence[str], order_by: Sequence[str], del
     columns = [part for name in by for part in ordered(rows[name])]
     if not by and deletes is not None:
         columns = [pc.invert(pc.fill_null(rows[deletes], fill_value=False))]
-    if columns:
-        # Columns are numbered, since Arrow reads a name with a leading dot as a path.
-        numbered = pa.table(columns, names=[str(n) for n in range(len(columns))])
-        rows = rows.take(
-            pc.sort_indices(numbered, sort_keys=[(n, "ascending", "at_start") for n in numbered.column_names])
-        )
+    rows = _sorted(rows, columns)
     rows = rows.drop_columns([name for name in ORDER if name in rows.column_names])
     for key in keys:
         at = rows.column_names.index(key)
@@ -53,6 +48,22 @@ def winners(rows: pa.Table, *, keys: Sequence[str], order_by: Sequence[str], del
     )
     last = places.group_by(names, use_threads=False).aggregate([("place", "max")])
     return rows.take(last["place_max"].sort())
+
+
+def in_read_order(rows: pa.Table) -> pa.Table:
+    """The rows in the order in which they were read, as far as that is known, without the columns that say so."""
+    by = [name for name in ORDER if name in rows.column_names]
+    return _sorted(rows, [part for name in by for part in ordered(rows[name])]).drop_columns(by)
+
+
+def _sorted(rows: pa.Table, columns: Sequence[pa.ChunkedArray]) -> pa.Table:
+    """The rows by the columns, null first."""
+    if not columns:
+        return rows
+    # Columns are numbered, since Arrow reads a name with a leading dot as a path.
+    numbered = pa.table(columns, names=[str(n) for n in range(len(columns))])
+    keys = [(n, "ascending", "at_start") for n in numbered.column_names]
+    return rows.take(pc.sort_indices(numbered, sort_keys=keys))
 
 
 def ordered(column: pa.ChunkedArray) -> list[pa.ChunkedArray]:

@@ -104,6 +104,11 @@ class MqttSink(Sink):
                 raise TopologyError(f"step {self.name!r}: {what}", remedy=remedy)
 
     @property
+    def read_order(self) -> bool:
+        """Whether the message that the broker retains depends on the positions at which rows were read."""
+        return self.retain
+
+    @property
     def named(self) -> tuple[str, ...]:
         """The fields of a row that its settings name."""
         return tuple(name for name in (self.topic_field, self.value) if name is not None)

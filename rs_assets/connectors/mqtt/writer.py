@@ -11,12 +11,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StringType
 
+from rs_assets.connectors.delta.merge import in_read_order
 from rs_assets.connectors.mqtt.nodes import MqttSink
 from rs_assets.connectors.mqtt.topics import is_topic
 from rs_assets.connectors.own.batch_sink import BatchSink, PartMark, RowsRefused
 from rs_assets.connectors.sink import BatchMark, Staged
 from rs_assets.errors import SinkError, TopologyError
-from rs_assets.records.columns import check_fields, visible
+from rs_assets.records.columns import check_fields, hidden, visible
 from rs_assets.records.poison import exact_text
 from rs_assets.records.schema import quoted
 
@@ -58,8 +59,9 @@ class MqttWriter(BatchSink):
         return "publishes rows again"
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
-        """Compute topics and payloads; they wait in memory."""
-        return super().stage(as_messages(batch, self.node), mark)
+        """Compute topics and payloads; they wait in memory. Retained ones are in the order of reading."""
+        rows = in_read_order(as_messages(batch, self.node).toArrow())
+        return Staged(lambda: self._commit(rows, mark))
 
     def write(self, rows: list[dict[str, Any]], mark: PartMark) -> None:  # noqa: ARG002  at least once
         """Publish the messages of one call; OSError if the broker has not acknowledged all of them."""
@@ -133,7 +135,7 @@ def fault_of(row: dict[str, Any]) -> str:
 
 
 def as_messages(rows: DataFrame, node: MqttSink) -> DataFrame:
-    """The columns topic and body. UnknownFieldError or TopologyError for fields that cannot be those."""
+    """Topic, body and hidden columns. UnknownFieldError or TopologyError for fields that cannot be those."""
     check_fields(rows, node.named, step=node.name)
     for field, kinds in ((node.topic_field, StringType), (node.value, (StringType, BinaryType))):
         if field is not None and not isinstance(rows.schema[field].dataType, kinds):
@@ -143,7 +145,7 @@ def as_messages(rows: DataFrame, node: MqttSink) -> DataFrame:
                 step=node.name,
             )
     topic = F.lit(node.topic) if node.topic_field is None else F.col(quoted(node.topic_field))
-    return rows.select(topic.alias("topic"), _body(rows, node).alias("body"))
+    return rows.select(topic.alias("topic"), _body(rows, node).alias("body"), *hidden(rows.columns))
 
 
 def _body(rows: DataFrame, node: MqttSink) -> Column:
