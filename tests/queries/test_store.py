@@ -187,6 +187,14 @@ def _check(store, table, batch):
     assert store.prefix(a=1, begins="x").rows == _rows(begun)
 
 
+def test_bytes_that_begin_with_others_are_all_found(tmp_path):
+    written = Written(tmp_path, {"k": pa.binary(), "n": pa.int64()}, ("k",))
+    keys = [b"a", b"a\xff", b"a" + b"\xff" * 12, b"b"]
+    written.write(0, come=[{"k": k, "n": n} for n, k in enumerate(keys)])
+    assert [row["k"] for row in written.store.prefix(begins=b"a").rows] == keys[:3]
+    assert [row["k"] for row in written.store.prefix(begins=b"a\xff").rows] == keys[1:3]
+
+
 def test_windows_of_a_key(tmp_path):
     fields = {"user": pa.string(), "start_time": pa.timestamp("us", tz="UTC"), "n": pa.int64()}
     written = Written(tmp_path, fields, ("user", "start_time"))

@@ -149,7 +149,7 @@ class Store:
             low = _key(layout, first)
             if begins is not None:
                 low += _text_prefix(layout, len(first), begins)
-            return low, low + AFTER * 9
+            return low, _beyond(low)
 
         return self._answer(bounds, limit=limit, at_least=at_least, timeout=timeout)
 
@@ -323,6 +323,16 @@ def _key(layout: Layout, values: Values) -> bytes:
         kinds_of = ", ".join(f"{each.name} {each.type}" for each in fields)
         raise ConfigurationError(f"no key of the store: {text}", remedy=f"its keys are {kinds_of}") from error
     return encoded(columns)[0] if columns else b""
+
+
+def _beyond(begin: bytes) -> bytes:
+    r"""The first bytes after all that begin with `begin`.
+
+    >>> _beyond(b"a\xff"), _beyond(b"")
+    (b'b', b'\xff')
+    """
+    head = begin.rstrip(AFTER)
+    return head[:-1] + bytes([head[-1] + 1]) if head else AFTER
 
 
 def _check_time(layout: Layout, place: int) -> None:
