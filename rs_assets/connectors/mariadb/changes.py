@@ -21,6 +21,8 @@ from rs_assets.connectors.source import BEGIN_ANEW
 from rs_assets.errors import SourceReadError
 
 ENDS: Final = ("COMMIT", "ROLLBACK")
+# Places in a file of the log have 32 bits, and begin again after a transaction that is larger: by so much less.
+WRAPPED: Final = 1 << 31
 
 
 @dataclass(slots=True)
@@ -51,6 +53,9 @@ class Changes:
     latest: str = ""
     # The place after the last transaction.
     end: int = 0
+    # Whether the file goes on after 4 GiB, where a place has no number: `end` stays until the next file.
+    beyond: bool = False
+    _seen: int = 0
     _form: Form | None = None
     _inside: bool = False
     _lsn: int = 0
@@ -61,14 +66,15 @@ class Changes:
     def lines(self, event: Event) -> list[Line]:
         """The rows of the transaction that ends with the event; SourceReadError for a change that cannot be a row."""
         kind = event.kind
+        self._place(event)
         if kind == binlog.ROTATE:
             name, position = binlog.rotated(event)
-            self.file = number_of(name)
+            self.file, self._seen, self.beyond = number_of(name), 0, False
             if not event.flags & binlog.ARTIFICIAL:
                 self.end = lsn_of(name, position)
         elif kind == binlog.GTID:
             self._inside, self._at = not binlog.is_standalone(event), event.at
-            self._lsn = (self.file << 32) + event.end
+            self._lsn = (self.file << 32) + event.end if not self.beyond else -1
         elif kind == binlog.TABLE_MAP:
             self._described(binlog.table_of(event))
         elif kind in binlog.ROWS:
@@ -101,8 +107,13 @@ class Changes:
             self._inside = False
         self._reach(event)
 
+    def _place(self, event: Event) -> None:
+        if event.end and not event.flags & binlog.ARTIFICIAL:
+            self.beyond |= self._seen - event.end > WRAPPED
+            self._seen = event.end
+
     def _reach(self, event: Event) -> None:
-        if not self._inside and event.end and not event.flags & binlog.ARTIFICIAL:
+        if not self._inside and not self.beyond and event.end and not event.flags & binlog.ARTIFICIAL:
             self.end = (self.file << 32) + event.end
 
     def _executed(self, statement: Statement, event: Event) -> list[Line]:
@@ -173,6 +184,11 @@ class Changes:
                     self._add("update", new)
 
     def _add(self, op: str, values: list[object] | None) -> None:
+        if self._lsn < 0:
+            raise self._refused(
+                f"a change of the table {self.table.quoted} follows a transaction of more than 4 GiB in one file of the"
+                " log, where places have no number"
+            )
         row: dict[str, object] = {"op": op}
         for name, place, last in self._form.places if self._form is not None and values is not None else ():
             value = values[place] if values is not None else None

@@ -78,6 +78,8 @@ class Landing:
         self._look(client)
         status = dict(client.ask("SHOW STATUS LIKE 'binlog_snapshot_%'"))
         file, position = status["Binlog_snapshot_file"], int(status["Binlog_snapshot_position"])
+        if position >> 32:
+            raise self._unplaced()
         if table_of(client.ask, self.table, step=self.step) != table:
             raise SourceReadError(
                 f"the table {table.quoted} was altered in this moment", remedy="start again", step=self.step
@@ -154,16 +156,28 @@ class Landing:
             lines = changes.lines(event)
             count += len(lines)
             yield from lines
-            if changes.end >= until or (lines and self.rows is not None and count >= self.rows):
+            if not changes.beyond and (
+                changes.end >= until or (self.rows is not None and lines and count >= self.rows)
+            ):
                 return
+        if changes.beyond:
+            raise self._unplaced()
+
+    def _unplaced(self) -> SourceReadError:
+        return SourceReadError(
+            "the last file of the log has more than 4 GiB, by a large transaction: places after that have no number",
+            remedy="FLUSH BINARY LOGS begins another file; then start again",
+            step=self.step,
+        )
 
     def _changes(self, landed: Landed) -> Changes:
         owner, (_, latest) = landed.owner(), _noted(landed.folder)
         if owner is None or owner.facts is None:
             raise lost("what was noted of the table is not on disk any more")
-        reached = landed.reached() or 0
+        reached, table = landed.reached() or 0, table_from(owner.facts)
+        table.check_texts(self.fields, step=self.step)
         return Changes(
-            table=table_from(owner.facts),
+            table=table,
             fields=self.fields,
             step=self.step,
             file=reached >> 32,

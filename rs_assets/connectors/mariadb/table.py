@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from rs_assets.connectors.database.mysql import quoted
 from rs_assets.connectors.database.place import split_table
+from rs_assets.connectors.mariadb.charsets import CODECS
 from rs_assets.errors import SchemaError, SourceReadError
 
 # Executes a query with values, and gives its rows.
@@ -73,6 +74,11 @@ class Column:
         return tuple(_WRITTEN.sub(_meant, name) for name in _NAME.findall(self.declared))
 
     @property
+    def odd_charset(self) -> bool:
+        """Whether its texts are in a character set that is not known here; an ENUM and a SET log numbers."""
+        return self.charset is not None and self.charset not in CODECS and self.type not in ("enum", "set")
+
+    @property
     def kind(self) -> str | None:
         """The type of its field; None for a column that cannot be read.
 
@@ -133,12 +139,26 @@ class Table:
                 remedy="read only other columns: schema='...'",
                 step=step,
             )
+        self.check_texts(names, step=step)
         if self.cascade is not None:
             raise SourceReadError(
                 f"the foreign key {self.cascade!r} of the table {self.quoted} changes its rows with those of another"
                 " table (CASCADE, SET NULL), and such changes are not logged",
                 remedy=f"ALTER TABLE {self.quoted} DROP FOREIGN KEY {quoted(self.cascade)}, and a key with RESTRICT in"
                 " its place; or read the table by from_database",
+                step=step,
+            )
+
+    def check_texts(self, read: Iterable[str], *, step: str) -> None:
+        """SourceReadError for a column of a character set whose texts are decoded otherwise here than by the server."""
+        known = {column.name: column for column in self.columns}
+        odd = next((known[name] for name in read if name in known and known[name].odd_charset), None)
+        if odd is not None:
+            raise SourceReadError(
+                f"the column {odd.name!r} of the table {self.quoted} has the character set {odd.charset}, whose texts"
+                " in the log are not read here as the server reads them",
+                remedy=f"ALTER TABLE {self.quoted} CONVERT TO CHARACTER SET utf8mb4; or read only other columns:"
+                " schema='...'",
                 step=step,
             )
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
+from rs_assets.connectors.mariadb.charsets import decoded
 from rs_assets.connectors.mariadb.table import Column
 
 Read = Callable[[bytes, int], tuple[Any, int]]
@@ -17,15 +18,6 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TRUTH: Final[Mapping[Any, bool]] = {0: False, 1: True, b"\0": False, b"\1": True}
 # Digits that are packed together, and how many bytes fewer digits take.
 NINE, PACKED = 9, (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
-# Python's name of a character set, where it is not the server's.
-CODECS: Mapping[str, str] = MappingProxyType(
-    {"utf8mb4": "utf-8", "utf8mb3": "utf-8", "utf8": "utf-8", "latin1": "cp1252", "ucs2": "utf-16-be"}
-    | {"utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be", "latin2": "iso8859-2", "tis620": "tis-620"}
-)
-# The server's latin1 is cp1252, in which the bytes that are free there are control characters.
-LATIN1: Mapping[int, str] = MappingProxyType(
-    {code: bytes([code]).decode("cp1252", "ignore") or chr(code) for code in range(0x80, 0xA0)}
-)
 
 
 def reader(kind: int, metadata: bytes, column: Column) -> Read | None:
@@ -110,22 +102,16 @@ def _char(metadata: bytes, column: Column) -> Read:
 
 
 def _text(size: int, column: Column) -> Read:
-    codec = None if column.charset is None else CODECS.get(column.charset, column.charset)
+    charset = column.charset
     fill = column.length if column.type == "binary" else 0
 
     def read(data: bytes, at: int) -> tuple[Any, int]:
         start = at + size
         end = start + int.from_bytes(data[at:start], "little")
         value = data[start:end]
-        return (value.ljust(fill, b"\0") if codec is None else _decoded(value, codec)), end
+        return (value.ljust(fill, b"\0") if charset is None else decoded(value, charset)), end
 
     return read
-
-
-def _decoded(value: bytes, codec: str) -> str:
-    if codec == "cp1252":
-        return value.decode("latin-1").translate(LATIN1)
-    return value.decode(codec, "replace")
 
 
 def _year(_: bytes, __: Column) -> Read:
