@@ -10,7 +10,7 @@ import pytest
 
 from rs_assets import Dimension
 from rs_assets.catalog.offsets.db import DbStorage
-from rs_assets.errors import ConfigurationError
+from rs_assets.errors import ConfigurationError, SchemaError
 from rs_assets.operators.dimension.database import DatabaseLoader
 from tests.checkpoint.test_storage import row
 from tests.postgres.test_polled import poll_of, read
@@ -79,6 +79,19 @@ def test_a_dimension_has_the_rows_of_a_table(mariadb, shop):
     assert rows[0]["name"] == "ü😀"
     assert rows[0]["cents"] == Decimal("1.50")
     assert (rows[1]["key"], rows[1]["name"], rows[1]["at"]) == (2, "", None)
+
+
+def test_numbers_of_a_dimension_have_all_digits(mariadb, shop):
+    """The server writes six digits of a FLOAT."""
+    mariadb.execute(shop, "CREATE TABLE rates (k int, f float)", "INSERT INTO rates VALUES (1, 16777216), (2, NULL)")
+    whole = Dimension.from_database(shop, table="rates")
+    assert DatabaseLoader(whole.origin).load(None).to_pylist() == [{"k": 1, "f": 16777216.0}, {"k": 2, "f": None}]
+    asked = Dimension.from_database(shop, sql="SELECT k, f FROM rates")
+    with pytest.raises(SchemaError, match="'f' of the query of a dimension is a FLOAT") as refused:
+        DatabaseLoader(asked.origin).load(None)
+    sql = refused.value.remedy.partition(": ")[2].replace("...", "k") + " FROM rates ORDER BY k"
+    rows = DatabaseLoader(Dimension.from_database(shop, sql=sql).origin).load(None).to_pylist()
+    assert rows == [{"k": 1, "f": 16777216.0}, {"k": 2, "f": None}]
 
 
 def test_checkpoints_are_kept_in_utc_and_by_exact_keys(mariadb, shop):

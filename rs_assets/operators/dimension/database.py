@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
-from sqlalchemy import Engine, Executable, select, table, text
+from sqlalchemy import (
+    Connection,
+    CursorResult,
+    Engine,
+    Executable,
+    column,
+    inspect,
+    literal_column,
+    select,
+    table,
+    text,
+)
+from sqlalchemy.dialects import mysql
+from sqlalchemy.exc import SAWarning
 
 from rs_assets.common.database import cause_of, engine_of, parsed_url, where
-from rs_assets.connectors.database.session import settings_of
+from rs_assets.connectors.database.place import split_table
+from rs_assets.connectors.database.session import DIALECTS, settings_of
 from rs_assets.errors import RsError, SchemaError, SourceReadError
 from rs_assets.operators.dimension.spec import DatabaseOrigin
 from rs_assets.records.rows import infer_schema, to_table
 
 # Rows that are converted to Arrow at a time.
 SOME = 10_000
+# The number of the type FLOAT among the columns of a result of MySQL.
+FLOAT: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +70,48 @@ class DatabaseLoader:
 
     def _rows(self, engine: Engine, schema: StructType | None) -> pa.Table:
         with engine.connect() as connection:
-            result = connection.execution_options(stream_results=True).execute(self._statement())
+            statement = self._statement(connection)
+            result = connection.execution_options(stream_results=True).execute(statement)
             names = list(result.keys())
             if len(set(names)) != len(names):
                 raise SchemaError(
                     f"the query of a dimension returns two fields of one name: {', '.join(names)}",
                     remedy="name them with AS",
                 )
+            if connection.dialect.name in DIALECTS:
+                _check_digits(result)
             return _table(names, (part for part in result.partitions(SOME)), schema)
 
-    def _statement(self) -> Executable:
+    def _statement(self, connection: Connection) -> Executable:
         if self.origin.table is None:
             return text(str(self.origin.sql))
-        of, _, name = self.origin.table.rpartition(".")
-        return select(text("*")).select_from(table(name, schema=of or None))
+        schema, name = split_table(self.origin.table)
+        of = table(name, schema=schema)
+        if connection.dialect.name not in DIALECTS:
+            return select(text("*")).select_from(of)
+        with warnings.catch_warnings():
+            # Of types that SQLAlchemy does not know.
+            warnings.simplefilter("ignore", SAWarning)
+            found = inspect(connection).get_columns(name, schema=schema)
+        return select(*(_exact(each["name"], each["type"]) for each in found)).select_from(of)
+
+
+def _exact(name: str, kind: Any) -> Any:
+    """A column as it is: MySQL writes six digits of a FLOAT, and all of a DOUBLE."""
+    return (column(name) + literal_column("0e0")).label(name) if isinstance(kind, mysql.FLOAT) else column(name)
+
+
+def _check_digits(result: CursorResult[Any]) -> None:
+    """SchemaError for a field of the type FLOAT, of which the server has written six digits."""
+    columns = [] if result.cursor is None else result.cursor.description
+    rounded = next((name for name, kind, *_ in columns if kind == FLOAT), None)
+    if rounded is not None:
+        # Its rows are still under way.
+        result.close()
+        raise SchemaError(
+            f"the field {rounded!r} of the query of a dimension is a FLOAT, of which the server writes six digits",
+            remedy=f"make a DOUBLE of it: SELECT ..., {rounded} + 0e0 AS {rounded}",
+        )
 
 
 def _table(names: list[str], parts: Iterator[Any], schema: StructType | None) -> pa.Table:
