@@ -84,6 +84,33 @@ def test_should_follow_addresses_on_its_own_host_only():
 
 
 @pytest.mark.parametrize(
+    ("row", "answer", "settings", "asked"),
+    [
+        ("/a?b", {}, {"last": "id"}, "/rows?after=%2Fa%3Fb"),
+        ("https://host/7", {}, {"last": "id"}, "/rows?after=https%3A%2F%2Fhost%2F7"),
+        (1, {"next": "/9j+Q=="}, {}, "/rows?after=%2F9j%2BQ%3D%3D"),
+        (1, {"next": "/rows/2"}, {}, "/rows/2"),
+    ],
+)
+def test_a_cursor_that_begins_with_a_slash_by_chance_is_sent_as_one(row, answer, settings, asked):
+    """Values of rows, and texts of Base64, are not addresses."""
+    with HttpServer() as server:
+        answering(server, {"items": [{"n": 1, "id": row}], **answer}, {"items": []})
+        polled(poller(server, **settings))
+        assert [request.path for request in server.requests] == ["/rows", asked]
+
+
+@pytest.mark.parametrize("empty", ["", False])
+def test_an_empty_cursor_is_none_and_does_not_ask_for_the_first_page_again(empty):
+    with HttpServer() as server:
+        answering(server, {"items": [{"n": 1}], "next": 5}, {"items": [{"n": 2}], "next": empty})
+        with pytest.raises(SourceReadError, match="has rows and no further cursor by next='next'"):
+            polled(poller(server))
+        answering(server, {"items": [], "next": empty})
+        assert polled(poller(server), 5) == ([], 5)
+
+
+@pytest.mark.parametrize(
     ("answer", "text", "remedy", "settings"),
     [
         ({"items": [{"n": 1}], "next": None}, "has rows and no further cursor by", "last='id'", {"last": "n"}),

@@ -38,13 +38,18 @@ class PageForm:
     def address(self, base: str, cursor: Any) -> str:
         """The address of the page after `cursor`, None for the first one.
 
+        Only what the answer names as `next` may be an address. A path is one if it asks for something, or begins as
+        that of `base`: other services have cursors that begin with a slash by chance.
+
         >>> form = PageForm(cursor="after", items="items", next="next", last=None)
         >>> form.address("https://host/rows?limit=9", 7), form.address("https://host/rows", "/rows?page=2")
         ('https://host/rows?limit=9&after=7', 'https://host/rows?page=2')
+        >>> form.address("https://host/rows", "/9j+Q==")
+        'https://host/rows?after=%2F9j%2BQ%3D%3D'
         """
         if cursor is None:
             return base
-        if str(cursor).startswith(("http://", "https://", "/")):
+        if self.last is None and _is_address(base, str(cursor)):
             return urljoin(base, str(cursor))
         return f"{base}{'&' if '?' in base else '?'}{quote(self.cursor)}={quote(str(cursor), safe='')}"
 
@@ -54,12 +59,20 @@ class PageForm:
         return found if isinstance(found, list) else None
 
     def following(self, page: Any, rows: list[Any], cursor: Any) -> Any:
-        """The cursor after a page: NOT_THERE if the answer has none."""
+        """The cursor after a page: NOT_THERE if the answer has none, as where it is empty or false."""
         if self.last is not None:
             found = within(rows[-1], self.last) if rows else cursor
         else:
             found = within(page, str(self.next))
+        found = None if found == "" or found is False else found
         return NOT_THERE if found is None and rows else str(found) if isinstance(found, Digits) else found
+
+
+def _is_address(base: str, cursor: str) -> bool:
+    first = urlsplit(base).path.split("/")[1:2]
+    return cursor.startswith(("http://", "https://")) or (
+        cursor.startswith("/") and ("?" in cursor or first in ([], [""]) or cursor.split("/")[1:2] == first)
+    )
 
 
 def within(value: Any, path: str) -> Any:
