@@ -1,5 +1,7 @@
 """Aggregates over tables, from which rows are taken back."""
 
+import math
+import random
 from collections import Counter
 
 import pytest
@@ -189,6 +191,34 @@ def test_sums_of_bigints_only_overflow_as_results(follow):
     )
     results = [row["total"] for changes in told for row in changes if not row["retracted"]]
     assert results == [-3, great]
+
+
+def test_sums_of_doubles_are_those_of_the_rows_that_are_left(follow):
+    """A value that goes leaves no trace: neither an infinite sum, nor the digits that it has hidden."""
+    orders = source("id bigint, user string, v double").to_table("id").group_by("user")
+    changes = [
+        {1: 1e308, 2: 1e308, 3: 0.1}, {1: 1e17, 2: 0.2}, {1: 5e-324}, {2: float("nan")}, {2: -0.1}, {3: float("inf")},
+        {1: 1.0, 3: -1.0},
+    ]  # fmt: skip
+    batches = [[{"id": key, "user": "ann", "v": v} for key, v in batch.items()] for batch in changes]
+    told = follow(orders.sum("v", "total").avg("v", "mean").to_stream(), batches)
+    totals = [(row["total"], row["mean"]) for batch in told for row in batch if not row["retracted"]]
+    sums = [float("inf"), 1e17, 0.1 + 0.2, float("nan"), 5e-324, float("inf"), -0.1]
+    assert repr(totals) == repr([(total, total / 3) for total in sums])
+
+
+def test_sums_of_doubles_of_all_sizes_equal_those_of_python(follow):
+    rng, rows, total = random.Random(11), {}, Told()
+    orders = source("id bigint, user string, v double").to_table("id").group_by("user")
+    batches = []
+    for _ in range(4):
+        values = [math.ldexp(rng.uniform(-1, 1), rng.randrange(-1080, 1000)) for _ in range(30)]
+        batches.append([{"id": rng.randrange(40), "user": rng.choice("ab"), "v": v} for v in values])
+    for batch, told in zip(batches, follow(orders.sum("v", "total").to_stream(), batches), strict=True):
+        total.add(told)
+        rows |= {row["id"]: row for row in batch}
+        groups = {user: [row["v"] for row in rows.values() if row["user"] == user] for user in "ab"}
+        assert total.equals([{"user": user, "total": math.fsum(of)} for user, of in groups.items() if of])
 
 
 def test_a_mean_beside_kept_rows_is_a_double(follow):

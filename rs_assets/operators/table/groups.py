@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -16,7 +16,6 @@ from rs_assets.spark.processor.session import check_types, processors_of
 
 # The number of rows of a group, and 1 or -1 for a row that comes or goes.
 ROWS, SIGN = f"{PREFIX}rows", f"{PREFIX}sign"
-NUMBERS = (float("nan"), float("inf"), float("-inf"))
 # A bigint is summed in two halves of so many bits.
 HALF = 32
 
@@ -77,18 +76,18 @@ def _signed(frame: DataFrame, aggregate: Aggregate) -> Column:
     if aggregate.function == "count":
         return number
     kind = frame.schema[aggregate.field].dataType
-    total = _total(column, kind)
+    total = _total(frame, column, kind)
     if aggregate.function == "avg":
         return F.when(number > 0, total.cast("double") / number)
     return F.when(number > 0, total.cast("bigint") if isinstance(kind, LongType) else total)
 
 
-def _total(column: Column, kind: DataType) -> Column:
+def _total(frame: DataFrame, column: Column, kind: DataType) -> Column:
     """The sum of the values that are there."""
     if isinstance(kind, LongType):
         return _sum_of_longs(column)
     if isinstance(kind, FractionalType) and not isinstance(kind, DecimalType):
-        return _sum_of_doubles(column)
+        return _sum_of_doubles(frame, column)
     if isinstance(kind, IntegralType):
         # The least int has no opposite among ints.
         return _signed_sum(column.cast("bigint"))
@@ -105,12 +104,7 @@ def _sum_of_longs(column: Column) -> Column:
     return _signed_sum(high).cast("decimal(20,0)") * F.lit(2**HALF) + _signed_sum(low)
 
 
-def _sum_of_doubles(column: Column) -> Column:
-    """A sum from which values that are not finite can be subtracted: they are counted separately."""
-    value = column.cast("double")
-    nans, highs, lows = (F.sum(F.when(value == F.lit(each), _sign()).otherwise(F.lit(0))) for each in NUMBERS)
-    finite = F.when(value.isin(*NUMBERS), F.lit(0.0)).otherwise(value)
-    total = F.sum(F.when(F.col(RETRACTED), -finite).otherwise(finite))
-    undefined = (nans > 0) | ((highs > 0) & (lows > 0))
-    nan, high, low = map(F.lit, NUMBERS)
-    return F.when(undefined, nan).when(highs > 0, high).when(lows > 0, low).otherwise(total)
+def _sum_of_doubles(frame: DataFrame, column: Column) -> Column:
+    """A sum without rounding on the way, and with values that are not finite: each of them can be subtracted."""
+    value, sign = (cast("Any", each)._jc for each in (column.cast("double"), _sign()))  # noqa: SLF001
+    return Column(processors_of(frame).ExactSum.column(value, sign))
