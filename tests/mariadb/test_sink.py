@@ -154,6 +154,40 @@ def test_keys_that_differ_in_blanks_or_case_should_be_several_rows(shop):
     assert sorted(asked(shop)) == sorted(rows)
 
 
+@pytest.mark.parametrize(
+    ("column", "one", "other"),
+    [
+        ("VARCHAR(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci", "a", "A"),
+        ("VARCHAR(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_unicode_ci", "a", "ä"),
+        ("VARCHAR(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "a", "a "),
+        ("CHAR(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin", "a", "a "),
+    ],
+    ids=["case", "accent", "blank", "char"],
+)
+def test_keys_that_a_column_holds_for_equal_should_be_refused(mariadb, shop, column, one, other):
+    """The row of one key would get the values of the other."""
+    schema = StructType([StructField("id", StringType()), StructField("page", StringType())])
+    mariadb.execute(shop, f"CREATE TABLE hits (id {column} PRIMARY KEY, page TEXT)")
+    write(upserting(shop), 0, (one, "/a"), schema=schema)
+    for rows in ([(other, "/b")], [("b" + one, "/b"), ("b" + other, "/c")]):
+        with pytest.raises(SinkError, match="are equal in the column 'id'") as refused:
+            write(upserting(shop), 1, *rows, schema=schema)
+    assert write(upserting(shop), 1, (one, "/b"), ("b" + one, "/b"), schema=schema) == 2
+    mariadb.execute(shop, refused.value.remedy.partition(";")[0])
+    assert write(upserting(shop), 2, (other, "/c"), schema=schema) == 1
+    assert sorted(asked(shop)) == sorted([(one, "/b"), (other, "/c"), ("b" + one, "/b")])
+
+
+@pytest.mark.parametrize("column", ["DOUBLE(9,2)", "FLOAT(9,2)", "BIT(8)"])
+def test_a_column_that_would_change_numbers_should_be_refused(mariadb, shop, column):
+    kind = LongType() if column.startswith("BIT") else DoubleType()
+    schema = StructType([StructField("n", kind)])
+    mariadb.execute(shop, f"CREATE TABLE hits (n {column})")
+    with pytest.raises(SinkError, match="does not take") as refused:
+        write(writer_of(shop), 0, (5,), schema=schema)
+    assert "change the column" in refused.value.remedy
+
+
 @pytest.mark.long
 def test_reserved_words_should_be_names(mariadb, shop):
     names = ("order", "key", "group", "rank", "a b%s")

@@ -338,9 +338,16 @@ def test_a_column_of_another_type_should_be_refused(database):
         ("numeric(30,12)", DecimalType(20, 10), True),
         ("real", FloatType(), True),
         ("numeric(10,2)", LongType(), True),
+        ("numeric(9,-2)", LongType(), False),
+        ("cents", DecimalType(20, 10), False),
+        ("cents", DecimalType(9, 2), True),
+        ("money", DecimalType(9, 4), False),
+        ("time", TimestampType(), False),
+        ("bit(8)", LongType(), False),
     ],
 )
 def test_a_column_that_would_round_values_should_be_refused(postgres, database, column, kind, fits):
+    postgres.execute(database, "CREATE DOMAIN cents AS numeric(10,2)")
     postgres.execute(database, f"CREATE TABLE hits (n {column})")
     schema = StructType([StructField("n", kind)])
     rows = batch((None,), schema=schema)
@@ -350,6 +357,93 @@ def test_a_column_that_would_round_values_should_be_refused(postgres, database, 
     with pytest.raises(SinkError, match="does not take") as refused:
         writer_of(database).staged(rows, schema, MARK)
     assert "cast the field" in refused.value.remedy
+
+
+@pytest.mark.parametrize("mode", [{}, {"mode": "upsert", "keys": ("id",)}], ids=["append", "upsert"])
+@pytest.mark.parametrize(
+    ("column", "micros"),
+    [("timestamptz(0)", 500_000), ("timestamp(3)", 1), ("second", 500_000)],
+    ids=["seconds", "milliseconds", "domain"],
+)
+def test_a_time_that_a_column_would_round_should_end_the_batch(postgres, database, mode, column, micros):
+    """The server rounds digits of a second without a warning."""
+    schema = StructType([StructField("id", LongType()), StructField("at", TimestampType())])
+    postgres.execute(database, "CREATE DOMAIN second AS timestamptz(0)")
+    postgres.execute(database, f"CREATE TABLE hits (id bigint PRIMARY KEY, at {column})")
+    at = datetime(2024, 3, 1, 12, tzinfo=UTC)
+    with pytest.raises(SinkError, match="more digits of a second than the column at") as refused:
+        write(writer_of(database, **mode), 0, (1, at.replace(microsecond=micros)), schema=schema)
+    assert "change its type" in refused.value.remedy
+    assert write(writer_of(database, **mode), 0, (1, at), (2, None), schema=schema) == 2
+    assert asked(database, "SELECT count(at) FROM hits") == [(1,)]
+
+
+def test_blanks_that_a_column_would_cut_should_end_the_batch(postgres, database):
+    """By the standard of SQL a text that is too long loses blanks at its end."""
+    postgres.execute(database, "CREATE TABLE hits (id bigint, page varchar(3))")
+    with pytest.raises(SinkError, match=r"a text is longer than the column page \(varchar\(3\)\)"):
+        write(writer_of(database), 0, (1, "abc "))
+    assert write(writer_of(database), 0, (1, "ab "), (2, None)) == 2
+    assert asked(database) == [(1, "ab "), (2, None)]
+
+
+TEXTS = StructType([StructField("id", StringType()), StructField("page", StringType())])
+
+
+@pytest.mark.parametrize(
+    ("column", "one", "other"), [("citext", "a", "A"), ("char(9)", "a", "a ")], ids=["case", "blanks"]
+)
+def test_keys_that_a_column_holds_for_equal_should_be_refused(postgres, database, column, one, other):
+    """The row of one key would get the values of the other."""
+    postgres.execute(database, "CREATE EXTENSION citext")
+    postgres.execute(database, f"CREATE TABLE hits (id {column} PRIMARY KEY, page text)")
+    write(upserting(database), 0, (one, "/a"), schema=TEXTS)
+    for rows in ([(other, "/b")], [("b" + one, "/b"), ("b" + other, "/c")]):
+        with pytest.raises(SinkError, match="are equal in the column 'id'") as refused:
+            write(upserting(database), 1, *rows, schema=TEXTS)
+    asked(database, refused.value.remedy.partition(";")[0])
+    assert write(upserting(database), 1, (other, "/b"), schema=TEXTS) == 1
+    assert sorted(asked(database)) == sorted([(one, "/a"), (other, "/b")])
+
+
+@pytest.mark.parametrize("deletes", [False, True])
+def test_keys_that_sqlite_holds_for_equal_should_be_refused(tmp_path, deletes):
+    url = f"sqlite:///{tmp_path}/out.db"
+    asked(url, "CREATE TABLE hits (id TEXT COLLATE NOCASE PRIMARY KEY, page TEXT)")
+    schema = StructType([*TEXTS.fields, StructField("retracted", BooleanType())])
+    writer = upserting(url, deletes="retracted")
+    write(writer, 0, ("a", "/a", False), schema=schema)
+    for rows in ([("A", "/b", deletes)], [("b", "/b", False), ("B", "/c", False)]):
+        with pytest.raises(SinkError, match="are equal in the column 'id'"):
+            write(writer, 1, *rows, schema=schema)
+    assert asked(url) == [("a", "/a")]
+    assert write(writer, 1, ("a", "/b", False), ("b", "/c", False), schema=schema) == 2
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "value", "fits"),
+    [
+        ("STRING", StringType(), "007", False),
+        ("DATETIME", StringType(), "2024-03-01", True),
+        ("NUMERIC(20,2)", DecimalType(20, 2), Decimal("123456789012345678.25"), False),
+        ("NUMERIC(9,2)", DecimalType(9, 2), Decimal("1234567.25"), True),
+        ("TEXT", DoubleType(), 0.1 + 0.2, False),
+        ("REAL", LongType(), 2**53 + 1, False),
+        ("", StringType(), "007", True),
+    ],
+)
+def test_a_column_of_sqlite_that_would_change_values_should_be_refused(tmp_path, column, kind, value, fits):
+    """It makes the number 7 of the text '007', and 15 digits of a number."""
+    url, schema = f"sqlite:///{tmp_path}/out.db", StructType([StructField("v", kind)])
+    asked(url, f"CREATE TABLE hits (v {column})")
+    rows = batch((value,), schema=schema)
+    if fits:
+        writer_of(url).staged(rows, schema, MARK).commit()
+        assert asked(url, "SELECT v FROM hits") == [(float(value) if isinstance(value, Decimal) else value,)]
+        return
+    with pytest.raises(SinkError, match="does not take") as refused:
+        writer_of(url).staged(rows, schema, MARK)
+    assert "change the column" in refused.value.remedy
 
 
 def test_a_type_without_columns_should_be_refused(url):

@@ -140,6 +140,18 @@ def test_should_name_a_column_that_is_missing(driver, writer):
     assert 'ADD COLUMN "id" INTEGER' in refused.value.remedy
 
 
+def test_should_refuse_a_column_that_changes_values(driver, writer):
+    """A column REAL makes doubles of whole numbers, which have 53 bits."""
+    with closing(sqlite3.connect(writer.path)) as database:
+        database.execute("CREATE TABLE hits (id REAL)")
+    rows = frame(driver, 2**53 + 1)
+    with pytest.raises(SinkError, match="'id' of the table 'hits' is REAL, which changes some values") as refused:
+        driver.call(lambda _: writer.stage(rows, MARK))
+    assert "write to another table" in refused.value.remedy
+    assert driver.call(lambda _: replace(writer, table="others").stage(rows, MARK)).commit() == 1
+    assert asked(writer.path, "SELECT id FROM others") == [2**53 + 1]
+
+
 def pipeline(channel, path, name="out", table="hits"):
     return StreamBuilder.data_stream("shop", "copy").from_memory(channel).to_sqlite(path, table, name=name).build()
 

@@ -12,18 +12,21 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 from sqlalchemy import Boolean, Column, Connection, MetaData, Table, insert, text
 
-from rs_assets.connectors.database.rows import as_lines, statements
+from rs_assets.connectors.database.rows import as_lines, has_rest, statements
+from rs_assets.connectors.database.same_keys import check_blanks, one_key
 from rs_assets.connectors.database.session import DIALECTS, LOADS, driver_of
 from rs_assets.connectors.database.target import Target
+from rs_assets.connectors.database.types import dialect_of
 from rs_assets.errors import SinkError
 
 STAGED: Final = "_rs_staged"
+# The ends of collations by which texts are equal that have the same bytes.
+EXACT: Final = ("_nopad_bin", "_0900_bin")
 _ENGINE: Final = """SELECT e.engine FROM information_schema.tables t JOIN information_schema.engines e
  ON e.engine = t.engine WHERE t.table_schema = coalesce(:schema, database()) AND t.table_name = :name
  AND e.transactions <> 'YES'"""
@@ -65,6 +68,8 @@ def load(connection: Connection, rows: pa.Table, target: Target, table: Table, d
         _stage(cursor, marked, staged)
     else:
         _insert(connection, marked, table)
+    if target.keys:
+        _check_keys(connection, rows, target, into, staged)
     for statement in _merge(names, target.keys, into, staged) if target.keys else _append(columns, into, staged):
         cursor.execute(statement)
     cursor.execute(f"DROP TEMPORARY TABLE {staged}")
@@ -86,6 +91,49 @@ def _merge(names: Sequence[str], keys: Sequence[str], into: str, staged: str) ->
         f" WHERE NOT s.{STAGED} AND t.{quoted(keys[0])} IS NULL"
     )
     return (delete, update, insert) if changed else (delete, insert)
+
+
+def _check_keys(connection: Connection, rows: pa.Table, target: Target, into: str, staged: str) -> None:
+    """SinkError for two texts that differ and are equal in a key: one of the batch and the table, or two of the batch.
+
+    A column CHAR keeps no blanks at the end, and most collations compare without them, or without case and accents.
+    """
+    cursor = driver_of(connection).cursor()
+    cursor.execute(f"SHOW FULL COLUMNS FROM {into}")
+    found = {row[0].casefold(): (row[1], row[2]) for row in cursor.fetchall() if row[2] is not None}
+    texts = {key: found[key.casefold()] for key in target.keys if key.casefold() in found}
+    exact = "utf8mb4_nopad_bin" if dialect_of(connection) == "mariadb" else "utf8mb4_0900_bin"
+    remedies = {
+        key: f"ALTER TABLE {into} MODIFY {quoted(key)} {_varying(kind)} CHARACTER SET utf8mb4 COLLATE {exact} NOT NULL"
+        for key, (kind, _) in texts.items()
+    }
+    check_blanks(rows, {key: remedies[key] for key, (kind, _) in texts.items() if kind.startswith("char(")}, target)
+    for key, (_, collation) in texts.items():
+        for statement in () if collation.endswith(EXACT) else _equal(key, target.keys, into, staged):
+            cursor.execute(statement)
+            pair = cursor.fetchone()
+            if pair is not None:
+                one, other = (each.decode(errors="replace") for each in pair)
+                raise one_key(one, other, key, remedies[key], target)
+
+
+def _varying(kind: str) -> str:
+    """The type of a text of varying length.
+
+    >>> _varying("char(9)"), _varying("varchar(9)")
+    ('varchar(9)', 'varchar(9)')
+    """
+    return f"var{kind}" if kind.startswith("char(") else kind
+
+
+def _equal(key: str, keys: Sequence[str], into: str, staged: str) -> Sequence[str]:
+    """Queries of two texts of a key that differ by their bytes, and are equal by the collation."""
+    same = " AND ".join(f"t.{quoted(each)} = s.{quoted(each)}" for each in keys)
+    here, there, one = (f"CAST({of}{quoted(key)} AS BINARY)" for of in ("s.", "t.", ""))
+    return (
+        f"SELECT {there}, {here} FROM {staged} s STRAIGHT_JOIN {into} t ON {same} WHERE {there} <> {here} LIMIT 1",  # noqa: S608
+        f"SELECT min({one}), max({one}) FROM {staged} GROUP BY {_listed(keys)} HAVING min({one}) <> max({one}) LIMIT 1",  # noqa: S608
+    )
 
 
 def _stage(cursor: Any, rows: pa.Table, staged: str) -> None:
@@ -133,20 +181,9 @@ def _check_times(cursor: Any, rows: pa.Table, into: str) -> None:
         _, kind, empty, *_ = found[name.casefold()]
         if empty == "NO" and rows[name].null_count:
             raise pymysql.err.IntegrityError(1048, f"a column of times cannot be null: {name}")
-        if _has_rest(rows[name], kind):
+        digits = re.search(r"[(](\d)[)]", kind)
+        if has_rest(rows[name], int(digits[1]) if digits else 0):
             raise pymysql.err.DataError(1292, f"a time has more digits of a second than the column {name} ({kind})")
-
-
-def _has_rest(times: pa.ChunkedArray, kind: str) -> bool:
-    """Whether a column of times would cut one of them.
-
-    >>> _has_rest(pa.chunked_array([pa.array([1_500, None], pa.timestamp("us"))]), "datetime(3)")
-    True
-    """
-    digits = re.search(r"[(](\d)[)]", kind)
-    unit = 10 ** (6 - (int(digits[1]) if digits else 0))
-    micros = pc.drop_null(pc.cast(pc.cast(times, pa.timestamp("us", times.type.tz)), pa.int64()))
-    return bool(np.any(micros.to_numpy() % unit))
 
 
 def _check_finite(rows: pa.Table, step: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
@@ -72,6 +73,16 @@ def _field(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _hex(value: bytes | None) -> str | None:
     return None if value is None else f"\\x{value.hex()}"
+
+
+def has_rest(times: pa.ChunkedArray, digits: int) -> bool:
+    """Whether one of the times has more digits of a second than `digits`.
+
+    >>> has_rest(pa.chunked_array([pa.array([1_500, None], pa.timestamp("us"))]), 3)
+    True
+    """
+    micros = pc.drop_null(pc.cast(pc.cast(times, pa.timestamp("us", times.type.tz)), pa.int64()))
+    return bool(np.any(micros.to_numpy() % 10 ** (6 - digits)))
 
 
 def statements(rows: pa.Table, dialect: str) -> Iterator[list[dict[str, Any]]]:

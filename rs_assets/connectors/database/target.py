@@ -80,6 +80,15 @@ class Target:
         """The statement that inserts a row."""
         return insert(table)
 
+    def misfit(self, name: str, kind: DataType, column: str) -> SinkError:
+        """The error for a column that does not take the values of a field; `column` is its type."""
+        return SinkError(
+            f"the column {name!r} of the table {self.name!r} is {column}, which does not take {kind.simpleString()}"
+            " values as they are",
+            remedy="cast the field to the type of the column: with_fields, or change the column",
+            step=self.step,
+        )
+
     def _check(self, connection: Connection, table: Table) -> None:
         dialect = dialect_of(connection)
         found = {column["name"]: column["type"] for column in inspect(connection).get_columns(self.name, self.schema)}
@@ -89,7 +98,7 @@ class Target:
             if name not in known:
                 raise self._missing(table.c[field.name], connection)
             if not takes(field.dataType, known[name], dialect):
-                raise self._misfit(field.name, field.dataType, str(known[name]))
+                raise self.misfit(field.name, field.dataType, str(known[name]))
         if self.keys and not self._unique(connection):
             quote = connection.dialect.identifier_preparer.quote
             into, keys = self._quoted(connection), _plain(", ".join(map(quote, self.keys)))
@@ -123,14 +132,6 @@ class Target:
             f"the table {self.name!r} has no column {column.name!r}",
             remedy=f"ALTER TABLE {self._quoted(connection)} ADD COLUMN {declared}; or write to another table, or leave"
             " the field out",
-            step=self.step,
-        )
-
-    def _misfit(self, name: str, kind: DataType, column: str) -> SinkError:
-        return SinkError(
-            f"the column {name!r} of the table {self.name!r} is {column}, which does not take {kind.simpleString()}"
-            " values as they are",
-            remedy="cast the field to the type of the column: with_fields, or change the column",
             step=self.step,
         )
 

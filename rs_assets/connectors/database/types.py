@@ -56,12 +56,12 @@ FAMILIES: Mapping[type[DataType], str] = MappingProxyType(
 # The families of columns that take the values of a field's family without a change.
 TAKES: Mapping[str, frozenset[str]] = MappingProxyType(
     {
-        "whole": frozenset({"whole", "decimal"}),
+        "whole": frozenset({"whole", "decimal", "money"}),
         "floating": frozenset({"floating"}),
         "decimal": frozenset({"decimal"}),
         "boolean": frozenset({"boolean"}),
-        "text": frozenset({"text"}),
-        "binary": frozenset({"binary"}),
+        "text": frozenset({"text", "clock", "money", "digits"}),
+        "binary": frozenset({"binary", "bits"}),
         "time": frozenset({"time"}),
         "date": frozenset({"date"}),
         "json": frozenset({"json", "text"}),
@@ -79,6 +79,11 @@ COLUMNS: tuple[tuple[type[sql.TypeEngine[Any]], str], ...] = (
     (sql.LargeBinary, "binary"),
     (sql.DateTime, "time"),
     (sql.Date, "date"),
+    # A time of the day drops the date, money has cents, and a bit is the byte of a digit, or the digit itself.
+    (sql.Time, "clock"),
+    (postgresql.MONEY, "money"),
+    (mysql.BIT, "bits"),
+    (postgresql.BIT, "digits"),
 )
 
 
@@ -133,10 +138,12 @@ _SIMPLE: Mapping[type[DataType], sql.TypeEngine[Any]] = MappingProxyType(
 
 def takes(kind: DataType, column: sql.TypeEngine[Any], dialect: str) -> bool:
     """Whether a column of an existing table takes the values of a field, as far as its type shows."""
+    if isinstance(column, postgresql.DOMAIN):
+        return takes(kind, column.data_type, dialect)
     found = next((family for base, family in COLUMNS if isinstance(column, base)), "")
     wanted = FAMILIES[type(kind)]
     if dialect == "sqlite" or not found:
-        # A column of SQLite takes any value.
+        # What a column of SQLite takes, its declared type shows.
         return True
     if wanted == "boolean" and _mysql(dialect):
         return found in ("boolean", "whole")
@@ -145,9 +152,13 @@ def takes(kind: DataType, column: sql.TypeEngine[Any], dialect: str) -> bool:
 
 def _rounds(kind: DataType, column: sql.TypeEngine[Any]) -> bool:
     """Whether a column of the right family has fewer digits than values of a field."""
-    if isinstance(kind, DecimalType):
-        return isinstance(column, sql.Numeric) and column.scale is not None and column.scale < kind.scale
-    return isinstance(kind, DoubleType) and isinstance(column, sql.REAL | mysql.FLOAT)
+    scale = getattr(column, "scale", None)
+    if isinstance(kind, DoubleType | FloatType):
+        # DOUBLE(10,2) of MySQL has two decimals, as a FLOAT(10,2).
+        short = isinstance(kind, DoubleType) and isinstance(column, sql.REAL | mysql.FLOAT)
+        return short or (isinstance(column, mysql.DOUBLE | mysql.FLOAT) and scale is not None)
+    # Digits before the point may be rounded, too: numeric(9,-2) of Postgres has hundreds.
+    return scale is not None and scale < (kind.scale if isinstance(kind, DecimalType) else 0)
 
 
 def check_type(name: str, kind: DataType, *, step: str) -> None:

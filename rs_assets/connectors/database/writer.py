@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -15,11 +15,11 @@ from pyspark.sql.types import StructField, StructType
 from sqlalchemy import Connection, Table, bindparam, delete
 from tenacity import retry, retry_if_exception, stop_after_attempt, wait_random_exponential
 
-from rs_assets.connectors.database import mysql
+from rs_assets.connectors.database import mysql, postgresql, sqlite
 from rs_assets.connectors.database.ledger import Ledger
-from rs_assets.connectors.database.place import Place, deadlocked, quoted_name, split_table
-from rs_assets.connectors.database.rows import as_csv, statements
-from rs_assets.connectors.database.session import DIALECTS, driver_of
+from rs_assets.connectors.database.place import Place, deadlocked, split_table
+from rs_assets.connectors.database.rows import statements
+from rs_assets.connectors.database.session import DIALECTS
 from rs_assets.connectors.database.target import Target
 from rs_assets.connectors.database.types import NESTED, check_type, dialect_of
 from rs_assets.connectors.delta.merge import kept as not_deleted
@@ -33,7 +33,6 @@ from rs_assets.records.poison import EXACT
 from rs_assets.records.schema import quoted
 
 Mode = Literal["append", "upsert"]
-STAGED = "_rs_staged"
 # A transaction that the database ends for another one, which waited for the same rows, is tried so often.
 ATTEMPTS = 8
 persistent = retry(
@@ -153,8 +152,7 @@ class DatabaseWriter:
         target = self._target(fields)
         table = target.table(dialect_of(connection))
         if connection.dialect.name == "postgresql" and connection.dialect.driver == "psycopg":
-            write = _copy_merged if self.mode == "upsert" else _copied
-            write(connection, rows, target, table, self.deletes)
+            postgresql.load(connection, rows, target, table, self.deletes)
         elif connection.dialect.name in DIALECTS:
             mysql.load(connection, rows, target, table, self.deletes)
         else:
@@ -175,6 +173,8 @@ class DatabaseWriter:
                 target = self._target(self._written(fields))
                 target.make(connection)
                 mysql.check_engine(connection, target)
+                sqlite.check_columns(connection, target)
+                postgresql.check_columns(connection, target)
             self.checked.append(fields)
 
     def _check_keys(self, rows: pa.Table) -> None:
@@ -221,57 +221,24 @@ def _encoded(column: StructField) -> Column:
     return F.to_json(value, dict(EXACT)).alias(column.name) if isinstance(column.dataType, NESTED) else value
 
 
-def _copied(connection: Connection, rows: pa.Table, target: Target, table: Table, deletes: str | None) -> None:  # noqa: ARG001  as the others
-    _copy(connection, rows, _quoted(table), table.columns.keys())
-
-
-def _copy_merged(connection: Connection, rows: pa.Table, target: Target, table: Table, deletes: str | None) -> None:
-    """COPY into a table of the transaction, then delete and upsert from there by one statement each."""
-    names, driver = table.columns.keys(), driver_of(connection)
-    columns, into = _listed(names), _quoted(table)
-    driver.execute(
-        f"CREATE TEMP TABLE {STAGED} ON COMMIT DROP AS SELECT {columns}, false AS {STAGED} FROM {into} LIMIT 0"  # noqa: S608
-    )
-    gone = pc.fill_null(rows[deletes], fill_value=False) if deletes is not None else pa.repeat(False, rows.num_rows)  # noqa: FBT003
-    _copy(connection, rows.select(names).append_column(STAGED, gone), STAGED, [*names, STAGED])
-    if deletes is not None:
-        same = " AND ".join(f"t.{quoted_name(key)} = s.{quoted_name(key)}" for key in target.keys)
-        driver.execute(f"DELETE FROM {into} AS t USING {STAGED} AS s WHERE s.{STAGED} AND {same}")  # noqa: S608
-    changed = ", ".join(
-        f"{quoted_name(name)} = excluded.{quoted_name(name)}" for name in names if name not in target.keys
-    )
-    driver.execute(
-        f"INSERT INTO {into} ({columns}) SELECT {columns} FROM {STAGED} WHERE NOT {STAGED}"  # noqa: S608
-        f" ON CONFLICT ({_listed(target.keys)}) DO {f'UPDATE SET {changed}' if changed else 'NOTHING'}"
-    )
-
-
-def _copy(connection: Connection, rows: pa.Table, into: str, names: Sequence[str]) -> None:
-    statement = f"COPY {into} ({_listed(names)}) FROM STDIN (FORMAT csv)"
-    with driver_of(connection).cursor() as cursor, cursor.copy(statement) as copy:
-        for piece in as_csv(rows.select([*names])):
-            copy.write(piece)
-
-
 def _executed(connection: Connection, rows: pa.Table, target: Target, table: Table, deletes: str | None) -> None:
     """Statements with the values of some rows each."""
     dialect = connection.dialect.name
+    folding = sqlite.folding(connection, target) if dialect == "sqlite" and target.keys else []
+    for key in folding:
+        sqlite.check_keys(connection, rows, target, table, column=key)
     if deletes is not None:
         gone = rows.filter(pc.fill_null(rows[deletes], fill_value=False)).select([*target.keys])
         keys = [table.c[key] == bindparam(f"rs_{key}", type_=table.c[key].type) for key in target.keys]
         _in_parts(connection, delete(table).where(*keys), gone.rename_columns([f"rs_{key}" for key in target.keys]))
     statement = target.upsert(table, dialect) if target.keys else target.append(table)
-    _in_parts(connection, statement, not_deleted(rows, deletes).select(table.columns.keys()))
+    kept = not_deleted(rows, deletes).select(table.columns.keys())
+    _in_parts(connection, statement, kept)
+    for key in folding:
+        # Two rows of this batch may have become one.
+        sqlite.check_keys(connection, kept, target, table, column=key)
 
 
 def _in_parts(connection: Connection, statement: Any, rows: pa.Table) -> None:
     for part in statements(rows, connection.dialect.name):
         connection.execute(statement, part)
-
-
-def _quoted(table: Table) -> str:
-    return ".".join(map(quoted_name, filter(None, (table.schema, table.name))))
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(quoted_name, names))

@@ -26,6 +26,7 @@ from rs_assets.connectors.kept_rows import KeptRows
 from rs_assets.connectors.progress_guard import ProgressGuard
 from rs_assets.connectors.sink import BatchMark, Staged
 from rs_assets.connectors.sqlite import ledger
+from rs_assets.connectors.sqlite.affinity import changes
 from rs_assets.connectors.sqlite.database import columns_of, connected, quoted
 from rs_assets.connectors.sqlite.marked import MarkedWriter
 from rs_assets.errors import SinkError
@@ -122,7 +123,7 @@ class SqliteWriter(MarkedWriter):
         return len(rows)
 
     def _check_fields(self, database: sqlite3.Connection, fields: Sequence[StructField]) -> None:
-        known = {column.name.lower() for column in columns_of(database, self.table)}
+        known = {column.name.lower(): column.kind for column in columns_of(database, self.table)}
         missing = [f for f in fields if known and f.name.lower() not in known]
         if missing:
             raise SinkError(
@@ -132,6 +133,16 @@ class SqliteWriter(MarkedWriter):
                 step=self.name,
                 database=self.path,
             )
+        for each in fields:
+            kind = known.get(each.name.lower(), "")
+            if changes(each.dataType, kind):
+                raise SinkError(
+                    f"the column {each.name!r} of the table {self.table!r} is {kind}, which changes some values of the"
+                    f" type {each.dataType.simpleString()}",
+                    remedy="cast the field to the type of the column: with_fields, or write to another table",
+                    step=self.name,
+                    database=self.path,
+                )
 
 
 def _has_rows(database: sqlite3.Connection, table: str) -> bool:
