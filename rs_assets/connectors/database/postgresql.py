@@ -111,7 +111,8 @@ def _check_folded(driver: Any, key: str, into: str, same: str, target: Target) -
     ):
         pair = driver.execute(statement).fetchone()
         if pair is not None:
-            raise one_key(*pair, key, _as_text(into, key), target)
+            one, other = pair
+            raise one_key(one, other, key, _as_text(into, key), target)
 
 
 def _as_text(into: str, name: str) -> str:
