@@ -335,6 +335,15 @@ class Lagging(Protocol):
 
 
 @runtime_checkable
+class Counting(Protocol):
+    """A reader that knows from two offsets how much is between them, also of input that has been removed since."""
+
+    def between(self, start: str | None, end: str) -> Lag:
+        """The input after `start` (None: from where the first batch began) up to `end`; nothing if it is not known."""
+        ...
+
+
+@runtime_checkable
 class Verifiable(Protocol):
     """A reader that finds out whether input was edited after a batch had read it."""
 

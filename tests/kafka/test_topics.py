@@ -5,16 +5,17 @@ from __future__ import annotations
 import gc
 import json
 import socket
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
 
 from rs_assets.catalog.catalog import Catalog
+from rs_assets.compile.readers import reader_of
 from rs_assets.connectors.kafka.client.admin import PATIENCE, connected
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.source import topics
-from rs_assets.connectors.kafka.source.offsets import parse_offsets
+from rs_assets.connectors.kafka.source.offsets import dump_offsets, parse_offsets
 from rs_assets.errors import ConfigurationError, DataLossError, SealedError, SourceReadError
 from rs_assets.testing import KafkaRecord
 from tests.kafka.reader import Reader, as_numbers, numbered, until
@@ -44,6 +45,30 @@ def made_again(broker, topic, records):
     broker.delete_topic(topic)
     broker.create_topic(topic)
     broker.produce(topic, records)
+
+
+# Unread records.
+
+
+def test_unread_records_are_those_from_where_it_would_begin_that_are_there(broker, topic, options):
+    broker.create_topic(topic)
+    broker.produce(topic, numbered(0, 5))
+    delete_before(broker, topic, 2)
+
+    def reader(**source):
+        stream = Reader(broker, options, topic, format="text", **source).stream()
+        return reader_of(stream.to_print().build().topology.origins[0])
+
+    def unread(offset=None, **source):
+        return reader(**source).lag(offset, PATIENCE).records
+
+    past, future = (datetime.now(UTC) + timedelta(hours=hours) for hours in (-1, 1))
+    assert (unread(), unread(starting_offsets="latest")) == (3, 0)
+    assert (unread(starting_offsets={topic: {0: 4}}), unread(starting_offsets=past)) == (1, 3)
+    assert unread(starting_offsets=future) == 0
+    assert [unread(dump_offsets({(topic, 0): at})) for at in (1, 4, 5)] == [3, 1, 0]
+    assert reader().between(dump_offsets({(topic, 0): 1}), dump_offsets({(topic, 0): 5, (topic, 1): 2})).records == 6
+    assert reader().between(None, dump_offsets({(topic, 0): 5})).records == 0
 
 
 # Partitions.

@@ -2,7 +2,9 @@
 
 import json
 import os
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from unittest.mock import patch
 
 import pytest
 from click.testing import CliRunner
@@ -186,3 +188,66 @@ def project_with(tmp_path, monkeypatch, home):
         return lambda *words: CliRunner().invoke(main, [*words, "-m", "lagging_pipelines"])
 
     return made
+
+
+def plan(batches, ends, begun):
+    """A batch that is planned and not committed."""
+    number = len(batches.ends)
+    meta = {"batchWatermarkMs": 0, "batchTimestampMs": int(begun.timestamp() * 1000), "conf": {}}
+    (batches.log / "offsets" / str(number)).write_text(f"v2\n{json.dumps(meta)}\nfile:{json.dumps(dump_offsets(ends))}")
+
+
+def test_the_first_batch_is_left_out_of_the_rate_once_there_are_others(pipeline, home, batches):
+    batches.add(1000)
+    batches.add(10)
+    (found,) = lag(pipeline.topology, home)
+    assert found.read_per_s == 10 * len(LINE) / 2
+
+
+def test_files_that_are_gone_since_they_were_read_count_for_the_rate(pipeline, home, batches, file):
+    for lines in (10, 50, 20):
+        batches.add(lines)
+    old = file.rename(file.with_name("b.jsonl"))
+    # The new file is there first, so it has another number of its own.
+    file.write_text(LINE)
+    old.unlink()
+    (found,) = lag(pipeline.topology, home)
+    assert (found.unread, found.read_per_s) == (len(LINE), 70 * len(LINE) / 4)
+
+
+def test_a_batch_that_hangs_lowers_the_rate_and_ends_in_the_alert(pipeline, home, batches, file):
+    batches.add(100)
+    batches.add(100)
+    with file.open("a") as out:
+        out.write(LINE * 10)
+    ends = Planner(str(file.parent)).plan(batches.ends[1])
+    with Lease.acquire(home.leases, pipeline="shop.logs", run_id="r") as lease:
+        plan(batches, ends, datetime.now(UTC))
+        (found,) = lag(pipeline.topology, home)
+        assert found.read_per_s == 100 * len(LINE) / 2
+        plan(batches, ends, datetime.now(UTC) - timedelta(hours=2))
+        # Its driver has begun only now: the batch was planned by an earlier one.
+        (found,) = lag(pipeline.topology, home)
+        assert found.read_per_s == 100 * len(LINE) / 2
+        long_ago = replace(lease.row, acquired_at=datetime.now(UTC) - timedelta(hours=1))
+        with patch.object(module, "read_lease", lambda *_: long_ago):
+            (found,) = lag(pipeline.topology, home)
+        assert found.read_per_s == pytest.approx(100 * len(LINE) / 3602, rel=0.01)
+
+
+def test_a_driver_without_signs_of_life_on_another_machine_does_not_run(pipeline, home, batches, file):
+    batches.add(100)
+    with file.open("a") as out:
+        out.write(LINE * 10)
+    with Lease.acquire(home.leases, pipeline="shop.logs", run_id="r") as lease:
+        elsewhere = replace(lease.row, host="another")
+        with patch.object(module, "read_lease", lambda *_: elsewhere):
+            assert [each.running for each in lag(pipeline.topology, home)] == [True]
+        silent = replace(elsewhere, renewed_at=datetime.now(UTC) - timedelta(hours=1))
+        with patch.object(module, "read_lease", lambda *_: silent):
+            assert [each.state for each in lag(pipeline.topology, home)] == ["stopped"]
+
+
+def test_a_time_between_two_looks_is_not_negative(project_with, file):
+    done = project_with(file)("lag", "logs", "--over", "-1")
+    assert (done.exit_code, "--over" in done.output) == (2, True)

@@ -14,7 +14,13 @@ from rs_assets.errors import ConfigurationError
 
 @click.command()
 @NAME_OR_NONE
-@click.option("--over", default=5.0, show_default=True, help="Seconds between two looks at the sources; 0 for one.")
+@click.option(
+    "--over",
+    default=5.0,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    help="Seconds between two looks at the sources; 0 for one.",
+)
 @click.option("--within", type=float, help="Fail unless all input will have been read in so many seconds.")
 @MODULES
 @AS_JSON

@@ -15,7 +15,7 @@ from rs_assets.checkpoint.source_log import SourceLog
 from rs_assets.common.home import Home
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.readers import reader_of
-from rs_assets.connectors.source import Lag, Lagging
+from rs_assets.connectors.source import Counting, Lag, Lagging
 from rs_assets.runtime.identity import log_of
 from rs_assets.topology.topology import Topology
 
@@ -33,9 +33,10 @@ PATIENCE: Final = timedelta(seconds=5)
 class SourceLag:
     """The input of one source that a query has not committed at the time `at`, in `unit`s ("records" if it is none).
 
-    `read_per_s` is the rate within the newest batches, None before the first one, or if the source does not know what a
-    former batch has read. `arriving_per_s` is the rate at which input comes, None after a single look. `batch_s` is the
-    mean time of the newest batches, in seconds. `running` is whether a driver holds the pipeline.
+    `read_per_s` is the rate within the newest batches, a batch that takes longer than all of them included; None before
+    the first one, or if the source does not know what a former batch has read. `arriving_per_s` is the rate at which
+    input comes, None after a single look. `batch_s` is the mean time of the newest batches, in seconds. `running` is
+    whether a driver holds the pipeline and gives signs of life.
     """
 
     source: str
@@ -131,13 +132,14 @@ class _Unread:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """One look at a source: what was unread after `offset`, the newest committed one."""
+    """One look at a source: what was unread after `offset`, the newest committed one. Its driver began at `began`."""
 
     reader: Lagging
     log: CheckpointLog | None
     source: str
     query: str
     running: bool
+    began: datetime | None
     at: datetime
     offset: str | None
     unread: _Unread
@@ -160,7 +162,8 @@ class _Look:
 def _looks(topology: Topology, home: Home) -> Iterator[_Look]:
     folder = home.job(topology.namespace, topology.job)
     manifest, lease = manifests.load(folder), read_lease(home.leases, topology.name)
-    running = lease is not None and not lease.free
+    running = lease is not None and not (lease.free or lease.stale)
+    began = lease.acquired_at if lease is not None else None
     readers: Mapping[str, object] = {s.name: reader_of(s, home) for s in topology.sources if not s.bounded}
     for plan in plan_queries(topology):
         log = log_of(manifest, plan, folder)
@@ -169,27 +172,54 @@ def _looks(topology: Topology, home: Home) -> Iterator[_Look]:
             if isinstance(reader, Lagging):
                 offset = SourceLog(log, name).committed if log is not None else None
                 unread = _Unread.by(reader.lag(offset, PATIENCE))
-                yield _Look(reader, log, name, plan.name, running, datetime.now(UTC), offset, unread)
+                yield _Look(reader, log, name, plan.name, running, began, datetime.now(UTC), offset, unread)
 
 
 def _rate(look: _Look) -> tuple[float | None, float | None]:
     """What the newest batches read in a second, and how long one of them took; None if that is unknown."""
     assert look.log is not None  # noqa: S101  the caller has asked
     newest = look.log.committed_batches()[-BATCHES:]
-    took = [each for each in (_seconds(look.log, batch) for batch in newest) if each is not None]
+    if newest[:1] == [0] and len(newest) > 1:
+        # Where the first batch began is not in the log.
+        newest = newest[1:]
+    took = [each for each in (_seconds(look, look.log, batch) for batch in newest) if each is not None]
     begin = SourceLog(look.log, look.source).offset(newest[0] - 1) if newest else None
     if not sum(took) or (newest[0] > 0 and begin is None):
         return None, None
-    read = _Unread.by(look.reader.lag(begin, PATIENCE)).of - _Unread.by(look.reader.lag(look.offset, PATIENCE)).of
-    return (read / sum(took) if read > 0 else None), sum(took) / len(took)
+    read = _read(look, begin)
+    return (read / (sum(took) + _stuck(look, max(took))) if read > 0 else None), sum(took) / len(took)
 
 
-def _seconds(log: CheckpointLog, batch: int) -> float | None:
+def _read(look: _Look, begin: str | None) -> int:
+    """How much was read from `begin` on; 0 if that is not known."""
+    if look.offset is None:
+        return 0
+    if isinstance(look.reader, Counting):
+        return _Unread.by(look.reader.between(begin, look.offset)).of
+    if begin is None:
+        return 0
+    return _Unread.by(look.reader.lag(begin, PATIENCE)).of - _Unread.by(look.reader.lag(look.offset, PATIENCE)).of
+
+
+def _stuck(look: _Look, longest: float) -> float:
+    """For how many seconds the batch in flight has been computed, if that is longer than the `longest`; else 0."""
+    planned = look.log.offsets(look.log.last_committed() + 1) if look.log is not None and look.running else None
+    seconds = _since(look, planned.started, look.at) if planned is not None else 0.0
+    return seconds if seconds > longest else 0.0
+
+
+def _seconds(look: _Look, log: CheckpointLog, batch: int) -> float | None:
     """From the plan of a batch to its commit."""
     planned, committed = log.offsets(batch), log.committed_at(batch)
     if planned is None or committed is None:
         return None
-    return max((committed - planned.started).total_seconds(), 0.001)
+    return max(_since(look, planned.started, committed), 0.001)
+
+
+def _since(look: _Look, planned: datetime, end: datetime) -> float:
+    """Seconds up to `end`; a batch that an earlier driver had planned was computed again from the driver's begin on."""
+    begun = planned if look.began is None or look.began > end else max(planned, look.began)
+    return (end - begun).total_seconds()
 
 
 def _arriving(look: _Look, over: timedelta) -> SourceLag:

@@ -11,7 +11,14 @@ from pyspark.sql import DataFrame
 
 from rs_assets.checkpoint.source_log import SourceBatch, SourceLog
 from rs_assets.connectors.files.lines.files import codec_of
-from rs_assets.connectors.files.lines.offsets import Ended, dump_offsets, load_offsets, ranges_between, splits_of
+from rs_assets.connectors.files.lines.offsets import (
+    Ended,
+    Offsets,
+    dump_offsets,
+    load_offsets,
+    ranges_between,
+    splits_of,
+)
 from rs_assets.connectors.files.lines.planner import FinalLine, Planner
 from rs_assets.connectors.files.lines.spark_source import FORMAT, register
 from rs_assets.connectors.files.listing import existing_files
@@ -111,8 +118,16 @@ class LinesReader:
         """The number of unread bytes; archives do not count."""
         start = load_offsets(offset)
         end = Planner(self.path).reach(start)
-        unread = {name: split.byte - (start[name].byte if name in start else 0) for name, split in end.items()}
-        return Lag(bytes=sum(left for name, left in unread.items() if not codec_of(Path(end[name].file))))
+        return _bytes_between(start, end)
+
+    def between(self, start: str | None, end: str) -> Lag:
+        """The bytes that were read, also of files that are gone; archives do not count."""
+        return _bytes_between(load_offsets(start), load_offsets(end))
 
     def _form(self, reading: Reading) -> LineFormat:
         return form_with_schema(self.form, reading, step=self.name, path=self.path)
+
+
+def _bytes_between(start: Offsets, end: Offsets) -> Lag:
+    plain = {name: split.byte for name, split in end.items() if not codec_of(Path(split.file))}
+    return Lag(bytes=sum(byte - (start[name].byte if name in start else 0) for name, byte in plain.items()))

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
@@ -154,6 +154,11 @@ class Admin:
     def latest(self, partitions: Iterable[Partition], *, read_committed: bool = False) -> dict[Partition, int]:
         """The offset after the last record; with `read_committed` after the last one without an open transaction."""
         return self._offsets(partitions, LATEST, read_committed=read_committed)
+
+    def since(self, ends: Mapping[Partition, int], moment: datetime) -> dict[Partition, int]:
+        """The offset of the first record of that time or later in each partition; its end if there is none."""
+        found = self._offsets(ends, int(moment.timestamp() * 1000))
+        return {partition: at if at >= 0 else ends[partition] for partition, at in found.items()}
 
     def group_offsets(self, group: str) -> dict[Partition, int]:
         """The committed offsets of the consumer group; a negative offset means none and is left out."""

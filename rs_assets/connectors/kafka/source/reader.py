@@ -17,7 +17,7 @@ from rs_assets.connectors.kafka.source.groups import GroupMirror
 from rs_assets.connectors.kafka.source.infer import infer_schema
 from rs_assets.connectors.kafka.source.offsets import initial_offsets, parse_offsets, range_of, split_name
 from rs_assets.connectors.kafka.source.reading import KafkaReader, starting_options
-from rs_assets.connectors.kafka.source.starting import resolved
+from rs_assets.connectors.kafka.source.starting import first_offsets, resolved
 from rs_assets.connectors.kafka.source.topics import Watched
 from rs_assets.connectors.source import Ends, Follower, Known, Lag, Positions, Reading, Start, Watch, Watching
 
@@ -104,11 +104,22 @@ class TopicsReader:
         return {split_name(partition): ends[partition] for partition in partitions}
 
     def lag(self, offset: str | None, patience: timedelta) -> Lag:
-        """The number of unread records."""
-        known = parse_offsets(offset) if offset is not None else {}
-        start = {split_name(partition): position for partition, position in known.items()}
-        ends = self.ends(patience)
-        return Lag(records=sum(max(end - start.get(split, 0), 0) for split, end in ends.items()))
+        """The number of unread records that are there, by their offsets: what compaction has removed counts, too."""
+        with connected(self.read.cluster, patience=patience) as admin:
+            partitions = partitions_of(admin.topics(self.read.topics, self.read.pattern))
+            ends = admin.latest(partitions, read_committed=self.read.read_committed)
+            begins = admin.earliest(partitions)
+            begun = partial(first_offsets, admin, self.starting, self.group, ends)
+            start = parse_offsets(offset) if offset is not None else begun()
+        since = {partition: max(begin, start.get(partition, begin)) for partition, begin in begins.items()}
+        return Lag(records=sum(max(end - since[partition], 0) for partition, end in ends.items()))
+
+    def between(self, start: str | None, end: str) -> Lag:
+        """The offsets between, also of records that were deleted; where the first batch began is not in Spark's log."""
+        if start is None:
+            return Lag()
+        first = parse_offsets(start)
+        return Lag(records=sum(until - first.get(partition, 0) for partition, until in parse_offsets(end).items()))
 
     @property
     def _watched(self) -> Watched:

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
-from rs_assets.connectors.kafka.client.admin import connected, partitions_of
+from rs_assets.connectors.kafka.client.admin import Admin, connected, partitions_of
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
-from rs_assets.connectors.kafka.source.offsets import EARLIEST
+from rs_assets.connectors.kafka.source.offsets import EARLIEST, Offsets
 from rs_assets.errors import ConfigurationError
+
+
+def first_offsets(admin: Admin, starting: object, group: str | None, ends: Offsets) -> Offsets:
+    """Where a first start would begin, for the partitions that it would not read from their first record."""
+    if starting == "latest":
+        return ends
+    if starting == "committed":
+        return admin.group_offsets(str(group))
+    if isinstance(starting, datetime):
+        return admin.since(ends, starting)
+    named = starting if isinstance(starting, Mapping) else {}
+    return {(topic, number): at for topic, numbers in named.items() for number, at in numbers.items()}
 
 
 def resolved(
