@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, Literal
+from uuid import uuid4
 
 from rs_assets.common.node import Node
 from rs_assets.connectors.console.nodes import PrintSink
@@ -14,6 +17,7 @@ from rs_assets.connectors.memory import Record
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import ConfigurationError, RsError
 from rs_assets.records.columns import ORDER, visible
+from rs_assets.runtime.capture.values import rounded
 from rs_assets.runtime.run.preview import preview
 from rs_assets.runtime.run.rows import computed
 from rs_assets.spark.driver import SparkDriver
@@ -23,6 +27,7 @@ from rs_assets.testing.rows import SINK, given_rows
 from rs_assets.topology.nodes.shuffle import ShuffleRead, ShuffleWrite
 from rs_assets.topology.nodes.versioned import VersionedTable
 from rs_assets.topology.topology import Topology
+from rs_assets.topology.updates import UPSERTS, Upserting
 
 Rows = Sequence[Mapping[str, Any]]
 Way = Literal["again", "restarted", "other batches", "one batch", "other order"]
@@ -31,6 +36,8 @@ ALWAYS: Final[tuple[Way, ...]] = ("again", "restarted")
 WAYS: Final[tuple[Way, ...]] = (*ALWAYS, "other batches", "one batch", "other order")
 # Fields with the time of the clock at which a window was emitted.
 CLOCK: Final = ("fire_time",)
+# The variable by which processes of Python are other ones than before.
+FRESH: Final = "RS_CHECKED"
 # How many rows of each side are shown.
 SHOWN: Final = 3
 
@@ -119,13 +126,15 @@ def check_pipeline(
     | way | what differs from the first run | a difference means |
     |---|---|---|
     | again | nothing | a function is not deterministic: a repeated batch would write other rows |
-    | restarted | the queries start again before each batch | a function keeps something in the process |
+    | restarted | queries and processes start again before each batch | a function keeps something in the process |
     | other batches | the rows are cut in other places | late rows, or results for each batch, such as updates |
     | one batch | all rows at once | the same |
     | other order | the rows within each batch | a function or an aggregate takes the first or last row |
 
-    The first two are `wrong`; whether the others are depends on what is promised. Of a sink with keys the last row of
-    each key is compared in these.
+    The first two are `wrong`; whether the others are depends on what is promised. In these the rows that are there at
+    the end are compared: of a sink that replaces rows by key the newest of each key, of a complete one the last
+    windows. Floating-point numbers are compared to twelve digits. Fields of the clock, such as that of `now()`, differ
+    in each run: leave them out by `ignore`.
 
     - `rows` (rows, or a dict of them by source; default: those of the arrays).
     - `batches` (int, default 4): in how many batches they come.
@@ -212,10 +221,14 @@ class _Trial:
         sinks = [each for each in self.pipeline.topology.sinks if not isinstance(each, ShuffleWrite)]
         rows: dict[str, list[list[Record]]] = {sink.name: [] for sink in sinks}
         late = 0
-        with PipelineDriver(self.pipeline, spark=self.spark, arrays=False) as driver:
+        with (
+            self._processes(fresh=restart),
+            PipelineDriver(self.pipeline, spark=self.spark, arrays=False) as driver,
+        ):
             for number, batch in enumerate(batches):
                 if restart and number:
                     late += driver.report().rows_late
+                    self._forget()
                     driver.restart()
                 for name, pushed in batch.items():
                     driver.push(pushed, name)
@@ -224,6 +237,23 @@ class _Trial:
             driver.finish()
             self._take(driver, rows)
             return _Outcome(rows, late + driver.report().rows_late)
+
+    @contextmanager
+    def _processes(self, *, fresh: bool) -> Iterator[None]:
+        """With `fresh` processes of Python of its own for a run."""
+        if fresh:
+            self._forget()
+        try:
+            yield
+        finally:
+            self.spark.call(lambda spark: spark.sparkContext.environment.pop(FRESH, None))
+
+    def _forget(self) -> None:
+        """Let the next queries start new processes of Python: modules in earlier ones may have kept something.
+
+        Spark keeps its processes, and distinguishes them by their environment.
+        """
+        self.spark.call(lambda spark: spark.sparkContext.environment.update({FRESH: uuid4().hex}))
 
     def _take(self, driver: PipelineDriver, rows: Mapping[str, list[list[Record]]]) -> None:
         """Add what each sink got since the last time, without the fields that are not compared."""
@@ -256,7 +286,11 @@ class _Trial:
             if any(step.stateful or isinstance(step, VersionedTable | ShuffleRead) for step in part):
                 continue
             rows = {source.name: given[source.name] for source in part.sources}
-            once, twice = (Counter(map(_text, computed(self.spark, part, rows))) for _ in range(2))
+            try:
+                once, twice = (Counter(map(_text, computed(self.spark, part, rows))) for _ in range(2))
+            except RsError:
+                # It has not failed in the first run.
+                return node.name
             if once != twice:
                 return node.name
         return None
@@ -286,21 +320,44 @@ def _difference(way: Way, sink: Sink, first: _Outcome, other: _Outcome) -> Pipel
 
 
 def _compared(sink: Sink, batches: Sequence[Sequence[Record]], *, whole: bool) -> Counter[str]:
-    """The rows of a sink as text: all of them, or of one with keys those that are there at the end."""
-    keys: tuple[str, ...] = getattr(sink, "keys", ())
-    if whole or not keys or getattr(sink, "mode", "upsert") == "history":
-        return Counter(_text(row) for rows in batches for row in rows)
-    last: dict[str, Record] = {}
-    by = (*getattr(sink, "order_by", ()), *ORDER)
+    """The rows of a sink as text: all of them, or of one whose rows replace others those that are there at the end."""
+    mode = getattr(sink, "mode", None)
+    if not whole and mode == "complete":
+        # Each batch has all windows.
+        return Counter({_text(row): 1 for row in next((rows for rows in reversed(batches) if rows), ())})
+    if not whole and mode != "history" and isinstance(sink, UPSERTS) and sink.keys:
+        return Counter(map(_text, _kept(sink, batches)))
+    return Counter(_text(row) for rows in batches for row in rows)
+
+
+def _kept(sink: Upserting, batches: Sequence[Sequence[Record]]) -> Iterable[Record]:
+    """The row of each key that a sink keeps: the newest by its order, else the last one."""
+    kept: dict[str, Record] = {}
     for rows in batches:
-        for row in sorted(rows, key=lambda row: [(row.get(name) is not None, row.get(name)) for name in by]):
-            key = _text({name: row[name] for name in keys})
-            last.pop(key, None)
+        for row in sorted(rows, key=partial(_age, sink)):
+            key = _text({name: row.get(name) for name in sink.keys})
+            before = kept.get(key)
+            if before is not None and _rank(before, sink.order_by) > _rank(row, sink.order_by):
+                continue
+            kept.pop(key, None)
             if not (sink.flag and row.get(sink.flag)):
-                last[key] = row
-    return Counter(map(_text, last.values()))
+                kept[key] = row
+    return kept.values()
+
+
+def _age(sink: Upserting, row: Record) -> list[Any]:
+    """What the rows of a batch are sorted by: the newest last; without an order a row wins over one that deletes it."""
+    by = (*sink.order_by, *(name for name in ORDER if name in row))
+    return _rank(row, by) if by else [not (sink.flag and row.get(sink.flag))]
+
+
+def _rank(row: Record, by: Sequence[str]) -> list[Any]:
+    """Values that can be compared: null before all, NaN after all."""
+    values = [row.get(name) for name in by]
+    # Only NaN is not equal to itself.
+    return [(value is not None, value != value, value if value == value else 0) for value in values]  # noqa: PLR0124
 
 
 def _text(row: Mapping[str, Any]) -> str:
-    """A row as text, without hidden columns; of equal rows the same."""
-    return repr({name: row[name] for name in sorted(visible(list(row)))})
+    """A row as text, without hidden columns; of equal rows the same, with floating-point numbers to twelve digits."""
+    return repr({name: rounded(row[name]) for name in sorted(visible(list(row)))})

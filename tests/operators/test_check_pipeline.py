@@ -8,8 +8,13 @@ from click.testing import CliRunner
 
 from rs_assets import GlobalWindow, StreamBuilder, Time, TumblingWindow
 from rs_assets.cli.main import main
-from rs_assets.errors import UserError
+from rs_assets.cli.checks.torture import _rows
+from rs_assets.connectors.delta.nodes import DeltaSink
+from rs_assets.connectors.kafka.client.cluster import KafkaCluster
+from rs_assets.connectors.kafka.nodes import KafkaSink
+from rs_assets.errors import ConfigurationError, UserError
 from rs_assets.testing import check_pipeline
+from rs_assets.testing import pipeline as checked
 from rs_assets.testing.pipeline import PipelineFinding
 
 FIELDS = "n bigint, k string, ts timestamp"
@@ -54,6 +59,58 @@ def test_the_last_row_of_a_key_should_not_depend_on_batches(driver):
     found = check_pipeline(pipeline, rows(12), ways=["one batch"], spark=driver)
     assert (found.findings, found.ways) == ((), ("one batch",))
     assert found.rows["out"] > 2
+
+
+SEEN = {}
+
+
+def first_seen(row):
+    return {**row, "n": SEEN.setdefault(row["k"], row["n"])}
+
+
+def test_a_function_that_keeps_something_in_its_process_should_be_found(driver):
+    kept = read("kept").map(first_seen, schema=FIELDS, name="first")
+    found = check_pipeline(kept.to_print(name="out").build(), rows(8), ways=["again", "restarted"], spark=driver)
+    assert [finding.way for finding in found.wrong] == ["restarted"]
+
+
+def end_of(sink, *batches):
+    """The rows that are there after batches."""
+    return sorted(checked._compared(sink, batches, whole=False).elements())
+
+
+def test_the_newest_row_of_a_key_should_be_compared_whenever_it_came():
+    sink = DeltaSink(name="out", inputs=("a",), table="t", mode="upsert", keys=("k",), order_by=("v",))
+    newest, older, none = ({"k": "a", "v": v} for v in (2, 1, None))
+    expected = ["{'k': 'a', 'v': 2}"]
+    assert end_of(sink, [newest], [older], [none]) == end_of(sink, [older, newest, none]) == expected
+    nan = {"k": "a", "v": float("nan")}
+    assert end_of(sink, [nan], [newest]) == end_of(sink, [nan, newest]) == ["{'k': 'a', 'v': nan}"]
+
+
+def test_a_row_should_win_over_its_deletion_in_one_batch_without_an_order():
+    sink = DeltaSink(name="out", inputs=("a",), table="t", mode="upsert", keys=("k",), deletes="gone")
+    row, gone = ({"k": "a", "gone": gone} for gone in (False, True))
+    assert end_of(sink, [row, gone]) == end_of(sink, [gone], [row]) == ["{'gone': False, 'k': 'a'}"]
+    assert end_of(sink, [row], [gone]) == []
+
+
+def test_the_last_windows_of_a_complete_output_should_be_compared():
+    sink = DeltaSink(name="out", inputs=("a",), table="t", mode="complete")
+    one, two = ({"k": "a", "n": n} for n in (1, 2))
+    assert end_of(sink, [one], [two], []) == end_of(sink, [two]) == ["{'k': 'a', 'n': 2}"]
+
+
+def test_each_record_of_a_topic_should_be_compared_also_with_keys():
+    cluster = KafkaCluster.of("localhost:9092")
+    sink = KafkaSink(name="out", inputs=("a",), cluster=cluster, topic="t", keys=("k",))
+    assert len(end_of(sink, [{"k": "a", "n": 1}], [{"k": "a", "n": 2}])) == 2
+
+
+def test_sums_of_floating_point_numbers_should_not_depend_on_their_order():
+    sink = DeltaSink(name="out", inputs=("a",), table="t")
+    assert end_of(sink, [{"total": 0.1 + 0.2, "parts": [0.0]}]) == end_of(sink, [{"total": 0.3, "parts": [-0.0]}])
+    assert end_of(sink, [{"total": 0.3}]) != end_of(sink, [{"total": 0.300001}])
 
 
 def test_an_error_of_another_way_should_be_wrong():
@@ -105,3 +162,17 @@ def test_the_command_should_ask_for_the_source_of_a_file(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     done = CliRunner().invoke(main, ["torture", "both", "-m", "two_pipelines", "--rows", "in.jsonl"])
     assert (done.exit_code, "write --rows one=in.jsonl" in done.output) == (1, True)
+
+
+def test_files_of_the_command_should_be_found_by_source_and_path(tmp_path):
+    folder = tmp_path / "day=2026-01-05"
+    folder.mkdir()
+    record = {"k": "a\u2028b\x85"}
+    file = folder / "rows of now.jsonl"
+    file.write_text(json.dumps(record, ensure_ascii=False) + "\r\n")
+    assert _rows([str(file)], ["one"]) == _rows([f"one={file}"], ["one"]) == {"one": [record]}
+    named = [f"two={file}", f"one={file}", f"two={file}"]
+    assert _rows(named, ["one", "two"]) == {"one": [record], "two": [record, record]}
+    file.write_text("[1]\n")
+    with pytest.raises(ConfigurationError, match=r"\[1\] is not an object"):
+        _rows([str(file)], ["one"])

@@ -51,18 +51,32 @@ def torture(
 
 def _rows(files: Sequence[str], sources: Sequence[str]) -> Mapping[str, list[Mapping[str, Any]]]:
     """The records of each source; ConfigurationError for a file that has none, or does not name its source."""
-    rows = {}
+    rows: dict[str, list[Mapping[str, Any]]] = {}
     for text in files:
-        source, _, path = text.rpartition("=")
+        named, sign, rest = text.partition("=")
+        # A path may have the sign, too, such as one of partitions: day=2026-01-05/rows.jsonl.
+        source, path = (named, rest) if sign and (named in sources or not Path(text).exists()) else ("", text)
         if not source and len(sources) != 1:
             raise ConfigurationError(
                 f"--rows must name the source of {path}", remedy=f"write --rows {sources[0]}={path}"
             )
-        try:
-            lines = Path(path).read_text(encoding="utf-8").splitlines()
-            rows[source or sources[0]] = [json.loads(line) for line in lines if line.strip()]
-        except (OSError, ValueError) as error:
-            raise ConfigurationError(
-                f"{path} cannot be read: {error}", remedy="give a file with a JSON object in each line"
-            ) from error
+        rows.setdefault(source or sources[0], []).extend(_records(path))
     return rows
+
+
+def _records(path: str) -> list[Mapping[str, Any]]:
+    try:
+        # A text may hold characters that count as ends of lines elsewhere.
+        lines = Path(path).read_bytes().decode("utf-8-sig").split("\n")
+        return [_record(line) for line in lines if line.strip()]
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"{path} cannot be read: {error}", remedy="give a file with a JSON object in each line"
+        ) from error
+
+
+def _record(line: str) -> Mapping[str, Any]:
+    record = json.loads(line)
+    if not isinstance(record, dict):
+        raise ValueError(f"{record!r} is not an object")  # noqa: TRY004  as JSON that does not parse
+    return record

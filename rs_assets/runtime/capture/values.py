@@ -104,16 +104,21 @@ def comparable(row: Mapping[str, Any]) -> str:
     True
     """
     return json.dumps(
-        {name: _rounded(each) for name, each in plain(row).items() if each is not None},
+        {name: rounded(each) for name, each in plain(row).items() if each is not None},
         ensure_ascii=False,
         sort_keys=True,
     )
 
 
-def _rounded(value: Any) -> Any:
+def rounded(value: Any) -> Any:
+    """A value with floating-point numbers of twelve digits, in lists and dicts as well; -0.0 is 0.0.
+
+    >>> rounded([{"n": 0.1 + 0.2}, -0.0, "0.30000000000000004"])
+    [{'n': 0.3}, 0.0, '0.30000000000000004']
+    """
     if isinstance(value, float):
         # Adding zero makes -0.0 the same as 0.0.
         return float(format(value, DIGITS)) + 0.0
     if isinstance(value, dict):
-        return {name: _rounded(each) for name, each in value.items()}
-    return [_rounded(each) for each in value] if isinstance(value, list) else value
+        return {name: rounded(each) for name, each in value.items()}
+    return [rounded(each) for each in value] if isinstance(value, list) else value
