@@ -158,7 +158,7 @@ class Draw:
         return self.add(Script, name, statements) if statements else name
 
     def looked_up(self, name, kept):
-        if "d_key" in self.fields(name) or "key" not in self.fields(name):
+        if "key" not in self.fields(name) or set(self.fields(name)) & {field for field, _ in p.Lookup.schema}:
             return name
         keys = self.rng.sample(["a", "a", "b", "c", "é", "", None], 4)
         rows = tuple((key, self.pick("gold", "tin"), place) for place, key in enumerate(keys))

@@ -7,6 +7,7 @@ from functools import singledispatch
 
 from tests.programs import program as p
 from tests.programs import terms as t
+from tests.programs.meaning import value
 from tests.programs.shapes import fields_after
 
 TYPES = {
@@ -33,8 +34,31 @@ def as_sql(program):
     """The program without what SQL has no word for; Unwritten if more than that is missing."""
     steps = tuple(replace(step, late=False) if isinstance(step, p.Window) else step for step in program.steps)
     plain = replace(program, steps=steps)
+    for step in plain.steps:
+        plain = flagged(plain, step)
     script(plain)
     return plain
+
+
+def flagged(program, step):
+    """With a column `gone` in the rows of a source that `step` reads, where the program has a condition."""
+    of = getattr(step, "right", None) or getattr(step, "of", None)
+    condition = getattr(step, "deletes", None)
+    if condition is None or of not in {source.name for source in program.sources}:
+        return program
+    steps = tuple(
+        replace(each, schema=(*each.schema, ("gone", "boolean")))
+        if each.name == of
+        else replace(each, deletes=t.Compare("gone", "=", value=True))
+        if each is step
+        else each
+        for each in program.steps
+    )
+    batches = tuple(
+        batch | {of: tuple(row | {"gone": value(condition, row) is True} for row in batch.get(of, ()))}
+        for batch in program.batches
+    )
+    return replace(program, steps=steps, batches=batches)
 
 
 def script(program):
@@ -96,8 +120,7 @@ def source(step, name, delay, readers):
     versions = [each for each in readers if isinstance(each, p.AsOf) and each.right == step.name]
     deletes = next((each.deletes for each in (*keyed, *versions) if each.deletes is not None), None)
     if deletes is not None:
-        columns.append(f"`gone` AS {deletes.sql()}")
-        options = ", 'deletes' = 'gone'"
+        options = f", 'deletes' = '{deletes.field}'"
     key = next((each.key for each in keyed), None) or next((each.on for each in versions), None)
     if key:
         columns.append(f"PRIMARY KEY (`{key}`) NOT ENFORCED")
