@@ -58,7 +58,10 @@ def compile_filter(context: CompileContext, node: nodes.Filter, inputs: Inputs) 
     """A condition in the JVM, or a Python function."""
     if isinstance(node.condition, PythonFunction):
         left, whole = without_dropped(context, node.name, node.condition, inputs[0], trace_filter)
-        return left if whole else left.then(python_step("filter", node.name, node.condition.call), context)
+        if whole:
+            return left
+        located = context.streaming and node.name in context.located
+        return left.then(python_step("filter", node.name, node.condition.call, located=located), context)
     return Flow(inputs[0].df.filter(condition_column(node, inputs[0].df)))
 
 

@@ -48,6 +48,8 @@ SQL_SETTINGS: Mapping[str, str] = {
     # Otherwise a malformed CSV line goes unnoticed when its bad field is not read.
     "spark.sql.csv.parser.columnPruning.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Spark passes Arrow functions the columns of files as they were read, and hangs if those are texts.
+    "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
     # Dates and times pass through processors unchanged: Java's older classes lack 10 October 1582.
     "spark.sql.datetime.java8API.enabled": "true",
     # JSON_VALUE of an object with a key twice takes the last one, as all other readers of JSON; by default it is null.

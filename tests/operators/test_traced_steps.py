@@ -92,6 +92,28 @@ def test_compile_filter_of_a_function_that_raises_on_null_asks_the_source_and_ne
     assert "MapInArrow" in unknown
 
 
+def test_compile_filter_of_a_function_left_to_python_sends_the_fields_that_it_reads(spark, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"page":"/a"}')
+    rows = spark.read.schema(SCHEMA).json(str(tmp_path))
+    alone = plan_of(rows, lambda r: r["page"] == "/a", trace=False, located={"filter_1"})
+    assert "ArrowEvalPython [judged(page#" in alone
+    assert "MapInArrow" not in alone
+    for function, located in ((lambda r: r["page"] == "/a", ()), (lambda r: r["nope"] == 1, {"filter_1"})):
+        assert "MapInArrow" in plan_of(rows, function, trace=False, located=located)
+
+
+def test_a_run_calls_a_filter_in_python_on_the_records_between_the_filters_around_it(source, drive):
+    """By SQL: neither is the function called before the first filter, nor does the second one spare it a record."""
+    steps = source(SCHEMA).filter("ms IS NOT NULL").filter(lambda r: r["ms"] > 100, trace=False).filter("page <> '/c'")
+    rows = [row("/a", 5), row(None, None), row("/b", 500), row("/c", 700), row(None, 900)]
+    assert [r["page"] for r in drive(steps, rows)] == ["/b"]
+    failing = source(SCHEMA).filter(lambda r: 500 // r["ms"] > 0, trace=False).filter("ms > 0")
+    assert [r["ms"] for r in drive(failing, [row("/a", 5), row("/a", 500)])] == [5, 500]
+    with pytest.raises(StepError, match="raised ZeroDivisionError") as caught:
+        drive(failing, [row("/a", 5), row("/b", 0), row("/c", 7)])
+    assert (caught.value.facts["line"], "'page': '/b'" in caught.value.facts["record"]) == (2, True)
+
+
 RAISING = {
     "a filter": lambda s: s.filter(lambda r: r["ms"] > 100).filter("ms IS NOT NULL"),
     "a map": lambda s: s.map(lambda r: {"p": r["page"].strip()}, schema="p string").filter("p IS NOT NULL"),

@@ -12,8 +12,10 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from rs_assets.compile.python.contract import RAISED, check_sendable
 from rs_assets.compile.python.failure import raised, reason_of
@@ -23,7 +25,7 @@ from rs_assets.compile.python.placeholders import blank
 from rs_assets.compile.python.purity import is_pure
 from rs_assets.compile.python.record import Columns, Record, Row
 from rs_assets.compile.python.results import mapping, mappings
-from rs_assets.records.columns import LABEL, REASON, hidden, visible
+from rs_assets.records.columns import LABEL, PREFIX, REASON, hidden, visible
 from rs_assets.records.rows import misfits, to_arrays
 from rs_assets.records.schema import quoted
 from rs_assets.records.values import values_of
@@ -32,6 +34,8 @@ from rs_assets.spark.arrow import map_in_arrow
 Kind = Literal["map", "flat_map", "filter", "for_each", "label"]
 # Steps whose result is not a record, so that records may share it.
 ONCE: frozenset[Kind] = frozenset({"filter", "label"})
+# Whether a filter keeps a record.
+PASSES = f"{PREFIX}passes"
 # The fields that a step's function reads, if its code shows it: see `fields_read`.
 Reads = tuple[str, ...] | None
 
@@ -41,7 +45,7 @@ class PythonStep:
     """One call of a user-defined function; `schema` is that of the results of map and flat_map.
 
     With `pure` a filter or label is computed once for each distinct value of the one field that it reads, if those are
-    few.
+    few. With `located` a replay finds the record on which a filter fails.
     """
 
     kind: Kind
@@ -49,20 +53,28 @@ class PythonStep:
     call: Callable[[Any], Any]
     schema: StructType | None = None
     pure: bool = False
+    located: bool = False
 
 
-def python_step(kind: Kind, name: str, call: Callable[[Any], Any], schema: StructType | None = None) -> PythonStep:
+def python_step(
+    kind: Kind, name: str, call: Callable[[Any], Any], schema: StructType | None = None, *, located: bool = False
+) -> PythonStep:
     """A step whose function can be sent to Spark's workers; TopologyError names one that cannot."""
     check_sendable(call, f"of step {name!r}", step=name)
-    return PythonStep(kind, name, call, schema, pure=kind in ONCE and is_pure(call))
+    return PythonStep(kind, name, call, schema, pure=kind in ONCE and is_pure(call), located=located)
 
 
 def apply_python(frame: DataFrame, steps: Sequence[PythonStep], *, quarantines: bool = False) -> DataFrame:
     """`frame` after `steps`, in one pass. Hidden columns stay with their rows.
 
     With `quarantines` a row on which a step raises comes out with REASON and without values; otherwise it ends the
-    batch with StepError. Fields that no step reads, and that end with a map or flat_map, are not sent to Python.
+    batch with StepError. Fields that no step reads, and that end with a map or flat_map, are not sent to Python. The
+    same is true of a single filter, if a replay finds the record on which it fails.
     """
+    if len(steps) == 1 and steps[0].located and not quarantines:
+        reads = fields_read(steps[0].call)
+        if reads and set(reads) <= set(visible(frame.columns)):
+            return _kept(frame, steps[0], reads)
     frame = _read_by(frame, steps)
     schema = frame.schema
     for step in steps:
@@ -76,6 +88,18 @@ def apply_python(frame: DataFrame, steps: Sequence[PythonStep], *, quarantines: 
     made = tuple(to_arrow_schema(s.schema, timezone="UTC") if s.schema is not None else None for s in steps)
     fused = FusedSteps(tuple(steps), made, to_arrow_schema(schema, timezone="UTC"), quarantines)
     return map_in_arrow(frame, fused, schema)
+
+
+def _kept(frame: DataFrame, step: PythonStep, reads: tuple[str, ...]) -> DataFrame:
+    """The rows that a filter keeps, of whose records Python gets the fields `reads`."""
+    judge = Judge(step, reads)
+
+    def judged(*columns: pa.Array) -> pa.Array:
+        return judge(columns)
+
+    # Not deterministic for Spark, and a column of its own: no other filter changes which records the function gets.
+    passes = arrow_udf(judged, BooleanType()).asNondeterministic()(*(F.col(quoted(name)) for name in reads))  # type: ignore[call-overload]
+    return frame.select("*", passes.alias(PASSES)).filter(F.col(PASSES)).drop(PASSES)
 
 
 def _read_by(frame: DataFrame, steps: Sequence[PythonStep]) -> DataFrame:
@@ -93,6 +117,22 @@ def _read_by(frame: DataFrame, steps: Sequence[PythonStep]) -> DataFrame:
     # Without any column Arrow would not know the number of rows.
     kept = [name for name in frame.columns if name in wanted or name not in fields]
     return frame.select(*map(quoted, kept)) if kept else frame
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Runs in a Python worker: whether a filter keeps each record of which it gets the fields `reads`."""
+
+    step: PythonStep
+    reads: tuple[str, ...]
+
+    def __call__(self, columns: Sequence[pa.Array]) -> pa.Array:
+        """True or false for each row."""
+        records = Records(pa.RecordBatch.from_arrays(list(columns), list(self.reads)), quarantines=False)
+        records.run(self.step, None, self.reads)
+        passes = np.zeros(records.batch.num_rows, bool)
+        passes[list(records.places)] = True
+        return pa.array(passes)
 
 
 @dataclass(frozen=True, slots=True)

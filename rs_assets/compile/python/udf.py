@@ -29,8 +29,6 @@ from rs_assets.spark.processor.session import processors_in
 
 # The most characters of arguments that an error shows.
 SHOWN: Final = 500
-# Spark passes Arrow functions the columns of files as they were read, and hangs if those are texts.
-COLUMNAR: Final = "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled"
 _KNOWN: Final[WeakKeyDictionary[SparkSession, dict[str, Body | JavaBody]]] = WeakKeyDictionary()
 # What to do about a class that cannot be loaded, by the error of Java; of any other one its constructor has raised.
 _MISSING: Final = "add the jars with the classes that it needs: USING JAR 'a.jar', JAR 'b.jar'"
@@ -81,7 +79,6 @@ def _register(spark: SparkSession, body: Body) -> None:
     def run(*columns: pa.Array) -> pa.Array:
         return runner(*columns)
 
-    spark.conf.set(COLUMNAR, "false")
     gives = f"struct<value: {body.gives}, fault: string>"
     made = F.arrow_udf(run, gives)  # type: ignore[attr-defined]
     spark.udf.register(body.name, made)
