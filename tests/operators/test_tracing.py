@@ -129,6 +129,7 @@ REFUSED = {
     "many questions": (lambda r: [x for x in range(80) if r["n"] == x], "more than 64 paths|too many questions"),
     "a class": (dict, "not a plain function"),
     "an attribute": (lambda r: r.__class__ is dict, "it uses .__class__"),
+    "all fields": (lambda r: len({**r, "more": 1}) > 2, "^line \\d+: it takes all fields of the record$"),
 }
 
 

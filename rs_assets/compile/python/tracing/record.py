@@ -80,6 +80,8 @@ class Record:
     __iter__ = __len__ = __bool__ = _asks("it looks at the whole record")
     __eq__ = __ne__ = __or__ = __ror__ = __repr__ = __str__ = __format__ = _asks("it looks at the whole record")
     __setitem__ = __delitem__ = __ior__ = _asks("it changes the record")
+    # `{**row}` asks for the keys.
+    keys = items = values = copy = _asks("it takes all fields of the record")
 
     def __getattr__(self, name: str) -> Any:
         """Other methods."""
