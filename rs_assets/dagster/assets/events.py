@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -43,7 +43,8 @@ class StepEvents:
 
     `place` is where the run stores its data. `tables` are the paths of the Delta tables by sink; their contents are
     reported, too, during a stream and at its end. `computing_s` returns for how many seconds a batch has been computed.
-    `judge` is called now and then, and at the end, to report the results of the checks. `ops` reports the steps as ops.
+    `judge` reports the results of the checks: now and then during a stream, and when `self.judge` is called. `ops`
+    reports the steps as ops.
     """
 
     def __init__(
@@ -97,7 +98,17 @@ class StepEvents:
         if not self._closed:
             self._closed = True
             self._show_ops()
-            self._judge()
+
+    @contextmanager
+    def closing(self) -> Iterator[None]:
+        """Close at the end of the block; if it fails, report the checks, since no event of the assets follows."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            self.judge()
+            raise
+        self.close()
 
     def _catch_up(self) -> None:
         """Note the batches that the thread has not come to: a check may read a large savepoint for minutes."""
@@ -227,10 +238,13 @@ class StepEvents:
         else:
             self._say(self._waiting())
         if time.monotonic() - self._judged >= IDLE_EVERY_S:
-            self._judge()
+            self.judge()
 
-    def _judge(self) -> None:
-        """Report the results of the checks to Dagster."""
+    def judge(self) -> None:
+        """Report the results of the checks to Dagster.
+
+        At the end after the last event of the assets: Dagster shows a result that is older as "not evaluated".
+        """
         self._judged = time.monotonic()
         with self.failures.guarding("Dagster does not show what the checks say"):
             self._judging()
@@ -245,7 +259,7 @@ class StepEvents:
         if now - self._logged >= LIVE_EVERY_S:
             self._show_all()
         if now - self._judged >= JUDGED_EVERY_S:
-            self._judge()
+            self.judge()
 
     def _show_all(self) -> None:
         """Report all assets."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from dagster import AssetCheckEvaluation, AssetCheckResult, DagsterInstance, OpExecutionContext
+from dagster import AssetCheckEvaluation, AssetCheckResult, AssetKey, DagsterInstance, OpExecutionContext
+from dagster._core.definitions.asset_checks.asset_check_evaluation import AssetCheckEvaluationTargetMaterializationData
+from dagster_shared.record import replace
 
 from rs_assets.dagster.assets import freshness
 from rs_assets.dagster.assets.checks import judges_of
@@ -39,9 +41,26 @@ def verdicts(assets: StreamAssets, place: Place) -> Iterator[AssetCheckEvaluatio
 
 
 def report_verdicts(instance: DagsterInstance, assets: StreamAssets, place: Place) -> None:
-    """Evaluate all checks now and report the results to Dagster."""
+    """Evaluate all checks now and report the results to Dagster, of the newest event of each asset.
+
+    A result without it would be compared with that event by time, which SQLite has in seconds: Dagster shows a check
+    that seems older than its asset as "not evaluated".
+    """
+    newest = dict[AssetKey, AssetCheckEvaluationTargetMaterializationData | None]()
     for verdict in verdicts(assets, place):
-        instance.report_runless_asset_event(verdict)
+        key = verdict.asset_key
+        if key not in newest:
+            newest[key] = _newest(instance, key)
+        instance.report_runless_asset_event(replace(verdict, target_materialization_data=newest[key]))
+
+
+def _newest(instance: DagsterInstance, key: AssetKey) -> AssetCheckEvaluationTargetMaterializationData | None:
+    """The newest materialization of an asset; None if there is none."""
+    for record in instance.fetch_materializations(key, limit=1).records:
+        return AssetCheckEvaluationTargetMaterializationData(
+            storage_id=record.storage_id, run_id=record.run_id, timestamp=record.timestamp
+        )
+    return None
 
 
 def judged_anyway(assets: StreamAssets) -> Callable[[OpExecutionContext], None]:

@@ -164,3 +164,4 @@ class _VersionEvents:
         for step, role in events.seen():
             key = events.assets.key(step)
             self.context.log_event(AssetMaterialization(key, metadata=events.metadata(step, role)))
+        events.judge()

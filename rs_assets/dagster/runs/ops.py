@@ -153,7 +153,7 @@ def process_op(assets: StreamAssets) -> OpDefinition:
         rs_runtime.listen(events.put)
         for event in restart_events(assets, context.run):
             context.log_event(event)
-        with shown_in(context), cause_first(context):
+        with shown_in(context), cause_first(context), events.closing():
             try:
                 ended = rs_runtime.process(on_interrupt=lambda: stop_was_requested(context))
             except DagsterExecutionInterruptedError:
@@ -162,16 +162,15 @@ def process_op(assets: StreamAssets) -> OpDefinition:
             except RsError as error:
                 ops.failed(error)
                 raise
-            finally:
-                events.close()
         context.log.info(ended.report.unchanged_in_words or events.summary(ended.report))
         for event in unchanged_events(assets, ended.report):
             context.log_event(event)
         reported = {output_name(step, role): events.metadata(step, role) for step, role in events.seen()}
-        for warning in (*ended.report.warnings, *events.failures.warnings):
-            context.log.warning(warning)
         for name, metadata in reported.items():
             yield Output(None, name, metadata=metadata)
+        events.judge()
+        for warning in (*ended.report.warnings, *events.failures.warnings):
+            context.log.warning(warning)
         if ended.interrupted:
             context.log.info(DRAINED)
             refuse_if_unfinished(rs_runtime.run.mode, requested=ended.requested)

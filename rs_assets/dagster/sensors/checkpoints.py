@@ -82,7 +82,8 @@ def checkpoint_sensor(assets: StreamAssets, *, running: bool = True) -> SensorDe
         tables, versions = _table_news(assets, place, seen, instance) if going is None else ([], {})
         if not rows and not snapshots and not versions:
             return SkipReason("no new checkpoint")
-        events = [*_checkpoint_events(assets, rows, seen, instance), *_state_events(assets, snapshots), *tables]
+        states = _state_events(assets, snapshots, instance)
+        events = [*_checkpoint_events(assets, rows, seen, instance), *states, *tables]
         moved = {**_moved(seen, rows, snapshots), TABLES: {**seen.get(TABLES, {}), **versions}}
         return SensorResult(
             asset_events=events,
@@ -159,6 +160,25 @@ def _moved(seen: dict[str, Any], rows: Sequence[CheckpointRow], snapshots: Seque
 
 def _key(row: CheckpointRow) -> str:
     return f"{row.name}/{row.topic}"
+
+
+def _state_event(assets: StreamAssets, row: dict[str, Any], *, reported: bool) -> Event:
+    """A snapshot of state; `reported` if its run is one of Dagster, which has materialized the asset.
+
+    A second materialization would hide the numbers of the run, and its outputs would be out of sync.
+    """
+    key, text = assets.key(row["step"]), f"state after batch {row['batch_id']}, as rows"
+    metadata: dict[str, Any] = {
+        "dagster/row_count": row["rows"],
+        "dagster/uri": MetadataValue.path(row["uri"]),
+        "batch_id": row["batch_id"],
+        "snapshot": row["snapshot_id"],
+        "run": row["run_id"],
+    }
+    if reported:
+        return AssetObservation(key, description=text, metadata=metadata)
+    version = DataVersion(f"{row['generation']}-{row['batch_id']}").value
+    return AssetMaterialization(key, description=text, metadata=metadata, tags={DATA_VERSION: version})
 
 
 def _checkpoint_events(
@@ -269,22 +289,13 @@ def _reported_version(instance: DagsterInstance | None, key: AssetKey, path: str
     return -1
 
 
-def _state_events(assets: StreamAssets, snapshots: Sequence[dict[str, Any]]) -> Iterator[Event]:
+def _state_events(
+    assets: StreamAssets, snapshots: Sequence[dict[str, Any]], instance: DagsterInstance | None
+) -> Iterator[Event]:
     stateful = {node.name for node in assets.topology if node.stateful}
     for row in snapshots:
         if row["kind"] == "state" and row["step"] in stateful:
-            yield AssetMaterialization(
-                assets.key(row["step"]),
-                description=f"state after batch {row['batch_id']}, as rows",
-                metadata={
-                    "dagster/row_count": row["rows"],
-                    "dagster/uri": MetadataValue.path(row["uri"]),
-                    "batch_id": row["batch_id"],
-                    "snapshot": row["snapshot_id"],
-                    "run": row["run_id"],
-                },
-                tags={DATA_VERSION: DataVersion(f"{row['generation']}-{row['batch_id']}").value},
-            )
+            yield _state_event(assets, row, reported=instance is not None and instance.has_run(row["run_id"]))
         elif row["kind"] == "savepoint":
             for source in assets.topology.origins:
                 yield AssetObservation(
