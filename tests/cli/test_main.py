@@ -1,6 +1,7 @@
 """The command line: what programs and people get."""
 
 import importlib
+import io
 import json
 import os
 import pkgutil
@@ -25,6 +26,7 @@ from dagster import (
     SkipReason,
     build_sensor_context,
 )
+from rich.console import Console
 
 from rs_assets import cli
 from rs_assets.catalog.lease import Lease, read_lease
@@ -36,6 +38,7 @@ from rs_assets.dagster.discovery import find_pipelines
 from rs_assets.dagster.runs.launch import LaunchRequest
 from rs_assets.dagster.sensors import recovery_sensor
 from rs_assets.dagster.sensors.refusals import was_canceled
+from rs_assets.runtime.report import QueryReport, RunReport
 from rs_assets.spark.driver import SparkDriver
 from tests.dagster.projects import call, make_project
 
@@ -269,6 +272,36 @@ def test_should_say_in_a_line_that_a_run_was_told_to_stop_twice(project, monkeyp
     monkeypatch.setattr(console, "launch", interrupted)
     with pytest.raises(ClickException, match="stopped at once; the next run goes on from its last commit"):
         console.run_and_show(find_pipelines(())[0], LaunchRequest(), plain=False, as_json=True)
+
+
+def test_sums_of_several_queries_have_a_line_each():
+    made = {"pipeline": "shop.pages", "run_id": "r", "generation": 1, "seconds": 2.0, "sealed": False}
+    tens = QueryReport(query="tens", rows_in=10, rows_dead=1, rows_late=2, rows_out={"a": 3}, batches=1)
+    users = QueryReport(query="users", rows_in=10, rows_dead=1, rows_out={"b": 4}, batches=1)
+
+    def shown(*queries):
+        out = Console(file=io.StringIO(), width=200)
+        console.show_report(RunReport(**made, queries=queries), out)
+        return out.file.getvalue().split("\n")[1:-1]
+
+    assert shown(tens) == ["10 rows in = 7 used + 1 dead letters + 2 late; 3 rows out in 1 batches, 2.0 s"]
+    sums, *lines = shown(tens, users)
+    assert sums.endswith(" rows in; 7 rows out in 2 batches, 2.0 s")
+    assert lines == [
+        "  tens: 10 = 7 used + 1 dead letters + 2 late",
+        "  users: 10 = 9 used + 1 dead letters + 0 late",
+    ]
+
+
+def test_the_command_is_named_by_its_path_if_the_shell_does_not_find_it(tmp_path, monkeypatch):
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "rs-assets").touch()
+    monkeypatch.setattr(sys, "executable", str(tmp_path / ".venv" / "bin" / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert console.called() == ".venv/bin/rs-assets"
+    monkeypatch.chdir(tmp_path / ".venv" / "bin")
+    assert console.called() == "rs-assets"
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -33,6 +34,7 @@ from rs_assets.runtime.report import BatchProgress, QueryReport, RunReport
 from rs_assets.runtime.run.standby import Standby, Vacancy
 from rs_assets.stream.pipeline import Pipeline
 
+COMMAND = "rs-assets"
 # How many rows of each result are shown.
 PREVIEW_ROWS = 5
 OF_NOW = timedelta(days=1)
@@ -203,7 +205,7 @@ def _own_terminal(out: Console) -> Iterator[Console]:
 
 
 def show_report(report: RunReport, out: Console) -> None:
-    """The sums of a run in two lines."""
+    """The sums of a run; with several queries a line for each."""
     for warning in report.warnings:
         out.print(f"\n[bold yellow]warning[/]: {escape(warning)}")
     if report.recovered_from:
@@ -212,24 +214,22 @@ def show_report(report: RunReport, out: Console) -> None:
         since = f"; {report.unchanged_in_words}, found without Spark" if report.unchanged_since else ""
         out.print(f"\n[bold]no new input[/]: nothing was read, nothing was written again{since}", soft_wrap=True)
         return
+    alone = len(report.queries) == 1
     out.print(
-        f"\n[bold]{report.rows_in:,}[/] rows in{_parts(report)};"
+        f"\n[bold]{report.rows_in:,}[/] rows in{_parts(report, report.queries[0]) if alone else ''};"
         f" [bold]{report.rows_out:,}[/] rows out in {report.batches} batches, {report.seconds:.1f} s",
         soft_wrap=True,
     )
+    # Each query reads, and decides, for itself.
+    for query in () if alone else report.queries:
+        out.print(f"  {query.query}: {query.rows_read:,}{_parts(query, query)}", soft_wrap=True)
     if report.rows_open:
         out.print(f"{report.rows_open:,} rows of state (open windows, rows of joins) wait for the next run")
 
 
-def _parts(report: RunReport) -> str:
-    """The counts of used, dead and late rows; by query if there are several, since each decides for itself."""
-
-    def parts(of: RunReport | QueryReport, on: int) -> str:
-        return f"{on:,} used + {of.rows_dead:,} dead letters + {of.rows_late:,} late"
-
-    if len(report.queries) == 1:
-        return f" = {parts(report, report.queries[0].rows_on)}"
-    return "".join(f"\n  {q.query}: {q.rows_read:,} = {parts(q, q.rows_on)}" for q in report.queries)
+def _parts(of: RunReport | QueryReport, query: QueryReport) -> str:
+    """The counts of used, dead and late rows."""
+    return f" = {query.rows_on:,} used + {of.rows_dead:,} dead letters + {of.rows_late:,} late"
 
 
 def show_results(report: RunReport, out: Console) -> None:
@@ -268,9 +268,21 @@ def show_next(run_id: str | None, out: Console) -> None:
     """How to see the run in Dagster."""
     if run_id is not None:
         out.print(
-            f"\nsee this run in Dagster: [bold]rs-assets ui[/], then http://127.0.0.1:3000/runs/{run_id}",
+            f"\nsee this run in Dagster: [bold]{called()} ui[/], then http://127.0.0.1:3000/runs/{run_id}",
             soft_wrap=True,
         )
+
+
+def called() -> str:
+    """How to call `rs-assets`: its path if it is not on the PATH, as after `make run` without an activated environment.
+
+    >>> called().endswith("rs-assets")
+    True
+    """
+    own = Path(sys.executable).with_name(COMMAND)
+    if shutil.which(COMMAND) or not own.exists():
+        return COMMAND
+    return str(own.relative_to(Path.cwd())) if own.is_relative_to(Path.cwd()) else str(own)
 
 
 def _first(rows: pa.Table) -> pa.Table:
