@@ -34,7 +34,10 @@ def init(folder: Path) -> None:
 @AS_JSON
 @guarded
 def doctor(as_json: bool) -> None:
-    """Show what this machine and this project lack, and the command that fixes it; exit code 1 if anything is."""
+    """Show what this machine and this project need, what is missing, and the command that installs it.
+
+    The exit code is 1 if something is missing.
+    """
     from rs_assets.cli.setup.doctor import findings
 
     found = list(findings())
