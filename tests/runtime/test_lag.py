@@ -168,7 +168,7 @@ def test_the_command_fails_if_the_input_is_not_read_in_time(project_with, file):
 def test_a_pipeline_whose_sources_end_is_refused(project_with, file):
     done = project_with(file)("lag", "once")
     assert done.exit_code == 1
-    assert "shop.once has no source that can say how much of it is unread" in done.output
+    assert "shop.once has no source whose unread input can be counted: sources that end and folders" in done.output
 
 
 @pytest.fixture

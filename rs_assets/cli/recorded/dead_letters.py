@@ -45,8 +45,8 @@ def dead_letters(name: str | None, rows: int, file: Path | None, modules: tuple[
         click.echo(f"{topology.job}: no dead letters")
         return
     counts = letters.group_by(["step", "reason"]).aggregate([([], "count_all")]).sort_by([("count_all", "descending")])
-    rows_of = [{"letters": f"{row['count_all']:,}", **row} for row in counts.to_pylist()]
-    show(rows_of, ("letters", "step", "reason"), empty="")
+    rows_of = [{"dead letters": f"{row['count_all']:,}", **row} for row in counts.to_pylist()]
+    show(rows_of, ("dead letters", "step", "reason"), empty="")
     title = f"the newest of {letters.num_rows:,}" if letters.num_rows > rows else "all of them"
     terminal().print(as_table(newest.select(SHOWN), title=title, max_rows=rows))
     click.echo(f"once the code is corrected: rs-assets redrive {topology.job}")

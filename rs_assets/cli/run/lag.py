@@ -31,7 +31,8 @@ def lag(name: str | None, modules: tuple[str, ...], *, over: float, within: floa
     found = pipeline.lag(over=timedelta(seconds=over))
     if not found:
         raise ConfigurationError(
-            f"{pipeline.name} has no source that can say how much of it is unread",
+            f"{pipeline.name} has no source whose unread input can be counted: sources that end and folders of whole"
+            " files are left out",
             remedy="rs-assets status shows its batches",
         )
     if as_json:
