@@ -51,6 +51,18 @@ def _replayed(context: CompileContext, node: StreamJoin, frames: list[DataFrame]
     return reduce(lambda one, two: one.unionByName(two, allowMissingColumns=True), packed)
 
 
+def joined_of(context: CompileContext, node: StreamJoin, rows: DataFrame) -> DataFrame:
+    """The pairs of rows of a replay, which may be those of several batches: as an inner join of Spark emits them."""
+    left, right = (_unpacked(rows, number) for number in range(2))
+    return stream_join(left, right, spec_of(context, node, left, right))
+
+
+def _unpacked(rows: DataFrame, number: int) -> DataFrame:
+    """The fields of the rows of one side, and their event time."""
+    side = f"{PREFIX}side_{number}"
+    return rows.filter(F.col(side).isNotNull()).select(f"{side}.*", EVENT_TIME)
+
+
 def _packed(frame: DataFrame, number: int) -> DataFrame:
     """The places of the rows, their event time, and their fields: field names of the sides may overlap."""
     kept = [F.col(name) for name in hidden(frame.columns) if name in {SOURCE, *ADDRESS, EVENT_TIME}]

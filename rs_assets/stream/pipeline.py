@@ -505,8 +505,9 @@ class Pipeline:
 
         Typical uses: late records, corrected code, rows that were changed by hand. The pipeline may run: rows that it
         adds meanwhile stay. Each partition is replaced in one commit. Only outputs with mode="append" whose rows have
-        passed no state, or one window of a fixed length that emits once. ConfigurationError for a partition that is
-        open, DataLossError if the batches or the input are no longer there, SinkError if the table has rows of others.
+        passed no state, windows of a fixed length that emit once, or an inner join with a bound in time and such
+        windows (docs/partitions.md). ConfigurationError for a partition that is open, DataLossError if the batches or
+        the input are no longer there, SinkError if the table has rows of others.
 
         - `partition` (str): its name, as `partitions` shows it.
         - `to` (str, default None): the last one, to replace all between them.
@@ -589,8 +590,8 @@ class Pipeline:
         """Prove that closed partitions of an output equal one batch over the recorded input.
 
         Typical uses: a nightly check, an audit, doubt. Nothing is changed but the ledger in the catalog, which gets a
-        row for each partition. `records` of a proof says what became of each record that its batches have read. The
-        pipeline may run. Outputs and errors as of `backfill`.
+        row for each partition. `records` of a proof says what became of each record that its batches have read; None
+        after a join or several steps with state. The pipeline may run. Outputs and errors as of `backfill`.
 
         - `partition`, `to` (str, default None): the first and the last one, by name.
         - `sink` (str, default: the only one).

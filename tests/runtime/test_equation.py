@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from rs_assets import HoppingWindow, StreamBuilder, Time, TumblingWindow
+from rs_assets import Dimension, HoppingWindow, StreamBuilder, Time, TumblingWindow
 from rs_assets.catalog.ledger import ADDED, SCHEMA, Ledger
 from rs_assets.compile.planner.context import Flow
 from rs_assets.compile.planner.table import COMPILE
@@ -252,3 +252,38 @@ def test_a_record_that_a_step_loses_is_not_accounted_for(
     (proof,) = pipeline.prove(options, partition=TEN)
     assert (proof.records.unaccounted, proof.holds) == (1, False)
     assert "1 unaccounted for" in str(proof)
+
+
+def test_records_of_two_sources_a_dimension_and_lateness_by_record_are_accounted_for(
+    tmp_path: Path, options: RunOptions
+) -> None:
+    """Each source has a watermark of its own, which judges its records one after the other."""
+    one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
+    begin = StreamBuilder.data_stream("fill", "hits")
+    sources = [begin.from_file(file, schema=FIELDS, tail=True, name=file.stem) for file in (one, two)]
+    tiers = Dimension.from_loader(lambda: [{"id": n, "tier": n} for n in range(9)], schema="id bigint, tier bigint")
+    known = sources[0].union(sources[1]).dim_join(tiers, on="id", name="tiers")
+    window = known.window(TumblingWindow.of(Time.minutes(10), "ts"), name="windows").group_by("id").count("n")
+    judged = window.water_mark(Time.minutes(1), per="split", lateness="record").to_data_stream()
+    pipeline = judged.to_delta("hits", partitions=hourly()).build()
+    runs = (
+        ([(1, "10:05"), (2, "10:17"), (9, "10:18")], [(1, "10:01"), (3, "10:25")]),
+        # The first of each is late by the one before it; the tier of 9 is unknown.
+        ([(1, "10:06"), (4, "10:40")], [(2, "10:12"), (1, "10:31"), (9, "10:33")]),
+        ([(5, "12:00")], [(5, "12:30")]),
+    )
+    for records in runs:
+        for file, rows in zip((one, two), records, strict=True):
+            with file.open("a") as lines:
+                lines.writelines(json.dumps({"id": key, "ts": f"2026-01-05 {at}:00"}) + "\n" for key, at in rows)
+        pipeline.run(options)
+    (proof,) = pipeline.prove(options, partition=TEN)
+    assert (proof.equal, proof.holds, proof.records.miscounted) == (True, True, ())
+    assert +terms(proof.records) == Counter({"used": 6, "late": 2, "filtered": 2})
+    assert (proof.records.rows_in, proof.records.filtered_by) == (10, {"tiers": 2})
+    assert proof.records.counted == proof.batches
+    assert "counts of the stream" not in str(proof)
+    table(options, "batch_counts").delete()
+    (again,) = pipeline.prove(options, partition=TEN)
+    assert (again.holds, again.records.counted) == (True, 0)
+    assert f"of {again.batches} batches there are no counts of the stream" in str(again)

@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 from rs_assets import EventTimePartitions, Home, SessionWindow, StreamBuilder, Time, TumblingWindow
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.errors import ConfigurationError, DataLossError, TopologyError
+from rs_assets.operators.join.spec import JoinType
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.recorded.difference import Difference
 from rs_assets.stream.data_stream import DataStream
@@ -26,6 +27,7 @@ from tests.runtime.test_capture import SCHEMA, files, put, read
 Batches = Sequence[Sequence[tuple[int, int]]]
 Rows = Counter[tuple[Any, ...]]
 DELAY, GAP, WITHIN = 3, 5, 4
+HOUR = "2026-01-05-10:00"
 
 
 def clock(minute: int) -> str:
@@ -33,7 +35,9 @@ def clock(minute: int) -> str:
 
 
 def written(folder: Path, batches: Batches) -> Path:
-    return put(folder, *[[(key, clock(minute)) for key, minute in batch] for batch in batches])
+    for batch in batches:
+        put(folder, [(key, clock(minute)) for key, minute in batch])
+    return folder
 
 
 def drawn(seed: int, *, jitter: int, number: int = 6) -> Batches:
@@ -57,6 +61,11 @@ def table(options: RunOptions, *fields: str) -> Rows:
         return minute(row[name]) if name.endswith(("time", "ts")) else row[name]
 
     return Counter(tuple(plain(row, name) for name in fields) for row in found)
+
+
+def in_hour(rows: Rows) -> Rows:
+    """Those whose time, the second value, is in HOUR."""
+    return Rows({row: n for row, n in rows.items() if row[1] // 60 == 10})
 
 
 def beyond(found: Difference, before: Rows, after: Rows) -> None:
@@ -121,23 +130,27 @@ def test_sessions_of_other_code_are_those_of_a_model_with_the_watermarks_of_then
     assert files(options.home.root) == home
 
 
-def joined(folder: Path, other: Path, within: int, **settings: Any) -> Pipeline:
+def joined(folder: Path, other: Path, within: int, how: JoinType = "inner", **settings: Any) -> Pipeline:
     begin = StreamBuilder.data_stream("capture", "hits")
     left, right = (
         begin.from_file(place, schema=SCHEMA, max_files_per_batch=1, name=name)
         for place, name in ((folder, "left"), (other, "right"))
     )
-    settings_of = {"time_field": "ts", "prefix": "r_", "water_mark": Time.minutes(DELAY), "name": "pairs"}
-    pairs = left.join(right, on="id", within=Time.minutes(within), **settings_of)
+    near, delay = Time.minutes(within), Time.minutes(DELAY)
+    pairs = left.join(
+        right, on="id", within=near, time_field="ts", prefix="r_", water_mark=delay, name="pairs", how=how
+    )
     return pairs.to_delta("hits", name="out", **settings).build()
 
 
-def pairs_of(left: Batches, right: Batches, within: int) -> Rows:
-    """The pairs of records that are not late; the slower side has the watermark."""
+def pairs_of(left: Batches, right: Batches, within: int, *, late: bool = False) -> Rows:
+    """The pairs of records that are not late, or of all; the slower side has the watermark."""
     marks = [*map(min, *(watermarks(side, lambda _: True) for side in (left, right)))]
 
     def taken(side: Batches) -> list[tuple[int, int]]:
-        return [row for batch, watermark in zip(side, marks, strict=True) for row in batch if row[1] > watermark]
+        return [
+            row for batch, watermark in zip(side, marks, strict=True) for row in batch if late or row[1] > watermark
+        ]
 
     met = ((a, b) for a in taken(left) for b in taken(right) if a[0] == b[0] and abs(a[1] - b[1]) <= within)
     return Rows((a[0], a[1], b[1]) for a, b in met)
@@ -151,11 +164,11 @@ def test_a_join_in_other_bounds_differs_by_the_pairs_of_a_model(tmp_path: Path, 
     before = pairs_of(left, right, WITHIN)
     assert table(options, "id", "ts", "r_ts") == before
     assert joined(*places, WITHIN).compare(options).empty
-    beyond(joined(*places, WITHIN - 3).compare(options), before, pairs_of(left, right, WITHIN - 3))
-    keyed = joined(*places, WITHIN - 3).compare(options, keys=["id", "ts", "r_ts"], into=tmp_path / "difference")
+    found = joined(*places, WITHIN - 3).compare(options, into=tmp_path / "difference")
+    beyond(found, before, pairs_of(left, right, WITHIN - 3))
     rows = DeltaTable(str(tmp_path / "difference")).to_pyarrow_table().to_pylist()
     assert {(row["partition"], row["change"]) for row in rows} == {("", "only_before")}
-    assert sum(row["rows"] for row in rows) == keyed.only_before
+    assert sum(row["rows"] for row in rows) == found.only_before
 
 
 def chained(folder: Path, condition: str, size: int) -> Pipeline:
@@ -183,7 +196,7 @@ def test_chained_windows_of_another_length_differ_in_closed_partitions(tmp_path:
     chained(folder, "id <> 2", 10).run(options)
     before, after = (chain_of(batches, size, 10) for size in (10, 5))
     same = chained(folder, "id <> 2", 10).compare(options)
-    assert (same.empty, same.partitions, same.rows_before) == (True, ("2026-01-05-10:00",), before.total())
+    assert (same.empty, same.partitions, same.rows_before) == (True, (HOUR,), before.total())
     found = chained(folder, "id <> 2", 5).compare(options, keys=["id", "start_time"])
     lines = {row[:2]: row for row in before}
     assert (found.changed, found.only_before, found.only_after) == (
@@ -192,8 +205,44 @@ def test_chained_windows_of_another_length_differ_in_closed_partitions(tmp_path:
         0,
     )
     assert set(found.by_column) == {"most"}
-    with pytest.raises(TopologyError, match="cannot be computed from a part"):
-        chained(folder, "id <> 2", 10).backfill("2026-01-05-10:00", options)
+    # A backfill takes the rows that the try has shown, and the proof holds before and after.
+    for size, rows in ((10, before), (5, after)):
+        pipeline = chained(folder, "id <> 2", size)
+        pipeline.backfill(HOUR, options, judge="as_then")
+        assert in_hour(table(options, "id", "start_time", "n", "most")) == rows
+        (proof,) = pipeline.prove(options, partition=HOUR)
+        assert (proof.holds, proof.records, proof.rows_batch) == (True, None, rows.total())
+
+
+@pytest.mark.long
+def test_a_join_is_proved_by_the_pairs_of_one_batch_and_filled_with_late_ones(
+    tmp_path: Path, options: RunOptions
+) -> None:
+    left, right = drawn(1, jitter=12, number=12), drawn(2, jitter=12, number=12)
+    places = written(tmp_path / "left", left), written(tmp_path / "right", right)
+    hours = EventTimePartitions.hourly("ts", since="2026-01-01")
+    pipeline = joined(*places, WITHIN, partitions=hours)
+    pipeline.run(options)
+
+    def found() -> Rows:
+        return in_hour(table(options, "id", "ts", "r_ts"))
+
+    inner, every = in_hour(pairs_of(left, right, WITHIN)), in_hour(pairs_of(left, right, WITHIN, late=True))
+    assert found() == inner != every
+    (proof,) = pipeline.prove(options, partition=HOUR)
+    assert (proof.equal, proof.holds, proof.records, proof.rows_batch) == (True, True, None, inner.total())
+    assert "not accounted for" in str(proof)
+    DeltaTable(options.home.table("capture", "hits")).delete("id = 1")
+    (proof,) = pipeline.prove(options, partition=HOUR)
+    gone = sum(n for row, n in inner.items() if row[0] == 1)
+    assert (proof.equal, proof.rows_batch - proof.rows_stream, len(proof.only_stream)) == (False, gone, 0)
+    pipeline.backfill(HOUR, options, judge="as_then")
+    assert found() == inner
+    same, other = (joined(*places, w, partitions=hours).compare(options, partition=HOUR) for w in (WITHIN, 1))
+    assert (same.empty, same.streamed) == (True, False)
+    beyond(other, inner, in_hour(pairs_of(left, right, 1)))
+    pipeline.backfill(HOUR, options)
+    assert found() == every
 
 
 def newest(rows: DataStream, calls: Path, condition: str, **settings: Any) -> Pipeline:
@@ -228,7 +277,7 @@ def test_upserts_are_compared_as_the_final_table_by_their_keys(
     of("id >= 0").run(options)
     called = calls.read_bytes()
     before, after = final(lambda _: True), final(lambda at: at % 2 == 0)
-    assert dict(table(options, "id", "ts")) == before
+    assert table(options, "id", "ts") == Rows(before.items())
     capsys.readouterr()
     assert of("id >= 0").compare(options).empty
     found = of("minute(ts) % 2 = 0").compare(options)
@@ -248,12 +297,12 @@ def test_only_the_batches_of_the_asked_partition_are_replayed(tmp_path: Path, op
     places = written(tmp_path / "left", times), written(tmp_path / "right", times)
 
     def of(within: int) -> Pipeline:
-        return joined(*places, within, partitions=hours)
+        return joined(*places, within, "left", partitions=hours)
 
     of(WITHIN).run(options)
     found = of(WITHIN).compare(options, partition="2026-01-05-13:00")
     # The first two batches are older than the partition, the last comes after it has closed.
-    assert (found.empty, found.rows_before, found.batches < 5) == (True, 2, True)
+    assert (found.empty, found.streamed, found.rows_before, found.batches < 5) == (True, True, 2, True)
     assert of(WITHIN).compare(options, partition="2026-01-05-10:00", to="2026-01-05-13:00").rows_before == 6
     with pytest.raises(ConfigurationError, match="has not closed"):
         of(WITHIN).compare(options, partition="2026-01-05-16:00")

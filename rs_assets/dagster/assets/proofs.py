@@ -117,9 +117,13 @@ def _shown(proofs: Sequence[Proof]) -> dict[str, Any]:
     shown: dict[str, Any] = {}
     if proofs:
         names = ("rows_in", *TERMS, "unaccounted")
-        rows = ["| ".join([each.partition, *(f"{getattr(each.records, name):,}" for name in names)]) for each in proofs]
+        rows = ["| ".join([each.partition, *(_term(each, name) for name in names)]) for each in proofs]
         head = ["| ".join(["partition", *names]), "| ".join(["---", *("---:" for _ in names)])]
         shown["records"] = MetadataValue.md("\n".join([*head, *rows]))
     if differing := "\n".join(str(each) for each in proofs if not each.holds):
         shown["differences"] = MetadataValue.md(f"```\n{differing}\n```")
     return shown
+
+
+def _term(proof: Proof, name: str) -> str:
+    return "unknown" if proof.records is None else f"{getattr(proof.records, name):,}"

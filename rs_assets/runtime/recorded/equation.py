@@ -42,7 +42,9 @@ class Equation:
     partition, or of the window that makes it. `late`: too late for the partition, or for all of its windows.
     `filtered`: no row of it was left after a step (`filtered_by`) or met an expectation. `waiting`: in a window of
     another partition that is still open. `elsewhere`: in other partitions. Of `counted` batches it is known what the
-    stream has counted; `miscounted` are those in which that was something else, at most SHOWN of them.
+    stream has counted; `miscounted` are those in which that was something else, at most SHOWN of them. Of `unknown`
+    ones it is not: a release without counts has read them, the stream was killed before it wrote the counts, or they
+    were removed with old rows of the catalog.
     """
 
     rows_in: int
@@ -56,6 +58,7 @@ class Equation:
     filtered_by: Mapping[str, int]
     counted: int
     miscounted: tuple[str, ...] = ()
+    unknown: int = 0
 
     @property
     def holds(self) -> bool:
@@ -68,7 +71,8 @@ class Equation:
         terms = [f"{rows:,} {name}" for name in TERMS if (rows := getattr(self, name)) or name == TERMS[0]]
         said = " + ".join(terms) + (f" (filtered by {by})" if by else "")
         lost = f"; {self.unaccounted:,} unaccounted for" if self.unaccounted else ""
-        return "\n".join([f"{self.rows_in:,} records = {said}{lost}", *self.miscounted])
+        unknown = [f"of {self.unknown:,} batches there are no counts of the stream"] if self.unknown else []
+        return "\n".join([f"{self.rows_in:,} records = {said}{lost}", *self.miscounted, *unknown])
 
 
 @dataclass
@@ -99,6 +103,7 @@ class Accounts:
             **{name: found[name] for name in (*TERMS, "unaccounted")},
             filtered_by=dict(sorted(filtered.items())),
             counted=len(checked),
+            unknown=len(batches) - len(checked),
             miscounted=tuple(said for batch in checked for said in self._differences(batch))[:SHOWN],
         )
 

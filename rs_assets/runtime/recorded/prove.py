@@ -30,6 +30,7 @@ from rs_assets.topology.topology import Topology
 SHOWN: Final = 20
 # Sums of floating-point numbers depend on the order of rows: they are compared to so many digits after the first.
 DIGITS: Final = "%.11e"
+NOT_COUNTED: Final = "its records are not accounted for: they have passed a join, or several steps with state"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,8 @@ class Proof:
     """A partition, whether its rows are those of one batch over its `batches`, and what became of all records there.
 
     The digests are sums of the rows' hashes. `only_stream` and `only_batch` are the first rows, as JSON, that only the
-    table, or only the batch has.
+    table, or only the batch has. `records` is None after a join or several steps with state: a record is in rows of
+    several partitions there, or in those that others made.
     """
 
     partition: str
@@ -48,14 +50,14 @@ class Proof:
     rows_batch: int
     digest_stream: str
     digest_batch: str
-    records: Equation
+    records: Equation | None
     only_stream: tuple[str, ...] = ()
     only_batch: tuple[str, ...] = ()
 
     @property
     def holds(self) -> bool:
         """Whether the rows are equal, each record is accounted for, and the stream has counted the same records."""
-        return self.equal and self.records.holds
+        return self.equal and (self.records is None or self.records.holds)
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, as plain values."""
@@ -63,7 +65,7 @@ class Proof:
 
     def __str__(self) -> str:
         """A line, one for each row that differs, and the equation."""
-        equation = [f"  {line}" for line in str(self.records).splitlines()]
+        equation = [f"  {line}" for line in str(self.records or NOT_COUNTED).splitlines()]
         if self.equal:
             head = f"{self.partition}: {self.rows_stream:,} rows equal one batch over {self.batches:,} batches"
             return "\n".join([head, *equation])
@@ -94,7 +96,8 @@ def prove(
 
     def proved(spark: SparkSession) -> tuple[Proof, ...]:
         computing = as_streamed(spark, recorded, way, chosen)
-        accounts = Accounts(computing[0].query, way, [each.value for each in computing])
+        values = [each.value for each in computing]
+        accounts = Accounts(computing[0].query, way, values) if way.counted else None
         return tuple(_proved(each, accounts, ledger) for each in computing)
 
     return recorded.on_driver(proved) if chosen else ()
@@ -139,7 +142,7 @@ def _begun(recorded: Recorded, way: Way) -> datetime | None:
     return way.partitions.start(way.partitions.value_of(edge))
 
 
-def _proved(made: Recompute, accounts: Accounts, ledger: Ledger) -> Proof:
+def _proved(made: Recompute, accounts: Accounts | None, ledger: Ledger) -> Proof:
     written = Written.by(made.query, made.way.sink)
     batches = made.batches(written.mark.batch_id)
     with made.reading(batches) as folder:
@@ -149,7 +152,7 @@ def _proved(made: Recompute, accounts: Accounts, ledger: Ledger) -> Proof:
         equal = (rows_stream, digest_stream) == (rows_batch, digest_batch)
         ways = () if equal else ((stream, batch), (batch, stream))
         only = tuple(tuple(row[0] for row in _beyond(one, other)) for one, other in ways) or ((), ())
-        records = accounts.equation(made, batches)
+        records = accounts.equation(made, batches) if accounts is not None else None
     proof = Proof(
         partition=made.partition.key,
         equal=equal,
@@ -171,7 +174,7 @@ def _entry(made: Recompute, proof: Proof, written: Written) -> Mapping[str, Any]
     noted = {name: value for name, value in proof.as_dict().items() if name in SCHEMA.names}
     return {
         **noted,
-        **_terms(proof.records),
+        **(_terms(proof.records) if proof.records is not None else {}),
         "sink": made.way.sink.name,
         "start": made.partition.start,
         "generation": written.mark.generation,

@@ -16,25 +16,33 @@ from pyspark.sql import functions as F
 
 from rs_assets.common.node import Node
 from rs_assets.common.scratch import scratch_folder
-from rs_assets.compile.planner.context import BadRecordFilter, Flow
+from rs_assets.compile.join import joined_of
+from rs_assets.compile.planner.context import BadRecordFilter, CompileContext, Flow
+from rs_assets.compile.planner.table import LATE as LATE_ROWS
 from rs_assets.compile.planner.table import compile_node
 from rs_assets.compile.sink import rows_for
-from rs_assets.compile.window import late_for_window, windows_of
+from rs_assets.compile.window import windows_of
 from rs_assets.connectors.delta.files.event_partitions import EventTimePartitions, PartitionValue
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.connectors.sink import BatchMark
 from rs_assets.errors import BadRecordError, DataLossError, SinkError, TopologyError
+from rs_assets.operators.join.spec import AsOf, Interval
 from rs_assets.operators.window.durations import EPOCH
+from rs_assets.operators.window.event_time import END_OF_TIME
+from rs_assets.operators.window.spec import TumblingWindow
 from rs_assets.records.admit import expected
 from rs_assets.records.columns import ADDRESS, EVENT_TIME, LATE, PASSED, REASON, SOURCE
 from rs_assets.records.policy import BadRecords, OnFail
 from rs_assets.records.schema import quoted
+from rs_assets.runtime.batch.split_watermarks import by_split_of
 from rs_assets.runtime.recorded.partitions import Partition
 from rs_assets.runtime.recorded.recorded import RecordedQuery, translated
 from rs_assets.runtime.replay.replay import Replay
+from rs_assets.topology.chain import link_of
+from rs_assets.topology.nodes.join import StreamJoin
 from rs_assets.topology.nodes.step import ForEach
-from rs_assets.topology.nodes.timed import NONE
+from rs_assets.topology.nodes.timed import NONE, TimedState
 from rs_assets.topology.nodes.window import WindowAggregate
 from rs_assets.topology.topology import Topology
 from rs_assets.topology.user_code.expression import clock_in
@@ -45,9 +53,10 @@ AT_ONCE: Final = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """The way of rows to the output: over one window, or without state; `before` and `after` are the reach of it.
+    """The way of rows to the output over `states`, inputs first; `before` and `after` are the reach of it.
 
-    Rows of a partition `[start, end)` are made of records from `start - before` to `end + after`.
+    Rows of a partition `[start, end)` are made of records from `start - before` to `end + after`. `window` is the only
+    step with state; None for other ways, and without state.
     """
 
     topology: Topology
@@ -56,6 +65,7 @@ class Way:
     window: WindowAggregate | None
     before: timedelta = NONE
     after: timedelta = NONE
+    states: tuple[TimedState, ...] = ()
 
     @classmethod
     def to(cls, topology: Topology, sink: DeltaSink, partitions: EventTimePartitions) -> Way:
@@ -68,30 +78,53 @@ class Way:
             )
         refuse_clock(topology, sink)
         states = states_of(topology, sink)
-        if not states:
-            return cls(topology=topology, sink=sink, partitions=partitions, window=None)
-        window = states[0]
-        if not _alone(states) or not isinstance(window, WindowAggregate):
+        unfit = _unfit(states)
+        if unfit is not None:
             raise TopologyError(
-                f"rows of {sink.name!r} cannot be computed from a part of the records: step {window.name!r} keeps more"
-                " than windows of a fixed length that emit once, or another step with state is upstream",
+                f"rows of {sink.name!r} cannot be computed from a part of the records: step {unfit.name!r} is not a"
+                " window of a fixed length that emits once, or an inner join with a bound in time before those",
                 remedy="begin a new generation, which reads all input again: --new-generation",
-                step=window.name,
+                step=unfit.name,
             )
-        longest, by_start = window.window.longest, partitions.field == "start_time"
-        # A window's `fire_time` is after its end by the delay.
-        before = NONE if by_start else longest + (window.delay if partitions.field == "fire_time" else NONE)
-        after = longest if by_start else NONE
-        return cls(topology=topology, sink=sink, partitions=partitions, window=window, before=before, after=after)
+        timed = tuple(node for node in states if isinstance(node, TimedState))
+        window = timed[0] if len(timed) == 1 and isinstance(timed[0], WindowAggregate) else None
+        before, after = _reach(topology, timed) if window is None else _reach_of_window(window, partitions)
+        way = cls(topology=topology, sink=sink, partitions=partitions, window=window)
+        return replace(way, before=before, after=after, states=timed)
+
+    @property
+    def root(self) -> TimedState | None:
+        """The first step with state, whose rows are judged by the watermark; None without any."""
+        return self.states[0] if self.states else None
+
+    @property
+    def counted(self) -> bool:
+        """Whether each record is known to be in rows of one output, so that it can be accounted for."""
+        return self.window is not None or not self.states
 
     @staticmethod
     def fits(topology: Topology, sink: DeltaSink) -> bool:
         """Whether mode and steps with state let rows of a partition be computed from a part of the records."""
-        return sink.mode == "append" and sink.partitions is not None and _alone(states_of(topology, sink))
+        return sink.mode == "append" and sink.partitions is not None and _unfit(states_of(topology, sink)) is None
 
     def reach(self, partition: Partition) -> tuple[datetime, datetime]:
         """The event times of the records of a partition: `[start, end)`."""
         return partition.start - self.before, partition.end + self.after
+
+
+def _reach_of_window(window: WindowAggregate, partitions: EventTimePartitions) -> tuple[timedelta, timedelta]:
+    longest, by_start = window.window.longest, partitions.field == "start_time"
+    # A window's `fire_time` is after its end by the delay.
+    before = NONE if by_start else longest + (window.delay if partitions.field == "fire_time" else NONE)
+    return before, longest if by_start else NONE
+
+
+def _reach(topology: Topology, states: Sequence[TimedState]) -> tuple[timedelta, timedelta]:
+    """That of any field with a time of the last step, which may be that of a firing."""
+    links = [link_of(topology.links, node) for node in states]
+    fired = sum((link.lag + link.water_mark for link in links), NONE)
+    longest = sum((age_of(node) or NONE for node in states), fired)
+    return longest, longest
 
 
 def states_of(topology: Topology, sink: DeltaSink) -> Sequence[Node]:
@@ -100,9 +133,31 @@ def states_of(topology: Topology, sink: DeltaSink) -> Sequence[Node]:
     return [node for node in topology if node.stateful and node.name in above]
 
 
-def _alone(states: Sequence[Node]) -> bool:
-    """Whether a part of the records gives the rows of a part of the windows, or of the records without state."""
-    return not states or (len(states) == 1 and isinstance(states[0], WindowAggregate) and emits_once(states[0]))
+def _unfit(states: Sequence[Node]) -> Node | None:
+    """The first step of which a part of the records does not give a part of the rows; None without any."""
+    return next((node for number, node in enumerate(states) if not _in_parts(node, first=number == 0)), None)
+
+
+def _in_parts(node: Node, *, first: bool) -> bool:
+    if isinstance(node, StreamJoin):
+        # Rows of a hopping window are late for some of its windows, and not for others.
+        bounded = isinstance(node.bound, Interval | TumblingWindow)
+        return first and bounded and node.how == "inner" and node.variable is None
+    return isinstance(node, WindowAggregate) and emits_once(node)
+
+
+def age_of(node: Node) -> timedelta | None:
+    """How much older than a row of a step its records may be; None if that is not limited."""
+    if isinstance(node, WindowAggregate):
+        return node.window.longest + node.firing.hold if node.window.by_time else None
+    if isinstance(node, StreamJoin):
+        if isinstance(node.bound, AsOf):
+            return node.bound.tolerance
+        if isinstance(node.bound, Interval):
+            return node.bound.reach
+        return None if node.bound is None else node.bound.longest
+    # A row that is remembered drops later ones until the watermark has passed it, whatever their time.
+    return None
 
 
 def refuse_clock(topology: Topology, sink: DeltaSink) -> None:
@@ -216,41 +271,37 @@ class Recompute:
         return batches
 
     def _passed_by(self, oldest: int) -> bool:
-        """Whether all records before a batch were older than those of the partition, by its watermark."""
-        window, offsets = self.way.window, self.query.log.offsets(oldest)
-        if window is None or window.by_split is not None or offsets is None:
-            return False
-        # Spark's watermark is the greatest event time less the delay.
-        begun = offsets.watermark > EPOCH
-        return begun and offsets.watermark + window.delay < self.way.reach(self.partition)[0]
+        """Whether all records before a batch were older than those of the partition, as far as that is known."""
+        latest = None if self.way.root is None else latest_before(self.query, oldest)
+        return latest is not None and latest < self.way.reach(self.partition)[0]
 
     def _holding(self, batches: Sequence[int]) -> Iterator[int]:
         """Those of `batches` that may have records in reach, by the event times that the catalog has."""
-        window = self.way.window
-        times = None if window is None else self.query.times(window.name)
-        reach = self.way.reach(self.partition)
+        root, reach = self.way.root, self.way.reach(self.partition)
+        times = [self.query.times(side.gate) for side in (root.sides if root is not None else ())]
         for batch in batches:
             offsets = self.query.log.offsets(batch)
-            if times is None or offsets is None or times.may_hold(batch, offsets.started, *reach):
+            if root is None or offsets is None or any(t.may_hold(batch, offsets.started, *reach) for t in times):
                 yield batch
 
     def rows(self, batches: Sequence[int], folder: Path) -> DataFrame:
         """The rows of the partition, made of the records of `batches`."""
-        window = self.way.window
-        if window is None:
+        root = self.way.root
+        if root is None:
             return together(self.spark, (self._within(self._written(batch)) for batch in batches), folder)
-        records = together(self.spark, (self._taken(window, batch) for batch in batches), folder)
-        # Dimensions after the window are the current ones.
+        records = together(self.spark, (self._taken(root, batch) for batch in batches), folder)
+        # Dimensions after the state are the current ones.
         versions = self.query.context.noted(self.query.log.last_committed())
         context = replace(self.query.context, record_filter=AsInARun(), versions=versions)
-        flows = {window.name: Flow(windows_of(context, window, records))}
+        flows = {root.name: Flow(_emitted(context, root, records))}
         topology, sink = self.way.topology, self.way.sink
         for name in self.query.plan.nodes:
             node = topology[name]
-            if window.name not in topology.ancestors(name) or name not in topology.ancestors(sink.name):
+            if root.name not in topology.ancestors(name) or name not in topology.ancestors(sink.name):
                 continue
             inputs = tuple(flows[each] for each in node.inputs)
-            flows[name] = inputs[0] if isinstance(node, ForEach) else compile_node(context, node, inputs)
+            flow = inputs[0] if isinstance(node, ForEach) else compile_node(context, node, inputs)
+            flows[name] = Flow(_emitted(context, node, flow.df)) if isinstance(node, TimedState) else flow
         return self._within(rows_for(sink, flows[sink.inputs[0]].df))
 
     def _within(self, rows: DataFrame) -> DataFrame:
@@ -263,21 +314,46 @@ class Recompute:
         sink = self.way.sink
         return rows_for(sink, self._replay(batch).wired.flows[sink.inputs[0]].df)
 
-    def _taken(self, window: WindowAggregate, batch: int) -> DataFrame:
-        """The records of a batch that the window takes, in the reach of the partition; PASSED if it closes windows."""
+    def _taken(self, root: TimedState, batch: int) -> DataFrame:
+        """The records of a batch that the first state takes, in reach of the partition; PASSED if it closes windows."""
         replay = self._replay(batch)
-        rows = replay.wired.flows[window.name].df.drop(SOURCE, *ADDRESS)
+        rows = replay.wired.flows[root.name].df.drop(SOURCE, *ADDRESS)
         begin, end = self.way.reach(self.partition)
         rows = rows.filter((F.col(EVENT_TIME) >= F.lit(begin)) & (F.col(EVENT_TIME) < F.lit(end)))
         if self.takes_late(batch):
             return rows.drop(LATE, PASSED)
-        passed = F.lit(replay.passed(window.name))
+        passed = F.lit(replay.passed(root.name))
         if LATE in rows.columns:
             rows, passed = rows.filter(~F.coalesce(F.col(LATE), F.lit(False))).drop(LATE), F.greatest(passed, PASSED)  # noqa: FBT003
-        return rows.withColumn(PASSED, passed).filter(~late_for_window(window, F.col(PASSED)))
+        return rows.withColumn(PASSED, passed).filter(~LATE_ROWS[type(root)](root, F.col(PASSED)))
 
     def _replay(self, batch: int) -> Replay:
         return self.query.replay(batch, lambda _, rows: rows, strict=True)
+
+
+def latest_before(query: RecordedQuery, batch: int) -> datetime | None:
+    """An event time that no record before a batch exceeds: by its watermark, or its clock; None if neither says it."""
+    plan, offsets, topology = query.plan, query.log.offsets(batch), query.recorded.session.topology
+    steps = [each for each in map(topology.__getitem__, plan.watermark_steps) if isinstance(each, TimedState)]
+    if offsets is None or not steps:
+        return None
+    latest = []
+    ahead = max(each.believed.max_ahead for each in steps)
+    if ahead <= END_OF_TIME - offsets.started:
+        latest.append(offsets.started + ahead)
+    sides = plan.sides(topology)
+    if len(sides) == 1 and by_split_of(topology, plan) is None and offsets.watermark > EPOCH:
+        # Spark's watermark is the greatest event time less the delay.
+        latest.append(offsets.watermark + sides[0].water_mark)
+    return min(latest, default=None)
+
+
+def _emitted(context: CompileContext, node: TimedState, rows: DataFrame) -> DataFrame:
+    """The rows that a step with state emits for `rows`, which have its event times, once all windows have closed."""
+    if isinstance(node, StreamJoin):
+        return joined_of(context, node, rows)
+    assert isinstance(node, WindowAggregate)  # noqa: S101  a way has no others
+    return windows_of(context, node, rows)
 
 
 def together(spark: SparkSession, frames: Iterator[DataFrame], folder: Path) -> DataFrame:

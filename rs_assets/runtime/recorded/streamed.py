@@ -26,7 +26,6 @@ from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.connectors.sink import BatchMark, Staged
 from rs_assets.connectors.source import Ordered
 from rs_assets.errors import DataLossError, TopologyError
-from rs_assets.operators.join.spec import AsOf, Interval
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.operators.window.splits import BySplit, Latest, SplitNotes
 from rs_assets.records.admit import admit
@@ -38,7 +37,7 @@ from rs_assets.runtime.batch.split_watermarks import SplitWatermarks, by_split_o
 from rs_assets.runtime.job.opening import opened
 from rs_assets.runtime.job.session import JobSession
 from rs_assets.runtime.options import RunOptions
-from rs_assets.runtime.recorded.recompute import refuse_clock, states_of
+from rs_assets.runtime.recorded.recompute import age_of, latest_before, refuse_clock, states_of
 from rs_assets.runtime.recorded.recorded import RecordedQuery
 from rs_assets.runtime.run.quarantine import process_all
 from rs_assets.runtime.run.run import wire_all
@@ -47,7 +46,7 @@ from rs_assets.topology.nodes.distinct import Distinct
 from rs_assets.topology.nodes.join import StreamJoin
 from rs_assets.topology.nodes.shuffle import ShuffleWrite
 from rs_assets.topology.nodes.step import ForEach
-from rs_assets.topology.nodes.timed import NONE, TimedState
+from rs_assets.topology.nodes.timed import NONE
 from rs_assets.topology.nodes.window import WindowAggregate
 from rs_assets.topology.topology import Topology
 
@@ -166,7 +165,7 @@ class Streamed:
 
     def _reach(self) -> timedelta | None:
         """How much older than a row the records may be that it is made of; None if that is not limited."""
-        ages = [_age(node) for node in map(self.topology.__getitem__, self.query.plan.states)]
+        ages = [age_of(node) for node in map(self.topology.__getitem__, self.query.plan.states)]
         return None if None in ages else sum(filter(None, ages), NONE)
 
     def _may_matter(self, batch: int, begin: datetime) -> bool:
@@ -176,17 +175,9 @@ class Streamed:
         return not gates or offsets is None or any(t.may_hold(batch, offsets.started, begin, None) for t in times)
 
     def _passed_by(self, batch: int, begin: datetime | None) -> bool:
-        """Whether all records before a batch were older than `begin`: by its watermark, or by its clock."""
-        plan, offsets = self.query.plan, self.query.log.offsets(batch)
-        steps = [each for each in map(self.topology.__getitem__, plan.watermark_steps) if isinstance(each, TimedState)]
-        if begin is None or offsets is None or not steps:
-            return False
-        latest = offsets.started + min(max(each.believed.max_ahead for each in steps), begin - EPOCH)
-        sides = plan.sides(self.topology)
-        if len(sides) == 1 and by_split_of(self.topology, plan) is None and offsets.watermark > EPOCH:
-            # Spark's watermark is the greatest event time less the delay.
-            latest = min(latest, offsets.watermark + sides[0].water_mark)
-        return latest < begin
+        """Whether all records before a batch were older than `begin`, as far as that is known."""
+        latest = None if begin is None else latest_before(self.query, batch)
+        return latest is not None and begin is not None and latest < begin
 
     def _apart(self, channels: Mapping[str, MemoryChannel]) -> Topology:
         """The steps of the query, with sources and sinks of their own, and without side effects."""
@@ -249,20 +240,6 @@ class Streamed:
 
 def _fields(rows: DataFrame) -> list[Column]:
     return [F.col(quoted(name)) for name in visible(rows.columns)]
-
-
-def _age(node: Node) -> timedelta | None:
-    """How much older than a row of a step its records may be; None if that is not limited."""
-    if isinstance(node, WindowAggregate):
-        return node.window.longest + node.firing.hold if node.window.by_time else None
-    if isinstance(node, StreamJoin):
-        if isinstance(node.bound, AsOf):
-            return node.bound.tolerance
-        if isinstance(node.bound, Interval):
-            return node.bound.reach
-        return None if node.bound is None else node.bound.longest
-    # A row that is remembered drops later ones until the watermark has passed it, whatever their time.
-    return None
 
 
 @contextmanager
