@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from rs_assets import GlobalWindow, StreamBuilder, Time, TumblingWindow
-from rs_assets.cli.main import main
 from rs_assets.cli.checks.torture import _rows
+from rs_assets.cli.main import main
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.nodes import KafkaSink
