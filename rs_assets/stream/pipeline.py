@@ -707,7 +707,7 @@ class Pipeline:
         Typical uses: a wrong row, a batch that fails; the test stays as a regression test. The home is not changed, and
         the pipeline may run. With state the batches before them are written as well, as far back as records matter.
         ConfigurationError for an unknown batch, a folder that exists, and for too many records; DataLossError if
-        batches, their input, or the table's history are no longer there.
+        batches, their input or its source, or the table's history are no longer there.
 
         - `batches` (int, or the first and the last one; default: the one that has failed, else the newest).
         - `partition` (str, default None): instead of `batches` those of a closed partition of an output.
@@ -715,8 +715,8 @@ class Pipeline:
         - `into` (path, default "tests/captured"): where the folder is made; relative to the project's folder.
         - `name` (str, default: job and batches): the name of the folder and of the test.
         - `mask` (names of fields, default none): their texts are replaced by digests, and no rows are expected.
-        - `expect` (bool, default True): whether the test expects the rows that tables got; False: none.
-          `rs_assets.testing.replay(..., accept=True)` then takes those that the current code gives.
+        - `expect` (bool, default True): whether the test expects the rows that tables got; False: none. The test fails
+          until `rs_assets.testing.replay(..., accept=True)` has taken those that the current code gives.
         - `max_records` (int, default 100,000): more records are refused.
 
         >>> from tempfile import TemporaryDirectory

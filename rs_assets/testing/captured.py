@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from rs_assets.errors import SchemaError
+from rs_assets.errors import SchemaError, TopologyError
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.records.columns import visible
 from rs_assets.records.ddl import arrow_schema
@@ -26,7 +27,11 @@ from rs_assets.spark.driver import SparkDriver
 from rs_assets.spark.settings import NO_DATA
 from rs_assets.stream.pipeline import Pipeline
 from rs_assets.testing.driver import PipelineDriver, unplanned
+from rs_assets.topology.topology import Topology
 
+NOTHING: Final = (
+    "no rows are expected, so nothing was compared; replay(..., accept=True) takes those of the current code: read them"
+)
 # How many rows of a difference are shown, of each side.
 SHOWN: Final = 20
 Rows = Sequence[Mapping[str, Any]]
@@ -36,8 +41,10 @@ def replay(pipeline: Pipeline, folder: str | Path, *, spark: SparkDriver | None 
     """Push captured batches through `pipeline`, and compare the rows of each output with those that are expected.
 
     AssertionError shows the rows that differ, by batch and output, in any order; floating-point numbers are compared to
-    twelve digits. An error of a step is raised as by a run. ConfigurationError if the folder has no captured batches,
-    SchemaError if the fields of a record are not those of its source.
+    twelve digits. It is raised as well if no rows are expected of any output. An error of a step is raised as by a run.
+    Only the query of the batches runs. ConfigurationError if the folder has no captured batches, or one that does not
+    parse, SchemaError if the fields of a record are not those of its source, TopologyError if a source or an output is
+    no longer there.
 
     - `folder` (path): that of the capture.
     - `spark` (SparkDriver, default: the process's own).
@@ -62,7 +69,7 @@ def replay(pipeline: Pipeline, folder: str | Path, *, spark: SparkDriver | None 
     folder = Path(folder)
     captured = Captured.read(folder)
     differences: list[str] = []
-    with _Cuts(pipeline, spark=spark, arrays=False, schemas=captured.schemas) as driver:
+    with _Cuts(_of_query(pipeline, captured), spark=spark, arrays=False, schemas=captured.schemas) as driver:
         if captured.begins is not None:
             driver.cut({}, captured.begins)
         for batch in captured.batches:
@@ -72,6 +79,8 @@ def replay(pipeline: Pipeline, folder: str | Path, *, spark: SparkDriver | None 
             differences += _differences(folder, batch.batch, rows)
     if differences:
         raise AssertionError("\n".join(differences))
+    if not any(expected_file(folder, batch, sink).exists() for batch in captured.asked for sink in captured.sinks):
+        raise AssertionError(NOTHING)
 
 
 def _pushed(driver: _Cuts, folder: Path, captured: Captured, batch: CapturedBatch) -> Mapping[str, Rows]:
@@ -117,16 +126,30 @@ class _Cuts(PipelineDriver):
     def cut(self, rows: Mapping[str, Rows], control: datetime | None) -> None:
         """One batch with the records of each source; it moves the watermark to `control`, too, if that is given."""
         for name, each in rows.items():
-            self.push(typed_rows(each, self._fields(name)), name)
+            self.push(self._typed(each, name), name)
         # A query with state makes a batch without records, too: this time moves no watermark.
         self._control = control or (None if rows else EPOCH)
         self.step()
 
-    def _fields(self, source: str) -> Any:
-        schema = arrow_schema(self._channels[source].schema or "") if source in self._channels else None
+    def _typed(self, rows: Rows, source: str) -> Rows:
+        """Records of a source, of JSON that a person may have changed."""
+        if source not in self._channels:
+            raise TopologyError(
+                f"the pipeline no longer has the source {source!r} of the captured records",
+                remedy=f"rename it in capture.json and its files in records: {', '.join(self._channels)}",
+                step=source,
+            )
+        schema = arrow_schema(self._channels[source].schema or "")
         if schema is None:
             raise SchemaError(f"the records of source {source!r} cannot be made of JSON", step=source)
-        return schema
+        try:
+            return typed_rows(rows, schema)
+        except (ValueError, TypeError, ArithmeticError, AttributeError) as error:
+            raise SchemaError(
+                f"the records of source {source!r} do not have its types: {error}",
+                remedy="write their values as docs/capture.md says",
+                step=source,
+            ) from error
 
     def _begin(self, session: JobSession, spark: Any) -> None:
         before = spark.conf.get(NO_DATA)
@@ -141,3 +164,11 @@ class _Cuts(PipelineDriver):
             if control is not None:
                 for query in queries:
                     query.move_watermark(control)
+
+
+def _of_query(pipeline: Pipeline, captured: Captured) -> Pipeline:
+    """The part of `pipeline` that gives the captured outputs; all of it without such outputs."""
+    topology = pipeline.topology
+    used = {*captured.sinks}.union(*(topology.ancestors(name) for name in captured.sinks))
+    nodes = tuple(node for node in topology if node.name in used or not used)
+    return replace(pipeline, topology=Topology(topology.namespace, topology.job, nodes))

@@ -42,7 +42,8 @@ class PipelineDriver:
     """Drives `pipeline` one micro-batch at a time.
 
     - `spark` (SparkDriver, default: the process's own).
-    - `home` (path, default: a temporary folder): keeps checkpoints.
+    - `home` (path, default: a temporary folder): keeps checkpoints. Dimensions are looked up as in a run: tables by
+      name are in `home`, without it in that of the environment.
     - `arrays` (bool, default True): the first `step()` processes the rows of arrays.
     - `schemas` (dict by source, default: none): the fields, as DDL text, of sources that declare none.
 
@@ -83,7 +84,9 @@ class PipelineDriver:
         """Start the queries."""
         try:
             root = self._home or self._stack.enter_context(scratch_folder("rs-driver-"))
-            self._options = RunOptions(home=Home(root), driver=self._spark).apart()
+            # Dimensions may be tables by name, which only the pipeline's own home has.
+            tables = Home.default() if self._home is None else None
+            self._options = RunOptions(home=Home(root, tables_of=tables), driver=self._spark).apart()
             self._start()
         except BaseException:
             self.close()

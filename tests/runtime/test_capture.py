@@ -7,25 +7,30 @@ import json
 import os
 import random
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
 import pytest
 
-from rs_assets import EventTimePartitions, SessionWindow, StreamBuilder, Time, TumblingWindow
+from rs_assets import Dimension, EventTimePartitions, SessionWindow, StreamBuilder, Time, TumblingWindow
+from rs_assets.checkpoint.log import BatchOffsets
 from rs_assets.connectors.delta.log.history import Change
 from rs_assets.connectors.generations import Point
-from rs_assets.errors import CheckpointError, ConfigurationError, StepError
-from rs_assets.runtime.capture.capture import Asked
-from rs_assets.runtime.capture.folder import Captured, read_rows
-from rs_assets.runtime.capture.reading import version_of
+from rs_assets.errors import CheckpointError, ConfigurationError, DataLossError, SchemaError, StepError, TopologyError
+from rs_assets.runtime.capture.capture import Asked, Capture
+from rs_assets.runtime.capture.folder import Captured, CapturedBatch, read_rows, records_file, write_rows
+from rs_assets.runtime.capture.reading import control_of, is_left_out, version_of
 from rs_assets.runtime.options import RunOptions
 from rs_assets.stream.data_stream import DataStream
 from rs_assets.stream.pipeline import Pipeline
 from rs_assets.testing import replay
+from rs_assets.topology.nodes.timed import Side
 
 SCHEMA = "id bigint, ts timestamp"
+AT = datetime(2026, 1, 5, 10, tzinfo=UTC)
 Shape = Callable[[DataStream], Any]
 
 
@@ -236,6 +241,116 @@ def test_an_output_without_a_table_of_appended_rows_is_replayed_only(tmp_path: P
     replay(newest, found.folder, accept=True)
     assert [row["id"] for row in expected(found.folder, 0)] == [1]
     replay(newest, found.folder)
+
+
+@pytest.mark.long
+def test_a_test_that_expects_no_rows_fails_until_they_are_taken(tmp_path: Path, options: RunOptions) -> None:
+    folder = put(tmp_path / "in", [(1, "10:05"), (2, "10:06")])
+    small(folder).run(options)
+    found = small(folder).capture(options, into=tmp_path, expect=False)
+    with pytest.raises(AssertionError, match="no rows are expected, so nothing was compared"):
+        replay(small(folder), found.folder)
+    replay(small(folder), found.folder, accept=True)
+    replay(small(folder), found.folder)
+
+
+@pytest.mark.long
+def test_the_query_of_the_batches_is_replayed_alone(tmp_path: Path, options: RunOptions) -> None:
+    folder, others = put(tmp_path / "in", [(1, "10:05")]), put(tmp_path / "others", [(7, "10:05")])
+
+    def both() -> Pipeline:
+        begin = StreamBuilder.data_stream("capture", "both")
+        begin.from_file(folder, schema=SCHEMA, name="file").to_delta("hits", name="out")
+        # Its fields are inferred, and its rows go to another query.
+        return begin.from_file(others, name="others").to_delta("others", name="rest").build()
+
+    both().run(options)
+    found = both().capture(options, sink="out", into=tmp_path)
+    assert Captured.read(found.folder).sinks == ("out",)
+    replay(both(), found.folder)
+
+
+@pytest.mark.long
+def test_a_batch_of_a_source_that_was_removed_is_refused_and_taken_by_code_that_has_it(
+    tmp_path: Path, options: RunOptions
+) -> None:
+    folders = [put(tmp_path / name, [(number, "10:05")]) for number, name in enumerate(("one", "two"))]
+
+    def stream(*read_from: Path) -> Pipeline:
+        begin = StreamBuilder.data_stream("capture", "parted")
+        first, *others = (begin.from_file(each, schema=SCHEMA, name=each.name) for each in read_from)
+        return (first.union(*others) if others else first).to_delta("hits", name="out").build()
+
+    stream(*folders).run(options)
+    put(folders[0], [(3, "11:05")])
+    stream(folders[0]).run(options)
+    with pytest.raises(DataLossError, match="has read the source 'two', which the pipeline no longer has"):
+        stream(folders[0]).capture(options, batches=0, into=tmp_path)
+    found = stream(*folders).capture(options, batches=0, into=tmp_path)
+    # The code of that batch is the one that it has now: the second run had another.
+    assert (found.records, found.expected, found.notes) == (2, 2, ())
+    changed = stream(*folders).capture(options, batches=1, into=tmp_path)
+    assert changed.notes == ("the code has changed since batch 1",)
+
+
+@pytest.mark.long
+def test_a_dimension_that_is_a_table_by_name_is_looked_up_in_a_test(
+    tmp_path: Path, options: RunOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RS_HOME", str(options.home.root))
+    people = StreamBuilder.data_stream("capture", "people").from_array([{"id": 1, "name": "ada"}])
+    people.to_delta("people").build().run(options)
+    folder = put(tmp_path / "in", [(1, "10:05"), (2, "10:06")])
+    met = read(folder).dim_join(Dimension.from_delta("people"), on="id").to_delta("hits", name="out").build()
+    met.run(options)
+    found = met.capture(options, into=tmp_path)
+    assert [(row["id"], row["name"]) for row in expected(found.folder, 0)] == [(1, "ada")]
+    replay(met, found.folder)
+
+
+@pytest.mark.long
+def test_records_that_were_changed_by_hand_are_named_if_they_do_not_fit(tmp_path: Path, options: RunOptions) -> None:
+    batch = CapturedBatch(batch=0, at=datetime(2026, 1, 5, tzinfo=UTC))
+    folder = tmp_path / "hits_0"
+    folder.mkdir()
+
+    def written(source: str, row: dict[str, Any]) -> Path:
+        facts = {"pipeline": "capture.hits", "query": source, "code": "", "begins": None, "masked": (), "notes": ()}
+        captured = Captured(**facts, schemas={source: SCHEMA}, sinks=("out",), batches=(batch,))
+        captured.write(folder)
+        write_rows(records_file(folder, 0, source), [row])
+        return folder
+
+    with pytest.raises(SchemaError, match="the records of source 'file' do not have its types") as refused:
+        replay(small(tmp_path), written("file", {"id": 1, "ts": "in the morning"}))
+    assert refused.value.remedy.endswith("docs/capture.md says")
+    with pytest.raises(TopologyError, match="no longer has the source 'before'") as refused:
+        replay(small(tmp_path), written("before", {"id": 1, "ts": "2026-01-05T10:05:00+00:00"}))
+    assert refused.value.remedy.endswith(": file")
+    replay(small(tmp_path), written("file", {"id": 1, "ts": "2026-01-05T10:05:00+00:00"}), accept=True)
+
+
+def test_the_watermark_of_a_silent_input_is_not_moved_and_that_of_a_single_one_is() -> None:
+    def query(*sides: str) -> Any:
+        later = AT + timedelta(minutes=5)
+        ends = [(AT, "-"), (AT, "1"), (later, "1")]
+        offsets = {n: BatchOffsets(n, at, AT, {"rs_control": end}) for n, (at, end) in enumerate(ends)}
+        log = SimpleNamespace(offsets=offsets.get, last_committed=lambda: 2, watermark=later)
+        made = tuple(Side(gate, "ts", timedelta(minutes=1)) for gate in sides)
+        plan = SimpleNamespace(sides=lambda _: made)
+        return SimpleNamespace(log=log, plan=plan, recorded=SimpleNamespace(session=SimpleNamespace(topology=None)))
+
+    one, two = query("window"), query("join.left", "join.right")
+    assert [control_of(one, batch) for batch in range(3)] == [None, AT + timedelta(minutes=6), None]
+    assert [is_left_out(one, batch) for batch in range(3)] == [False, False, False]
+    assert [is_left_out(two, batch) for batch in range(3)] == [False, True, False]
+
+
+def test_the_command_to_run_a_test_is_one_for_a_shell() -> None:
+    folder = Path("/of/my tests/hits_1")
+    counts = {"earlier": 0, "records": 1, "refused": 0, "committed": True, "masked": (), "notes": ()}
+    found = Capture(pipeline="shop.hits", folder=folder, test=folder / "test_hits_1.py", batches=(1,), **counts)
+    assert "run it: python -m pytest '/of/my tests/hits_1'" in str(found)
 
 
 def test_batches_and_a_partition_are_refused_together_and_taken_alone() -> None:

@@ -153,6 +153,20 @@ def test_a_field_without_text_is_not_masked_and_another_one_is(field: str) -> No
     Masks.of("email").check(schemas)
 
 
+@pytest.mark.parametrize("line", ['{"id": 2,}', "[2]"])
+def test_a_line_that_was_changed_and_does_not_parse_is_named(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text(f'{{"id": 1}}\n{line}\n')
+    with pytest.raises(ConfigurationError, match="a captured batch cannot be read") as refused:
+        read_rows(file)
+    assert (refused.value.facts["file"], refused.value.facts["line"]) == (file, 2)
+    file.write_text('{"id": 1}\n{"id": 2}\n')
+    assert read_rows(file) == [{"id": 1}, {"id": 2}]
+    (tmp_path / "capture.json").write_text("{")
+    with pytest.raises(ConfigurationError, match="a captured batch cannot be read"):
+        Captured.read(tmp_path)
+
+
 def test_a_folder_without_a_capture_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="has no captured batches"):
         Captured.read(tmp_path)

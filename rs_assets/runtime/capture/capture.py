@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -17,7 +18,7 @@ from rs_assets.errors import ConfigurationError
 from rs_assets.runtime.batch.split_watermarks import by_split_of
 from rs_assets.runtime.capture.folder import EXPECTED, Captured, CapturedBatch, expected_file, records_file, write_rows
 from rs_assets.runtime.capture.masks import Masks
-from rs_assets.runtime.capture.reading import Reach, Records, control_of, written_rows
+from rs_assets.runtime.capture.reading import Reach, Records, control_of, is_left_out, written_rows
 from rs_assets.runtime.capture.text import text_of
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.recorded.closed import closed_between
@@ -102,7 +103,9 @@ class Capture:
             *([f"{self.refused:,} records that a source refused are left out"] if self.refused else []),
             *([] if self.committed else [f"batch {self.batches[-1]} is not committed: its rows are not compared"]),
             *self.notes,
-            f"run it: python -m pytest {folder}" if self.test else "no module has the pipeline: replay it by code",
+            f"run it: python -m pytest {quote(str(folder))}"
+            if self.test
+            else "no module has the pipeline: replay it by code",
             "look at the records before they come into a repository: they are those of production",
         ]
         head = f"{self.pipeline}: batch {self.batches[0]}{last}{earlier}"
@@ -209,7 +212,7 @@ class _Read:
             schemas=records.schemas,
             sinks=sinks,
             masked=masks.fields,
-            notes=(*_limits(query), *masks.left(records.fields), *left),
+            notes=(*_limits(query, batches), *masks.left(records.fields), *left),
             batches=tuple(_batch(query, batch, first) for batch in batches),
         )
         return cls(folder=folder, facts=facts, records=records, expected=taken, committed=last <= newest)
@@ -251,9 +254,14 @@ class _Read:
         return test
 
 
-def _limits(query: RecordedQuery) -> Iterator[str]:
+def _limits(query: RecordedQuery, batches: range) -> Iterator[str]:
     """What a replay does otherwise than the batches did."""
     topology, plan = query.recorded.session.topology, query.plan
+    if query.recorded.code_changed(plan, batches[-1]):
+        yield f"the code has changed since batch {batches[-1]}"
+    left_out = next((batch for batch in batches if is_left_out(query, batch)), None)
+    if left_out is not None:
+        yield f"the watermark of a silent input was moved, as in batch {left_out}; in the test it is not"
     for node in map(topology.__getitem__, plan.nodes):
         asked = clock_in(node)
         if asked is not None:

@@ -14,6 +14,8 @@ from rs_assets.runtime.capture.values import as_line
 
 FACTS: Final = "capture.json"
 RECORDS, EXPECTED = "records", "expected"
+# How much of a line an error shows, in characters.
+SHOWN: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,13 +57,14 @@ class Captured:
 
     @classmethod
     def read(cls, folder: Path) -> Captured:
-        """Those in a folder; ConfigurationError if it has none."""
+        """Those in a folder; ConfigurationError if it has none, or if they do not parse."""
         try:
-            facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+            text = (folder / FACTS).read_text(encoding="utf-8")
         except FileNotFoundError as error:
             raise ConfigurationError(
                 f"{folder} has no captured batches", remedy="capture them: rs-assets capture NAME", folder=folder
             ) from error
+        facts = _parsed(text, folder / FACTS)
         begins = facts["begins"] and datetime.fromisoformat(facts["begins"])
         lists = {name: tuple(facts[name]) for name in ("sinks", "masked", "notes")}
         return cls(**{**facts, **lists, "begins": begins, "batches": tuple(map(CapturedBatch.of, facts["batches"]))})
@@ -94,7 +97,24 @@ def write_rows(file: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def read_rows(file: Path) -> list[dict[str, Any]]:
-    """The rows of a file; none if it is not there."""
+    """The rows of a file; none if it is not there. ConfigurationError names a line that is not an object of JSON."""
     # A text may hold characters that count as ends of lines elsewhere.
-    lines = file.read_bytes().split(b"\n") if file.exists() else []
-    return [json.loads(line) for line in lines if line.strip()]
+    lines = file.read_bytes().decode().split("\n") if file.exists() else []
+    return [_parsed(line, file, number) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def _parsed(text: str, file: Path, line: int | None = None) -> dict[str, Any]:
+    """An object of JSON, which a person may have changed."""
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise _unreadable(str(error), file, line) from error
+    if not isinstance(found, dict):
+        raise _unreadable(f"{text[:SHOWN]} is not an object", file, line)
+    return found
+
+
+def _unreadable(what: str, file: Path, line: int | None) -> ConfigurationError:
+    return ConfigurationError(
+        f"a captured batch cannot be read: {what}", remedy="correct it: one object of JSON", file=file, line=line
+    )

@@ -86,17 +86,28 @@ class Reach:
 
 def control_of(query: RecordedQuery, batch: int) -> datetime | None:
     """The event time to which a batch has moved the watermark by a control row, as far as that is known."""
+    after = _moved_to(query, batch)
+    if after is None or has_ended(after):
+        return after and END_OF_TIME
+    sides = query.plan.sides(query.recorded.session.topology)
+    return after + sides[0].water_mark if len(sides) == 1 else None
+
+
+def is_left_out(query: RecordedQuery, batch: int) -> bool:
+    """Whether control rows of a batch have moved the watermark of one of several inputs: a replay does not do that."""
+    return _moved_to(query, batch) is not None and control_of(query, batch) is None
+
+
+def _moved_to(query: RecordedQuery, batch: int) -> datetime | None:
+    """The watermark after a batch, if control rows have moved it, or the end of the input has; else None."""
     planned, before = query.log.offsets(batch), query.log.offsets(batch - 1)
     after = query.watermark_after(batch)
     if planned is None or after is None or after <= planned.watermark:
         return None
-    if has_ended(after):
-        return END_OF_TIME
     ends = before.sources if before is not None else {}
     controls = [name for name in planned.sources if name.startswith(CONTROL_SOURCE)]
     moved = any(planned.sources[name] != ends.get(name) for name in controls)
-    sides = query.plan.sides(query.recorded.session.topology)
-    return after + sides[0].water_mark if moved and len(sides) == 1 else None
+    return after if moved or has_ended(after) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +132,7 @@ class Records:
     def of(cls, query: RecordedQuery, batches: range, masks: Masks, most: int) -> Records:
         """Those of some batches, masked; ConfigurationError for more than `most`, DataLossError if one is edited."""
         for batch in batches:
+            query.refuse_removed(batch)
             query.verify(batch)
         topology = query.recorded.session.topology
         sources = [source for source in topology.sources if source.name in query.plan.sources]

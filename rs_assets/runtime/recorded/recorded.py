@@ -154,7 +154,7 @@ class RecordedQuery:
         )
 
     def refuse_removed(self, batch: int) -> None:
-        """DataLossError if a batch has read a source that the code no longer has."""
+        """DataLossError if a batch has read records of a source that the pipeline no longer has."""
         source = self.removed_source(batch)
         if source is not None:
             raise DataLossError(
