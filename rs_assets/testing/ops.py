@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rs_assets.common.home import Home
 from rs_assets.common.node import Node
 from rs_assets.common.scratch import scratch_folder
 from rs_assets.compile.late_sinks import gets_late
@@ -177,15 +178,24 @@ def _executed(
     from rs_assets.dagster.assets.roles import ROLE_OF
     from rs_assets.dagster.assets.stream_assets import StreamAssets
     from rs_assets.dagster.definitions_of import build_definitions
+    from rs_assets.dagster.place import Place
     from rs_assets.dagster.resources.spark import SparkResource
     from rs_assets.dagster.resources.window import WindowResource
     from rs_assets.dagster.runs.launch import cause_of
     from rs_assets.dagster.runs.runtime import LAST_REPORTS, RunResource
 
+    class ApartResource(RunResource):
+        """A run whose catalog, leases and savepoints are in its home, whatever the environment says."""
+
+        def place(self) -> Place:
+            """The place in the settings."""
+            return replace(super().place(), home=Home(home, apart=True))
+
+    local = {"local_storage_only": True, "upload": False, "openlineage": False, "checkpoint_storage": "delta"}
     own = {
         "spark": SparkResource(share=True),
         "window": WindowResource(finish=True),
-        "run": RunResource(home=str(home), local_storage_only=True, checkpoint_storage="delta"),
+        "run": ApartResource(home=str(home), **local),
     }
     job = build_definitions([pipeline], {**own, **resources}).resolve_job_def(f"{pipeline.topology.label}_run")
     quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}

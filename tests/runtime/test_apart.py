@@ -12,7 +12,7 @@ import pytest
 from rs_assets import Home, Pipeline, StreamBuilder
 from rs_assets.runtime.options import RunOptions
 from rs_assets.spark.driver import SparkDriver
-from rs_assets.testing import PipelineDriver
+from rs_assets.testing import PipelineDriver, run_op
 
 ROWS = [{"id": 1}, {"id": 2}]
 # What an environment may put elsewhere than into the home.
@@ -33,6 +33,15 @@ def driven(pipeline: Pipeline, driver: SparkDriver) -> list[dict[str, Any]]:
 
 def tried(pipeline: Pipeline, driver: SparkDriver) -> list[dict[str, Any]]:
     return [*pipeline.try_(ROWS)["out"]]
+
+
+@pytest.mark.long
+def test_the_op_of_a_step_leaves_alone_what_runs_have(tmp_path: Path, driver: SparkDriver, elsewhere: None) -> None:
+    options = RunOptions(home=Home(tmp_path / "home"), driver=driver)
+    kept(tmp_path).run(options)
+    before = files(tmp_path)
+    assert run_op(kept(tmp_path), "read").rows == ROWS
+    assert files(tmp_path) == before
 
 
 def files(root: Path) -> dict[str, str]:

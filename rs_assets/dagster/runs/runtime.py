@@ -11,7 +11,6 @@ from dagster import ConfigurableResource, DagsterExecutionInterruptedError, Init
 from pydantic import Field, PrivateAttr
 
 from rs_assets.catalog.desired_state import read_desired_state
-from rs_assets.common.home import Home
 from rs_assets.common.interrupts import held_back
 from rs_assets.common.storage import use_storage
 from rs_assets.compile.planner.context import Flow
@@ -299,7 +298,7 @@ class RuntimeResource(ConfigurableResource[None]):
         place = self.run.place()
         families = [getattr(self, family) for family in OPERATORS]
         return RunOptions(
-            home=Home.at(self.run.home) if self.run.home else Home.default(),
+            home=place.home,
             driver=self.spark.driver,
             on_progress=self._report,
             interval=timedelta(seconds=self.run.interval_seconds),
