@@ -21,7 +21,7 @@ from rs_assets.dagster.assets.freshness import judged
 from rs_assets.dagster.place import Place
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.run import lag as module
-from rs_assets.runtime.run.lag import SourceLag, lag, unread
+from rs_assets.runtime.run.lag import SourceLag, lag, lines_of, unread
 
 AT = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 LINE = '{"n":1}\n'
@@ -58,6 +58,11 @@ def test_a_time_on_another_day_has_its_date():
     assert text.endswith("360,000 records unread, reads 11/s, 1/s arrive, catching up, caught up at 22:00:00 UTC")
     text = str(measured(unread=3_600_000, read_per_s=11.0, arriving_per_s=1.0, batch_s=1.0))
     assert text.endswith("caught up at 2026-01-09 16:00:00 UTC")
+
+
+def test_the_lines_of_a_source_that_two_queries_read_have_their_query():
+    found = [measured(unread=0), measured(unread=0, query="late"), measured(unread=0, source="users")]
+    assert lines_of(found) == ["q of orders: nothing unread", "late of orders: nothing unread", "users: nothing unread"]
 
 
 @pytest.fixture

@@ -27,6 +27,8 @@ from rs_assets.errors import ConfigurationError
 @guarded
 def lag(name: str | None, modules: tuple[str, ...], *, over: float, within: float | None, as_json: bool) -> None:
     """Show how much input is unread, how fast it is read and comes, and when the pipeline will have caught up."""
+    from rs_assets.runtime.run.lag import lines_of
+
     pipeline = chosen(modules, name)
     found = pipeline.lag(over=timedelta(seconds=over))
     if not found:
@@ -37,7 +39,7 @@ def lag(name: str | None, modules: tuple[str, ...], *, over: float, within: floa
         )
     if as_json:
         click.echo(json.dumps([each.as_dict() for each in found], default=str))
-    for each in () if as_json else found:
-        click.echo(str(each))
+    for line in () if as_json else lines_of(found):
+        click.echo(line)
     if within is not None and not all(each.reached_within(timedelta(seconds=within)) for each in found):
         sys.exit(FAILED)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from time import sleep
@@ -102,6 +103,12 @@ class SourceLag:
 
 def _clock(at: datetime, now: datetime) -> str:
     return f"{at:%H:%M:%S} UTC" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def lines_of(found: Sequence[SourceLag]) -> list[str]:
+    """Each in one line; with its query if several queries read its source."""
+    twice = {source for source, count in Counter(each.source for each in found).items() if count > 1}
+    return [f"{each.query} of {each}" if each.source in twice else str(each) for each in found]
 
 
 def lag(topology: Topology, home: Home | None = None, *, over: timedelta = timedelta(0)) -> tuple[SourceLag, ...]:
