@@ -12,6 +12,7 @@ import click
 
 from rs_assets.cli.base import AS_JSON, MODULES, NAME_OR_NONE, chosen, guarded, known
 from rs_assets.cli.lazy import LazyGroup
+from rs_assets.cli.sections import SECTIONS
 from rs_assets.common.extras import check_extra
 from rs_assets.common.home import Home
 from rs_assets.common.project import project_folder
@@ -46,10 +47,10 @@ COMMANDS = {
 HOMES = {command: f"rs_assets.cli.{module}" for module, commands in COMMANDS.items() for command in commands}
 
 
-@click.group(cls=LazyGroup, homes=HOMES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, homes=HOMES, sections=SECTIONS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="rs-assets")
 def main() -> None:
-    """Stream pipelines as Dagster assets, on Spark."""
+    """Stream pipelines as Dagster assets, on Spark. Each command has a --help of its own."""
 
 
 @main.command("list")

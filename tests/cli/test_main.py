@@ -19,6 +19,7 @@ from pathlib import Path
 import click
 import pytest
 from click import ClickException
+from click.testing import CliRunner
 from dagster import (
     DagsterExecutionInterruptedError,
     DagsterInstance,
@@ -191,6 +192,15 @@ def test_every_command_of_a_module_should_be_one_of_the_command_line():
     assert there == set(main.list_commands(context))
     assert all(main.get_command(context, name).name == name for name in there)
     assert main.get_command(context, "unknown") is None
+
+
+def test_the_help_names_each_command_in_a_line():
+    done = CliRunner().invoke(main, ["--help"], terminal_width=80)
+    lines = [line.split(maxsplit=1) for line in done.output.splitlines() if line.startswith("  ")]
+    named = [line[0] for line in lines if line[0] in main.list_commands(click.Context(main))]
+    assert sorted(named) == main.list_commands(click.Context(main))
+    assert not [line for line in lines if line[-1].endswith("...")]
+    assert max(map(len, done.output.splitlines())) <= 80
 
 
 def loaded(program, tmp_path, *arguments):
