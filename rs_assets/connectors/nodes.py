@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from rs_assets.common.node import Family, Node
 from rs_assets.records.policy import BadRecords
@@ -59,7 +60,7 @@ class Source(Node):
 
         `rows` and `files` are limits of a batch, `policy` that for records that do not parse.
         """
-        asked = {"max_rows_per_batch": rows, "max_files_per_batch": files, "policy": policy}
+        asked: Mapping[str, Any] = {"max_rows_per_batch": rows, "max_files_per_batch": files, "policy": policy}
         known = {each.name for each in fields(self)}
         changed = {name: value for name, value in asked.items() if value is not None and name in known}
         return replace(self, **changed) if changed else self

@@ -126,13 +126,19 @@ def test_the_environment_gives_the_defaults_of_the_launchpad(monkeypatch):
         "RS_BAD_RECORDS": "skip",
         "RS_MAX_POISONS": "5",
         "RS_CLOSE_ON_IDLE": "60",
+        "RS_DELTA_CONNECTOR": "jvm",
     }
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    resources = {name: runpy.run_path(str(PROJECT / f"{name}.py"))[name] for name in ("source", "step", "window")}
+    families = ("source", "step", "window", "sink")
+    resources = {name: runpy.run_path(str(PROJECT / f"{name}.py"))[name] for name in families}
     options = options_of_a_run(monkeypatch, {"rs_source": {"config": {"max_rows_per_batch": 8}}}, resources)
     assert (options.max_rows_per_batch, options.max_files_per_batch, options.bad_records) == (8, 3, "skip")
     assert (options.max_poisons, options.close_on_idle) == (5, timedelta(minutes=1))
+    assert options.connector == "jvm"
+    chosen = {"rs_source": {"config": {"bad_records": "fail"}}, "rs_sink": {"config": {"delta_connector": "native"}}}
+    options = options_of_a_run(monkeypatch, chosen, resources)
+    assert (options.bad_records, options.connector) == ("fail", "native")
 
 
 @pytest.mark.parametrize(

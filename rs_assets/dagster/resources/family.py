@@ -7,10 +7,10 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_origin
 
 from dagster import ConfigurableResource, InitResourceContext
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr, create_model
 
 from rs_assets.common.home import Home
 from rs_assets.common.node import Family
@@ -39,6 +39,11 @@ class FamilyResource(ConfigurableResource[None]):
     family: ClassVar[Family]
 
     _folder: Path | None = PrivateAttr(default=None)
+
+    @classmethod
+    def configure_at_launch(cls, **kwargs: Any) -> Any:
+        """The resource with defaults for the Launchpad: also those of fixed choices, which Dagster itself ignores."""
+        return super(FamilyResource, _with_choices(cls, kwargs)).configure_at_launch(**kwargs)
 
     def settings(self) -> Mapping[str, Any]:
         """The options of a run (see `RunOptions`) that this family sets."""
@@ -81,3 +86,16 @@ class FamilyResource(ConfigurableResource[None]):
                 if found
                 else "add a step",
             )
+
+
+def _with_choices(kind: type[FamilyResource], defaults: Mapping[str, Any]) -> type[FamilyResource]:
+    """`kind`, whose fields with fixed choices have these `defaults`."""
+    known = kind.model_fields
+    chosen = {name: known[name] for name in defaults if name in known and get_origin(known[name].annotation) is Literal}
+    if not chosen:
+        return kind
+    fields: dict[str, Any] = {
+        name: (each.annotation, Field(default=defaults[name], description=each.description))
+        for name, each in chosen.items()
+    }
+    return create_model(kind.__name__, __base__=kind, __module__=kind.__module__, __doc__=kind.__doc__, **fields)
