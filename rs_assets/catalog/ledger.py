@@ -21,7 +21,8 @@ from rs_assets.errors import CheckpointError
 
 TABLE: Final = "ledger"
 _TIME = pa.timestamp("us", tz="UTC")
-# The equation of a proof, which the first entries of a ledger may lack: then their hash is of the other columns alone.
+# The equation of a proof and how its rows were computed, which the first entries of a ledger may lack: then their hash
+# is of the other columns alone.
 ADDED: Final = (
     ("rows_in", pa.int64()),
     ("rows_used", pa.int64()),
@@ -35,6 +36,7 @@ ADDED: Final = (
     ("batches_counted", pa.int64()),
     ("miscounted", pa.string()),
     ("accounted", pa.bool_()),
+    ("method", pa.string()),
 )
 # What a proof says; `number` counts the rows of a pipeline, and `hash` is that of all other columns.
 SCHEMA: Final = pa.schema(

@@ -587,11 +587,12 @@ class Pipeline:
         sink: str | None = None,
         newest: int = 24,
     ) -> tuple[Proof, ...]:
-        """Prove that closed partitions of an output equal one batch over the recorded input.
+        """Prove that closed partitions of an output equal what the recorded input gives.
 
         Typical uses: a nightly check, an audit, doubt. Nothing is changed but the ledger in the catalog, which gets a
         row for each partition. `records` of a proof says what became of each record that its batches have read; None
-        after a join or several steps with state. The pipeline may run. Outputs and errors as of `backfill`.
+        after a join, a session or several steps with state. Rows are computed again in one batch, those that `backfill`
+        does not compute as a stream (docs/partitions.md). The pipeline may run. Errors as of `compare`.
 
         - `partition`, `to` (str, default None): the first and the last one, by name.
         - `sink` (str, default: the only one).

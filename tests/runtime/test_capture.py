@@ -335,10 +335,11 @@ def test_the_watermark_of_a_silent_input_is_not_moved_and_that_of_a_single_one_i
         later = AT + timedelta(minutes=5)
         ends = [(AT, "-"), (AT, "1"), (later, "1")]
         offsets = {n: BatchOffsets(n, at, AT, {"rs_control": end}) for n, (at, end) in enumerate(ends)}
-        log = SimpleNamespace(offsets=offsets.get, last_committed=lambda: 2, watermark=later)
+        log, after = SimpleNamespace(offsets=offsets.get), [AT, later, later]
         made = tuple(Side(gate, "ts", timedelta(minutes=1)) for gate in sides)
         plan = SimpleNamespace(sides=lambda _: made)
-        return SimpleNamespace(log=log, plan=plan, recorded=SimpleNamespace(session=SimpleNamespace(topology=None)))
+        recorded = SimpleNamespace(session=SimpleNamespace(topology=None))
+        return SimpleNamespace(log=log, plan=plan, recorded=recorded, watermark_after=after.__getitem__)
 
     one, two = query("window"), query("join.left", "join.right")
     assert [control_of(one, batch) for batch in range(3)] == [None, AT + timedelta(minutes=6), None]

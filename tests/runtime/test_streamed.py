@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from rs_assets import EventTimePartitions, Home, SessionWindow, StreamBuilder, Time, TumblingWindow
+from rs_assets.catalog.ledger import Ledger
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.errors import ConfigurationError, DataLossError, TopologyError
 from rs_assets.operators.join.spec import JoinType
@@ -130,6 +131,29 @@ def test_sessions_of_other_code_are_those_of_a_model_with_the_watermarks_of_then
     assert files(options.home.root) == home
 
 
+@pytest.mark.long
+def test_partitions_of_sessions_are_proved_as_a_stream_until_a_row_is_changed(
+    tmp_path: Path, options: RunOptions
+) -> None:
+    batches = drawn(7, jitter=14, number=12)
+    hours = EventTimePartitions.hourly("end_time", since="2026-01-01")
+    pipeline = sessions(written(tmp_path / "in", batches), "id >= 0", partitions=hours)
+    pipeline.run(options)
+    rows = in_hour(sessions_of(batches, lambda _: True, lambda _: True))
+    proof, *others = pipeline.prove(options)
+    assert (proof.partition, proof.method, proof.holds, proof.records) == (HOUR, "stream", True, None)
+    assert (proof.rows_stream, proof.rows_batch) == (rows.total(), rows.total())
+    assert all(each.holds for each in others)
+    assert pipeline.prove(options) == ()
+    DeltaTable(options.home.table("capture", "hits")).delete("id = 1")
+    (proof,) = pipeline.prove(options, partition=HOUR)
+    gone = sum(n for row, n in rows.items() if row[0] == 1)
+    assert (proof.holds, proof.rows_batch - proof.rows_stream, gone > 0) == (False, gone, True)
+    assert "only by the stream" in str(proof)
+    ledger = Ledger(options.home.catalog, "capture.hits")
+    assert ({each["method"] for each in ledger.entries()}, ledger.first_break()) == ({"stream"}, "")
+
+
 def joined(folder: Path, other: Path, within: int, how: JoinType = "inner", **settings: Any) -> Pipeline:
     begin = StreamBuilder.data_stream("capture", "hits")
     left, right = (
@@ -205,13 +229,14 @@ def test_chained_windows_of_another_length_differ_in_closed_partitions(tmp_path:
         0,
     )
     assert set(found.by_column) == {"most"}
-    # A backfill takes the rows that the try has shown, and the proof holds before and after.
-    for size, rows in ((10, before), (5, after)):
-        pipeline = chained(folder, "id <> 2", size)
-        pipeline.backfill(HOUR, options, judge="as_then")
-        assert in_hour(table(options, "id", "start_time", "n", "most")) == rows
-        (proof,) = pipeline.prove(options, partition=HOUR)
-        assert (proof.holds, proof.records, proof.rows_batch) == (True, None, rows.total())
+    # With the rows of the new code, which a new generation writes, the backfill and the proof agree.
+    pipeline = chained(folder, "id <> 2", 5)
+    pipeline.run(replace(options, new_generation=True))
+    DeltaTable(options.home.table("capture", "hits")).delete("id = 1")
+    pipeline.backfill(HOUR, options, judge="as_then")
+    assert in_hour(table(options, "id", "start_time", "n", "most")) == after
+    (proof,) = pipeline.prove(options, partition=HOUR)
+    assert (proof.holds, proof.records, proof.rows_batch) == (True, None, after.total())
 
 
 @pytest.mark.long

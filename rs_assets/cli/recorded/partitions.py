@@ -94,7 +94,7 @@ def backfill(name: str | None, modules: tuple[str, ...], *, first: str, as_json:
 @AS_JSON
 @guarded
 def prove(name: str | None, modules: tuple[str, ...], *, as_json: bool, **chosen_by: Any) -> None:
-    """Compare closed partitions with one batch over the recorded input, and note the result in the ledger."""
+    """Compare closed partitions with what the recorded input gives, and note the result in the ledger."""
     done = chosen(modules, name).prove(**chosen_by)
     if as_json:
         click.echo(json.dumps([each.as_dict() for each in done]))

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from rs_assets.common.scratch import scratch_folder
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.errors import ConfigurationError, TopologyChangedError
-from rs_assets.records.schema import quoted
 from rs_assets.runtime.identity import queries_of_now, stored_shape
 from rs_assets.runtime.io_compatibility import origins_of, rules_of, targets_of
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.recorded.closed import as_streamed, named_or
 from rs_assets.runtime.recorded.difference import Comparison, Difference, summed
 from rs_assets.runtime.recorded.partitions import Partition, parted, partitions_of
-from rs_assets.runtime.recorded.prove import comparable, stored_rows
+from rs_assets.runtime.recorded.prove import comparable, stored_rows, within
 from rs_assets.runtime.recorded.recompute import Recompute, Way, Written, refuse_clock
-from rs_assets.runtime.recorded.recorded import Recorded, named, translated
-from rs_assets.runtime.recorded.streamed import Streamed, by_clock, refuse_streamed
+from rs_assets.runtime.recorded.recorded import Recorded, named
+from rs_assets.runtime.recorded.streamed import refuse_streamed, streamed_table
 from rs_assets.topology.shape import delays, shape_of
 from rs_assets.topology.topology import Topology
 
@@ -133,7 +129,7 @@ class _Trial:
         def newest_closed() -> Sequence[Partition]:
             return partitions_of(self.topology, self.options, sink=self.sink.name).closed[-newest:]
 
-        way = Way(topology=self.topology, sink=self.sink, partitions=self.sink.partitions, window=None)
+        way = Way.as_stream(self.topology, self.sink, self.sink.partitions)
         return tuple(named_or(newest_closed, self.topology, self.options, way, first=partition, last=to))
 
     def by_batches(self, recorded: Recorded, chosen: Sequence[Partition] | None, spark: SparkSession) -> Difference:
@@ -152,34 +148,18 @@ class _Trial:
 
     def as_stream(self, recorded: Recorded, chosen: Sequence[Partition] | None, spark: SparkSession) -> Difference:
         """The table as a stream over the recorded batches leaves it."""
-        query = recorded.query(spark, recorded.plan_of(self.sink.name))
-        written = Written.by(query, self.sink)
-        with scratch_folder("rs-try-") as folder, translated(query.plan.name):
-            streamed = Streamed(spark, query, self.sink, folder)
-            batches = streamed.batches(written.mark.batch_id, **self._span(chosen))
-            table = spark.read.format("delta").option("versionAsOf", written.table.version()).load(written.path)
-            made = streamed.rows(batches)
-            clock = by_clock(self.topology, self.sink)
-            sides = [comparable(rows.drop(*clock)) for rows in (table, table.limit(0) if made is None else made)]
+        with streamed_table(spark, recorded, self.sink, chosen) as tables:
+            sides = [comparable(rows) for rows in (tables.stored, tables.made)]
             if chosen is None:
-                found = replace(self._comparison(written).of(sides[0], sides[1], ""), whole=True, partitions=())
+                found = self._comparison(tables.written).of(sides[0], sides[1], "")
+                found = replace(found, whole=True, partitions=())
             else:
-                found = summed([self._of_partition(sides, each, written) for each in chosen])
-        return replace(found, batches=len(batches), streamed=True)
-
-    def _span(self, chosen: Sequence[Partition] | None) -> Mapping[str, datetime]:
-        """From which time on rows are compared, and the watermark that emits the last of them."""
-        if not chosen:
-            return {}
-        closing = self.topology.closings[self.sink.name]
-        ends = closing.by_watermark and self.sink.mode == "append"
-        return {"since": chosen[0].start, **({"closes": closing.closes(chosen[-1].end)} if ends else {})}
+                found = summed([self._of_partition(sides, each, tables.written) for each in chosen])
+        return replace(found, batches=len(tables.batches), streamed=True)
 
     def _of_partition(self, sides: Sequence[DataFrame], partition: Partition, written: Written) -> Difference:
-        partitions = self.sink.partitions
-        assert partitions is not None  # noqa: S101  there are closed ones
-        here = F.col(quoted(partitions.column)) == F.lit(partitions.parse(partition.key))
-        before, after = (rows.filter(here) for rows in sides)
+        assert self.sink.partitions is not None  # noqa: S101  there are closed ones
+        before, after = (within(rows, self.sink.partitions, partition) for rows in sides)
         return self._comparison(written).of(before, after, partition.key)
 
     def _comparison(self, written: Written) -> Comparison:

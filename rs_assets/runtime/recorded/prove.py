@@ -1,4 +1,4 @@
-"""Proof: the closed partitions of an output equal what one batch over the recorded input computes."""
+"""Proof: the closed partitions of an output equal what the recorded input gives, in one batch or as a stream."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -15,6 +15,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType, MapType, VariantType
 
 from rs_assets.catalog.ledger import SCHEMA, Ledger
+from rs_assets.compile.planner.plan import plan_queries
+from rs_assets.connectors.delta.files.event_partitions import EventTimePartitions
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.operators.window.spec import HoppingWindow, TumblingWindow
 from rs_assets.records.schema import quoted
@@ -24,22 +26,27 @@ from rs_assets.runtime.recorded.equation import TERMS, Accounts, Equation
 from rs_assets.runtime.recorded.partitions import Partition, parted, partitions_of
 from rs_assets.runtime.recorded.recompute import Recompute, Way, Written
 from rs_assets.runtime.recorded.recorded import Recorded
+from rs_assets.runtime.recorded.streamed import refuse_streamed, streamed_table
 from rs_assets.topology.topology import Topology
 
 # How many differing rows are shown.
 SHOWN: Final = 20
 # Sums of floating-point numbers depend on the order of rows: they are compared to so many digits after the first.
 DIGITS: Final = "%.11e"
-NOT_COUNTED: Final = "its records are not accounted for: they have passed a join, or several steps with state"
+NOT_COUNTED: Final = (
+    "its records are not accounted for: they have passed a join, a session, or several states"
+)
+Method = Literal["batch", "stream"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """A partition, whether its rows are those of one batch over its `batches`, and what became of all records there.
+    """A partition, whether its rows are those of its `batches`, and what became of all records there.
 
+    `method`: "batch" if they were computed again as one batch, "stream" if they went through the code as a stream.
     The digests are sums of the rows' hashes. `only_stream` and `only_batch` are the first rows, as JSON, that only the
-    table, or only the batch has. `records` is None after a join or several steps with state: a record is in rows of
-    several partitions there, or in those that others made.
+    table, or only the batch has. `records` is None for a stream, after a join and after several steps with state: a
+    record is in rows of several partitions there, or in those that others made.
     """
 
     partition: str
@@ -53,6 +60,7 @@ class Proof:
     records: Equation | None
     only_stream: tuple[str, ...] = ()
     only_batch: tuple[str, ...] = ()
+    method: Method = "batch"
 
     @property
     def holds(self) -> bool:
@@ -67,11 +75,13 @@ class Proof:
         """A line, one for each row that differs, and the equation."""
         equation = [f"  {line}" for line in str(self.records or NOT_COUNTED).splitlines()]
         if self.equal:
-            head = f"{self.partition}: {self.rows_stream:,} rows equal one batch over {self.batches:,} batches"
+            made = "one batch over" if self.method == "batch" else "a stream of"
+            head = f"{self.partition}: {self.rows_stream:,} rows equal {made} {self.batches:,} batches"
             return "\n".join([head, *equation])
-        head = f"{self.partition}: {self.rows_stream:,} rows in the table, {self.rows_batch:,} by one batch"
+        made = "one batch" if self.method == "batch" else "a stream"
+        head = f"{self.partition}: {self.rows_stream:,} rows in the table, {self.rows_batch:,} by {made}"
         rows = [f"  only in the table: {row}" for row in self.only_stream]
-        return "\n".join([head, *rows, *(f"  only by the batch: {row}" for row in self.only_batch), *equation])
+        return "\n".join([head, *rows, *(f"  only by the {self.method}: {row}" for row in self.only_batch), *equation])
 
 
 def prove(
@@ -83,24 +93,47 @@ def prove(
     sink: str | None = None,
     newest: int = 24,
 ) -> tuple[Proof, ...]:
-    """Compare closed partitions of an output with one batch over the recorded input, and note each in the ledger.
+    """Compare closed partitions of an output with what the recorded input gives, and note each in the ledger.
 
     Those from `partition` `to` another one; without a name the `newest` that the ledger does not know as equal with as
-    many rows as they have now. Errors as of a backfill.
+    many rows as they have now. Rows without a batch form are computed as a stream. Errors as of a try.
     """
     options = options or RunOptions()
-    way, ledger = Way.to(topology, *parted(topology, sink)), Ledger(options.home.catalog, topology.name)
-    recorded = Recorded.of(topology, options)
+    node, partitions = parted(topology, sink)
+    in_batch = Way.fits(topology, node)
+    if not in_batch:
+        refuse_streamed(topology, next(plan for plan in plan_queries(topology) if node.name in plan.sinks), node)
+    way = (Way.to if in_batch else Way.as_stream)(topology, node, partitions)
+    recorded, ledger = Recorded.of(topology, options), Ledger(options.home.catalog, topology.name)
     unproved = partial(_unproved, recorded, options, way, ledger, newest)
     chosen = named_or(unproved, topology, options, way, first=partition, last=to)
+    proving = partial(_in_batches if in_batch else _as_stream, recorded, way, chosen, ledger)
+    return recorded.on_driver(proving) if chosen else ()
 
-    def proved(spark: SparkSession) -> tuple[Proof, ...]:
-        computing = as_streamed(spark, recorded, way, chosen)
-        values = [each.value for each in computing]
-        accounts = Accounts(computing[0].query, way, values) if way.counted else None
-        return tuple(_proved(each, accounts, ledger) for each in computing)
 
-    return recorded.on_driver(proved) if chosen else ()
+def _in_batches(
+    recorded: Recorded, way: Way, chosen: Sequence[Partition], ledger: Ledger, spark: SparkSession
+) -> tuple[Proof, ...]:
+    computing = as_streamed(spark, recorded, way, chosen)
+    values = [each.value for each in computing]
+    accounts = Accounts(computing[0].query, way, values) if way.counted else None
+    return tuple(_proved(each, accounts, ledger) for each in computing)
+
+
+def _as_stream(
+    recorded: Recorded, way: Way, chosen: Sequence[Partition], ledger: Ledger, spark: SparkSession
+) -> tuple[Proof, ...]:
+    with streamed_table(spark, recorded, way.sink, chosen) as tables:
+        made, stored = comparable(tables.made), comparable(tables.stored.select(*map(quoted, tables.made.columns)))
+        found = [_Sides(*(within(rows, way.partitions, each) for rows in (stored, made))).facts() for each in chosen]
+    version, batches = tables.written.table.version(), len(tables.batches)
+    proofs = [
+        Proof(partition=each.key, batches=batches, version=version, records=None, method="stream", **facts)
+        for each, facts in zip(chosen, found, strict=True)
+    ]
+    for each, proof in zip(chosen, proofs, strict=True):
+        ledger.add(_entry(way, each, proof, tables.written))
+    return tuple(proofs)
 
 
 def _unproved(recorded: Recorded, options: RunOptions, way: Way, ledger: Ledger, newest: int) -> Sequence[Partition]:
@@ -148,38 +181,50 @@ def _proved(made: Recompute, accounts: Accounts | None, ledger: Ledger) -> Proof
     with made.reading(batches) as folder:
         batch = comparable(made.rows(batches, folder))
         stream = comparable(stored_rows(made, written.path, written.table).select(*map(quoted, batch.columns)))
-        (rows_stream, digest_stream), (rows_batch, digest_batch) = map(_digest, (stream, batch))
-        equal = (rows_stream, digest_stream) == (rows_batch, digest_batch)
-        ways = () if equal else ((stream, batch), (batch, stream))
-        only = tuple(tuple(row[0] for row in _beyond(one, other)) for one, other in ways) or ((), ())
+        facts = _Sides(stream, batch).facts()
         records = accounts.equation(made, batches) if accounts is not None else None
-    proof = Proof(
-        partition=made.partition.key,
-        equal=equal,
-        batches=len(batches),
-        version=written.table.version(),
-        rows_stream=rows_stream,
-        rows_batch=rows_batch,
-        digest_stream=digest_stream,
-        digest_batch=digest_batch,
-        records=records,
-        only_stream=only[0],
-        only_batch=only[1],
-    )
-    ledger.add(_entry(made, proof, written))
+    version, key = written.table.version(), made.partition.key
+    proof = Proof(partition=key, batches=len(batches), version=version, records=records, **facts)
+    ledger.add(_entry(made.way, made.partition, proof, written))
     return proof
 
 
-def _entry(made: Recompute, proof: Proof, written: Written) -> Mapping[str, Any]:
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """The rows of a partition in the table, and those that its records give."""
+
+    stream: DataFrame
+    batch: DataFrame
+
+    def facts(self) -> dict[str, Any]:
+        """How many there are, their digests, and the first that only one side has."""
+        (rows_stream, digest_stream), (rows_batch, digest_batch) = map(_digest, (self.stream, self.batch))
+        equal = (rows_stream, digest_stream) == (rows_batch, digest_batch)
+        ways = () if equal else ((self.stream, self.batch), (self.batch, self.stream))
+        only = tuple(tuple(row[0] for row in _beyond(one, other)) for one, other in ways) or ((), ())
+        return {
+            "equal": equal,
+            "rows_stream": rows_stream,
+            "rows_batch": rows_batch,
+            "digest_stream": digest_stream,
+            "digest_batch": digest_batch,
+            "only_stream": only[0],
+            "only_batch": only[1],
+        }
+
+
+def _entry(way: Way, partition: Partition, proof: Proof, written: Written) -> Mapping[str, Any]:
     noted = {name: value for name, value in proof.as_dict().items() if name in SCHEMA.names}
     return {
         **noted,
         **(_terms(proof.records) if proof.records is not None else {}),
-        "sink": made.way.sink.name,
-        "start": made.partition.start,
+        "sink": way.sink.name,
+        "start": partition.start,
         "generation": written.mark.generation,
         "batch_id": written.mark.batch_id,
-        "code": made.way.topology.code,
+        "code": way.topology.code,
+        # That of earlier releases, which entries do not have.
+        "method": None if proof.method == "batch" else proof.method,
     }
 
 
@@ -198,7 +243,12 @@ def _terms(records: Equation) -> Mapping[str, Any]:
 def stored_rows(made: Recompute, path: str, table: DeltaTable) -> DataFrame:
     """The rows of the partition in the version that was read."""
     rows = made.spark.read.format("delta").option("versionAsOf", table.version()).load(path)
-    return rows.filter(F.col(quoted(made.way.partitions.column)) == F.lit(made.value))
+    return within(rows, made.way.partitions, made.partition)
+
+
+def within(rows: DataFrame, partitions: EventTimePartitions, partition: Partition) -> DataFrame:
+    """Those of a partition, of a table that has its column."""
+    return rows.filter(F.col(quoted(partitions.column)) == F.lit(partitions.parse(partition.key)))
 
 
 def comparable(rows: DataFrame) -> DataFrame:

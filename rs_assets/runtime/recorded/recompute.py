@@ -92,6 +92,11 @@ class Way:
         way = cls(topology=topology, sink=sink, partitions=partitions, window=window)
         return replace(way, before=before, after=after, states=timed)
 
+    @classmethod
+    def as_stream(cls, topology: Topology, sink: DeltaSink, partitions: EventTimePartitions) -> Way:
+        """That of rows which are computed as a stream, from all records that their steps need."""
+        return cls(topology=topology, sink=sink, partitions=partitions, window=None)
+
     @property
     def root(self) -> TimedState | None:
         """The first step with state, whose rows are judged by the watermark; None without any."""

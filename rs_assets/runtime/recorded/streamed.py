@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from rs_assets.checkpoint.source_log import SourceLog
 from rs_assets.common.home import Home
 from rs_assets.common.node import Node
+from rs_assets.common.scratch import scratch_folder
 from rs_assets.compile.late_sinks import gets_late
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.readers import batch_reader, reader_of
@@ -37,8 +38,9 @@ from rs_assets.runtime.batch.split_watermarks import SplitWatermarks, by_split_o
 from rs_assets.runtime.job.opening import opened
 from rs_assets.runtime.job.session import JobSession
 from rs_assets.runtime.options import RunOptions
-from rs_assets.runtime.recorded.recompute import age_of, latest_before, refuse_clock, states_of
-from rs_assets.runtime.recorded.recorded import RecordedQuery
+from rs_assets.runtime.recorded.partitions import Partition
+from rs_assets.runtime.recorded.recompute import Written, age_of, latest_before, refuse_clock, states_of
+from rs_assets.runtime.recorded.recorded import Recorded, RecordedQuery, translated
 from rs_assets.runtime.run.quarantine import process_all
 from rs_assets.runtime.run.run import wire_all
 from rs_assets.spark.settings import NO_DATA
@@ -82,6 +84,32 @@ def _reasons(topology: Topology, plan: QueryPlan, sink: DeltaSink) -> Iterator[s
             yield f"step {node.name!r} goes by the order or the time of arrival"
 
 
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """A table as it is, and as the current code leaves it; without columns of the clock."""
+
+    written: Written
+    batches: Sequence[int]
+    stored: DataFrame
+    made: DataFrame
+
+
+@contextmanager
+def streamed_table(
+    spark: SparkSession, recorded: Recorded, sink: DeltaSink, chosen: Sequence[Partition] | None
+) -> Iterator[Tables]:
+    """Both tables, as far as closed partitions need it; None: all of it. On the driver's thread."""
+    query = recorded.query(spark, recorded.plan_of(sink.name))
+    written = Written.by(query, sink)
+    with scratch_folder("rs-streamed-") as folder, translated(query.plan.name):
+        streamed = Streamed(spark, query, sink, folder)
+        batches = streamed.needed(written.mark.batch_id, chosen)
+        stored = spark.read.format("delta").option("versionAsOf", written.table.version()).load(written.path)
+        made = streamed.rows(batches)
+        clock = by_clock(recorded.session.topology, sink)
+        yield Tables(written, batches, stored.drop(*clock), (stored.limit(0) if made is None else made).drop(*clock))
+
+
 def by_clock(topology: Topology, sink: DeltaSink) -> tuple[str, ...]:
     """The columns with times of the clock at which a row was emitted: another one when it is computed again."""
     often = (isinstance(node, WindowAggregate) and node.often for node in states_of(topology, sink))
@@ -102,12 +130,19 @@ class Streamed:
         """The pipeline, as the current code has it."""
         return self.query.recorded.session.topology
 
-    def batches(self, last: int, *, since: datetime | None = None, closes: datetime | None = None) -> Sequence[int]:
-        """The batches up to `last` that are needed for rows of event times from `since` on; None: for all rows.
+    def needed(self, last: int, chosen: Sequence[Partition] | None) -> Sequence[int]:
+        """The batches up to `last` that the rows of closed partitions need, in their order; None: those of the table.
 
-        `closes` is the watermark with which the last of these rows is emitted. DataLossError if one of them is not
-        recorded, or its input was removed or edited.
+        DataLossError if one of them is not recorded, or its input was removed or edited.
         """
+        if not chosen:
+            return self._batches(last, None, None)
+        closing = self.topology.closings[self.sink.name]
+        ends = closing.by_watermark and self.sink.mode == "append"
+        return self._batches(last, chosen[0].start, closing.closes(chosen[-1].end) if ends else None)
+
+    def _batches(self, last: int, since: datetime | None, closes: datetime | None) -> Sequence[int]:
+        """Those for rows of event times from `since` on, of which the last is emitted by the watermark `closes`."""
         known = [batch for batch in sorted(self.query.batches(older=True)) if batch <= last]
         reach = self._reach()
         begin = None if since is None or reach is None else since - reach
@@ -127,7 +162,7 @@ class Streamed:
         return needed
 
     def rows(self, batches: Sequence[int]) -> DataFrame | None:
-        """The table after `batches`, as the current code writes it; None if it writes no row."""
+        """The table after `batches`, as the current code writes it; None if it writes no row. Called once."""
         channels = {source.name: self._channel(source, batches[0]) for source in self._sources}
         options = self.query.recorded.session.options
         apart = RunOptions(
