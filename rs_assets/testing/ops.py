@@ -191,7 +191,7 @@ def _executed(
             """The place in the settings."""
             return replace(super().place(), home=Home(home, apart=True))
 
-    local = {"local_storage_only": True, "upload": False, "openlineage": False, "checkpoint_storage": "delta"}
+    local: dict[str, Any] = {"local_storage_only": True, "upload": False, "openlineage": False, "checkpoint_storage": "delta"}
     own = {
         "spark": SparkResource(share=True),
         "window": WindowResource(finish=True),

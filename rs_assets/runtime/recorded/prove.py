@@ -33,9 +33,7 @@ from rs_assets.topology.topology import Topology
 SHOWN: Final = 20
 # Sums of floating-point numbers depend on the order of rows: they are compared to so many digits after the first.
 DIGITS: Final = "%.11e"
-NOT_COUNTED: Final = (
-    "its records are not accounted for: they have passed a join, a session, or several states"
-)
+NOT_COUNTED: Final = "its records are not accounted for: they have passed a join, a session, or several states"
 Method = Literal["batch", "stream"]
 
 
