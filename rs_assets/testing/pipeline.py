@@ -15,7 +15,7 @@ from rs_assets.common.node import Node
 from rs_assets.connectors.console.nodes import PrintSink
 from rs_assets.connectors.memory import Record
 from rs_assets.connectors.nodes import Sink, Source
-from rs_assets.errors import ConfigurationError, RsError
+from rs_assets.errors import ConfigurationError, RsError, TopologyError
 from rs_assets.records.columns import ORDER, visible
 from rs_assets.runtime.capture.values import rounded
 from rs_assets.runtime.run.preview import preview
@@ -173,7 +173,15 @@ def sample(pipeline: Pipeline, records: int, spark: SparkDriver | None = None) -
     topology, spark = pipeline.topology, spark or SparkDriver.shared()
 
     def first(source: Source) -> list[Record]:
-        return preview(_ending_in(topology, source), records, spark)[SINK]
+        try:
+            return preview(_ending_in(topology, source), records, spark)[SINK]
+        except TopologyError as error:
+            raise TopologyError(
+                error.what,
+                remedy=f"give records of it: check_pipeline(pipeline, {{{source.name!r}: [...]}}), or by the command:"
+                f" --rows {source.name}=records.jsonl",
+                step=source.name,
+            ) from error
 
     return {source.name: first(source) for source in topology.origins}
 

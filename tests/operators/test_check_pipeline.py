@@ -164,6 +164,25 @@ def test_the_command_should_ask_for_the_source_of_a_file(tmp_path, monkeypatch):
     assert (done.exit_code, "write --rows one=in.jsonl" in done.output) == (1, True)
 
 
+def test_a_source_whose_records_must_be_given_should_be_named_with_its_option(tmp_path, monkeypatch, driver):
+    (tmp_path / "topic_pipelines.py").write_text(
+        "from rs_assets import StreamBuilder\n"
+        "begin = StreamBuilder.data_stream('shop', 'topic')\n"
+        "read = begin.from_kafka('localhost:1', topic='orders', schema='n int', name='orders')\n"
+        "topic = read.filter('n > 1').to_print(name='out').build()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def tortured(*words):
+        return CliRunner().invoke(main, ["torture", "topic", "-m", "topic_pipelines", "--batches", "1", *words])
+
+    refused = tortured()
+    assert (refused.exit_code, "--rows orders=records.jsonl" in refused.output) == (1, True)
+    (tmp_path / "records.jsonl").write_text('{"n": 1}\n{"n": 2}\n')
+    done = tortured("--rows", f"orders={tmp_path / 'records.jsonl'}")
+    assert (done.exit_code, done.output.splitlines()[0][:11]) == (0, "rows: out 1"), done.output
+
+
 def test_files_of_the_command_should_be_found_by_source_and_path(tmp_path):
     folder = tmp_path / "day=2026-01-05"
     folder.mkdir()
