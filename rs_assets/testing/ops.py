@@ -191,12 +191,10 @@ def _executed(
             """The place in the settings."""
             return replace(super().place(), home=Home(home, apart=True))
 
-    local: dict[str, Any] = {"local_storage_only": True, "upload": False, "openlineage": False, "checkpoint_storage": "delta"}
-    own = {
-        "spark": SparkResource(share=True),
-        "window": WindowResource(finish=True),
-        "run": ApartResource(home=str(home), **local),
-    }
+    apart = ApartResource(
+        home=str(home), local_storage_only=True, upload=False, openlineage=False, checkpoint_storage="delta"
+    )
+    own = {"spark": SparkResource(share=True), "window": WindowResource(finish=True), "run": apart}
     job = build_definitions([pipeline], {**own, **resources}).resolve_job_def(f"{pipeline.topology.label}_run")
     quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
     with DagsterInstance.ephemeral() as instance:
