@@ -194,6 +194,18 @@ def test_method_that_is_called_is_the_public_one_on_a_copy_of_bytes_in_the_loade
     ]
 
 
+def test_functions_of_java_are_keys_and_arguments_of_windows(driver, jar):
+    made = pipeline(
+        [jar], ["Masked", "Doubled"], "a STRING, n BIGINT, s BIGINT, m BIGINT",
+        """SELECT f_masked(page, 1), COUNT(*), SUM(f_doubled(ms)), AVG(f_doubled(ms)) FROM clicks
+            GROUP BY f_masked(page, 1), TUMBLE(ts, INTERVAL '1' MINUTE)""",
+    )  # fmt: skip
+    twice = [{**row, "page": page} for row in ROWS for page in (row["page"], "xyz")]
+    found = {row["a"]: (row["n"], row["s"], row["m"]) for row in made.try_(twice, spark=driver)["found"]}
+    # Of null the function makes -1.
+    assert found == {"a***": (1, 14, 14), None: (1, 6, 6), "x**": (5, 16, 3), "a": (1, -2, -2)}
+
+
 def restamped(jar, place):
     """The jar with another version of Fixed."""
     with zipfile.ZipFile(jar) as given, zipfile.ZipFile(place, "w") as made:

@@ -73,6 +73,15 @@ def test_expand_json_gives_the_members_of_a_document_as_fields(source, compute):
     found = compute(of.script("expand_json(doc,'id int, what string');expand_json(part)"), rows)
     wanted = [(1, "x"), (-1, "y"), (-1, None), (-1, None), (-1, None)]
     assert found == [{"id": one, "what": what, "n": at or None} for at, (one, what) in enumerate(wanted)]
+    odd = [
+        {"doc": '{"t": 200, "d": "1,5", "at": "12:30"}'},
+        {"doc": '{"t": -7, "d": 12345678901234567890.5, "at": "2026-01-05T10:00:00Z", "s": 12345678901234567890.5}'},
+    ]
+    text = "expand_json(doc,'t tinyint, d decimal(30,1), at timestamp, s string');d=tochar(d);at=unixtimestamp(at)"
+    assert compute(source("doc string").script(text), odd) == [
+        {"t": None, "d": None, "at": None, "s": None},
+        {"t": -7, "d": "12345678901234567890.5", "at": 1767607200, "s": "12345678901234567890.5"},
+    ]
     noon = {"doc": '{"at": "2026-01-05 12:00:00"}', "list": '[{"to": "2026-01-05 12:00:00"}]'}
     text = "expand_json(doc,'at timestamp');splitArray(list,'to timestamp');at=unixtimestamp(at);to=unixtimestamp(to)"
     (found,) = compute(source("doc string, list string").script(text, zone="Asia/Shanghai"), [noon])

@@ -19,6 +19,8 @@ _UNIT_WORDS |= {"FRAC_SECOND": "MILLISECOND"}
 # Texts that Spark reads as a time or a date, but this project does not, as a literal of Spark SQL. Spark ignores
 # control characters at the ends.
 NO_TIME = r"(?s)^[\\p{Cntrl} ]*(?:[+-].*|[0-9]{5,}-.*|0000-.*|T?[0-9]{1,2}:.*)$"
+# The beginning of a text that Spark reads as a time of the clock's day; in a literal of Spark SQL.
+HOUR = r"^[\\p{Cntrl} ]*T?[0-9]{1,2}:"
 # A time of day followed by an offset or a zone name.
 OWN_ZONE = ":[0-9][0-9.]* *(?:[A-Za-z]|[+-]).*$"
 TYPES: Mapping[str, str] = MappingProxyType(

@@ -13,6 +13,20 @@ _row = Family("json").row
 # Paths that Spark reads; for any other it gives null for each row.
 _PATH = re.compile(r"\$(?:\.(?:\*|[^.\[\]'*]+)|\[(?:\d+|\*|'[^'\]]+')\])*")
 
+# Those of them that name one value, and a text that may be a number of which Spark has read 17 digits.
+_ONE = re.compile(r"\$(?:\.\w+|\[\d+\]|\['[\w .-]+'\])+")
+_LONG = "^-?[0-9.]{17,}(?:E-?[0-9]+)?$"
+# A field or a literal: what a call gives has lost the digits already, and would be written out several times.
+_PLAIN = re.compile(r"cast\((?:`[^`]+`|[\w.]+) as string\)|'(?:[^'\\]|\\.)*'", re.DOTALL)
+
+
+def exact_number(found: str, doc: str, path: str) -> str:
+    """The SQL of the text `found` at a path of a document, with up to 38 digits if it is a number."""
+    if not _ONE.fullmatch(path) or not _PLAIN.fullmatch(doc):
+        return found
+    exact = f"try_variant_get(try_parse_json({doc}), {quote(path)}, 'string')"
+    return f"if({found} rlike '{_LONG}', coalesce({exact}, {found}), {found})"
+
 
 def _at_path(texts: Mapping[str, str]) -> str:
     """`[*]` at the end of a path means the array itself, which Spark would unwrap if it has one item."""
@@ -24,7 +38,7 @@ def _at_path(texts: Mapping[str, str]) -> str:
         raise TopologyError(f"{plain!r} is not a JSON path", remedy="write it as $.key, $['a key'], $[0] or $[*]")
     while plain.endswith("[*]"):
         plain = plain.removesuffix("[*]")
-    return f"get_json_object({texts['s']}, {quote(plain)})"
+    return exact_number(f"get_json_object({texts['s']}, {quote(plain)})", texts["s"], plain)
 
 
 def _of_key(texts: Mapping[str, str]) -> str:
@@ -35,7 +49,8 @@ def _of_key(texts: Mapping[str, str]) -> str:
         raise TopologyError(
             f"the key {key!r} has a quote or a bracket, which a path cannot contain", remedy="rename it at the source"
         )
-    return f"get_json_object({texts['s']}, {quote(f'$[{chr(39)}{key}{chr(39)}]')})"
+    path = f"$['{key}']"
+    return exact_number(f"get_json_object({texts['s']}, {quote(path)})", texts["s"], path)
 
 
 # The parser ignores text after the first value: two kinds of brackets reveal it.
@@ -58,6 +73,7 @@ JSON = (
             'json_value(\'{"ccc":{"hhh":["h0","h1","h2"]}}\',\'$.ccc.hhh[1]\')': "h1",
             "json_value('[1]',null)": None,
             "json_value('{x','$.a')": None,
+            "json_value('{\"a\":[12345678901234567.89]}','$.a[0]')": "12345678901234567.89",
         },
     ),
     _row(
@@ -66,7 +82,11 @@ JSON = (
         _of_key,
         "string",
         "The value of a key, which may contain dots.",
-        {"json_field('{\"a.b\":1}','a.b')": "1", "json_field('{\"a\":1}','b')": None},
+        {
+            "json_field('{\"a.b\":1}','a.b')": "1",
+            "json_field('{\"a\":1}','b')": None,
+            "json_field('{\"a.b\":-0.12345678901234567890}','a.b')": "-0.1234567890123456789",
+        },
     ),
     _row(
         "array_size size_array json_size",
