@@ -204,6 +204,36 @@ def test_a_broker_that_refuses_should_be_named(topic, tmp_path):
             pass
 
 
+def test_a_broker_that_grants_less_than_was_asked_for_should_be_named(topic, tmp_path):
+    """With QoS 0 what comes while no collector is connected is lost, without a word."""
+    with MqttBroker(settings={"max_qos": "0"}) as broker:
+        stop = threading.Event()
+        thread = threading.Thread(
+            target=collect, args=(mqtt_collector(broker, topic), LogWriter(tmp_path / "one"), stop)
+        )
+        thread.start()
+        wait_until(lambda: "with QoS 0 at most" in CollectorState.of(tmp_path / "one").problem)
+        stop.set()
+        thread.join()
+        with running(mqtt_collector(broker, topic, qos=0), tmp_path / "two"):
+            pass
+
+
+def test_a_session_that_the_broker_has_lost_should_be_said(topic, tmp_path, caplog):
+    with MqttBroker() as broker:
+        with running(mqtt_collector(broker, topic), tmp_path):
+            pass
+        assert "are lost" not in caplog.text
+        client = broker._address().client(mqtt_collector(broker, topic).client_id, clean_session=True)
+        broker._address().connect(client)
+        client.loop_start()
+        wait_until(client.is_connected)
+        client.disconnect()
+        client.loop_stop()
+        with running(mqtt_collector(broker, topic), tmp_path):
+            wait_until(lambda: "messages that came since are lost" in caplog.text)
+
+
 @pytest.mark.parametrize(
     ("settings", "what", "mended"),
     [

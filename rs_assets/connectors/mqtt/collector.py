@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import orjson
 
+from rs_assets.common.background import LOG
 from rs_assets.common.files import write_atomically
 from rs_assets.connectors.collector.collecting import Fatal
 from rs_assets.connectors.collector.messages import Message
@@ -117,7 +118,11 @@ class _Session:
                 remedy="check url, username and password",
                 broker=self.settings.broker.url,
             )
-        known = self._known() if flags.session_present else {}
+        noted = self._known()
+        known = noted if flags.session_present else {}
+        if noted and not known and not self.settings.clean_session:
+            LOG.warning("the MQTT broker %s has no session of %r any more: messages that came since are lost",
+                        self.settings.broker.url, self.settings.client_id)  # fmt: skip
         wanted = dict.fromkeys(self.settings.topics, self.settings.qos)
         gone = [topic for topic in known if topic not in wanted]
         if gone:
@@ -168,10 +173,16 @@ class _Session:
         self.arrived.put(None)
 
     def _check(self, wanted: Sequence[tuple[str, int]], codes: Sequence[Any]) -> None:
-        for (topic, _qos), code in zip(wanted, codes, strict=True):
+        for (topic, qos), code in zip(wanted, codes, strict=True):
             if code.value >= REFUSED:
                 raise SourceReadError(
                     f"the MQTT broker has refused the subscription to {topic!r}: its user may not read that",
+                    broker=self.settings.broker.url,
+                )
+            if code.value < qos:
+                raise SourceReadError(
+                    f"the MQTT broker delivers {topic!r} with QoS {code.value} at most, which loses messages",
+                    remedy="let it grant QoS 1 (max_qos of Mosquitto); or say so with qos=0",
                     broker=self.settings.broker.url,
                 )
 
