@@ -20,6 +20,7 @@ from pyspark.sql.types import DataType, DecimalType
 from rs_assets.common.errors_wire import wired
 from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.timed import timed
+from rs_assets.connectors.delta.merge import one_zero
 from rs_assets.errors import RsError
 from rs_assets.expressions.rules.having import DIGITS, TIMES, having_of
 from rs_assets.expressions.rules.rule_set import counted
@@ -83,7 +84,8 @@ def _measured(df: DataFrame) -> DataFrame:
     """The matches with what they count; all of it is null for rules without `having`."""
     types = {name: df.schema[name].dataType for name in visible(df.columns)}
     kinds = counted({name: each.simpleString() for name, each in types.items()})
-    fields = F.create_map(*_pairs({name: F.col(quoted(name)).cast("string") for name in kinds}))
+    texts = {name: one_zero(F.col(quoted(name)), types[name]).cast("string") for name in kinds}
+    fields = F.create_map(*_pairs(texts))
     decimals = _decimals({name: types[name] for name in kinds})
     said = df.withColumn(SAID, _said(max(decimals.values(), default=0))(F.col(HAVING)))
     measure, name = F.col(SAID)["measure"], F.col(SAID)["field"]

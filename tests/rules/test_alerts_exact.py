@@ -117,6 +117,16 @@ def test_alerts_of_decimals_and_times_are_those_of_rows_one_by_one(driver):
     assert {text for batch in made for text, *_ in batch} == set(MODEL) - {"min(rate) <= -0.00011 within 1 hour"}
 
 
+def test_both_zeros_are_one_value_and_one_group(driver):
+    says = ["count(distinct v) > 1 within 1 minute", "count >= 2 within 1 minute by v"]
+    rules = Rules.of([{"rule": text, "condition": "(user,isNotNull)", "having": text} for text in says])
+    stream = logs("user string, v double, ts timestamp").match(rules, form="per_match", carry=["having"])
+    with PipelineDriver(stream.alerts("ts", water_mark=Time.seconds(20)).to_print().build(), spark=driver) as running:
+        running.push([{"user": "a", "v": v, "ts": at(n)} for n, v in enumerate([0.0, -0.0])])
+        running.step()
+        assert [(row["rule"], row["by"], row["value"]) for row in running.take()] == [(says[1], {"v": "0.0"}, 2.0)]
+
+
 # A `having` over SCHEMA and an array, words of its remedy, and what they say to write.
 REFUSED = [
     ("max(due) > 3 within 1 day", "write a time: max(due) >= '2026-01-31 23:59:59'",
