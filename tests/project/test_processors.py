@@ -54,10 +54,14 @@ def test_a_folder_that_cannot_be_written_is_told(place):
         module.library()
 
 
+class Jvm(SimpleNamespace):
+    __hash__ = object.__hash__
+
+
 def test_a_session_without_the_jar_is_told():
     """The gateway gives a package for every name that is no class."""
     package = SimpleNamespace(FiringWindows=SimpleNamespace())
-    jvm = SimpleNamespace(org=SimpleNamespace(apache=SimpleNamespace(spark=SimpleNamespace(sql=SimpleNamespace()))))
+    jvm = Jvm(org=SimpleNamespace(apache=SimpleNamespace(spark=SimpleNamespace(sql=SimpleNamespace()))))
     jvm.org.apache.spark.sql.rsassets = package
     frame = SimpleNamespace(sparkSession=SimpleNamespace(_jvm=jvm))
     window = TumblingWindow.of(Time.seconds(1), "ts")

@@ -72,8 +72,9 @@ def apply_python(frame: DataFrame, steps: Sequence[PythonStep], *, quarantines: 
     same is true of a single filter, if a replay finds the record on which it fails.
     """
     if len(steps) == 1 and steps[0].located and not quarantines:
-        reads = fields_read(steps[0].call)
-        if reads and set(reads) <= set(visible(frame.columns)):
+        reads, names = fields_read(steps[0].call), visible(frame.columns)
+        # A column of which only the case of letters differs cannot be named.
+        if reads and set(reads) <= set(names) and len({name.lower() for name in names}) == len(names):
             return _kept(frame, steps[0], reads)
     frame = _read_by(frame, steps)
     schema = frame.schema

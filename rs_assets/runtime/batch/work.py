@@ -227,7 +227,7 @@ class BatchWork:
         """What the batch did to state, and the event times that came to each gate with rows."""
         if not self.plan.stateful:
             return StateMetrics(), {}
-        state, came = execution.measured()
+        state, came = execution.measured(self.context.spark)
         operators = {gate: self.context.watermarks.get(gate, "") for gate in self.plan.watermark_inputs}
         return state, {gate: came[operator] for gate, operator in operators.items() if operator in came}
 

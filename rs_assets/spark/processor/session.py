@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 from py4j.java_gateway import JavaClass
 from pyspark.sql import DataFrame, SparkSession
@@ -10,11 +11,19 @@ from pyspark.sql.types import DayTimeIntervalType, StructType, YearMonthInterval
 
 from rs_assets.errors import ConfigurationError, TopologyError
 
+# The package in each JVM that has it: each part of its name is a call of the JVM.
+_KNOWN: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
 
 def package_in(spark: SparkSession) -> Any | None:
     """The classes of the project's own jar in a session; None if the session was made without it."""
-    package = cast("Any", spark._jvm).org.apache.spark.sql.rsassets  # noqa: SLF001  there is no public way
-    return package if isinstance(package.FiringWindows, JavaClass) else None
+    jvm = cast("Any", spark._jvm)  # noqa: SLF001  there is no public way
+    if jvm not in _KNOWN:
+        package = jvm.org.apache.spark.sql.rsassets
+        if not isinstance(package.FiringWindows, JavaClass):
+            return None
+        _KNOWN[jvm] = package
+    return _KNOWN[jvm]
 
 
 def processors_of(frame: DataFrame) -> Any:
