@@ -152,6 +152,27 @@ def test_the_command_should_take_records_from_files_of_the_source(tmp_path, monk
     assert (refused.exit_code, "cannot be read" in refused.output) == (1, True)
 
 
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ('{"n": 1', "line 3 of in.jsonl cannot be read: Expecting ',' delimiter at column 8"),
+        ("[1]", "line 3 of in.jsonl cannot be read: [1] is not an object"),
+    ],
+)
+def test_the_command_should_name_the_line_that_is_no_object(tmp_path, monkeypatch, line, why):
+    (tmp_path / "one_pipeline.py").write_text(
+        "from rs_assets import StreamBuilder\n"
+        "begin = StreamBuilder.data_stream('shop', 'lines')\n"
+        "lines = begin.from_file('in.jsonl', schema='n int').to_print().build()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.jsonl").write_text('{"n": 1}\n\n' + line + "\n")
+    done = CliRunner().invoke(main, ["torture", "lines", "-m", "one_pipeline", "--rows", "in.jsonl"])
+    assert (done.exit_code, why in done.output) == (1, True), done.output
+    assert "give a file with a JSON object in each line" in done.output
+
+
 def test_the_command_should_ask_for_the_source_of_a_file(tmp_path, monkeypatch):
     (tmp_path / "two_pipelines.py").write_text(
         "from rs_assets import StreamBuilder\n"

@@ -68,15 +68,20 @@ def _records(path: str) -> list[Mapping[str, Any]]:
     try:
         # A text may hold characters that count as ends of lines elsewhere.
         lines = Path(path).read_bytes().decode("utf-8-sig").split("\n")
-        return [_record(line) for line in lines if line.strip()]
     except (OSError, ValueError) as error:
-        raise ConfigurationError(
-            f"{path} cannot be read: {error}", remedy="give a file with a JSON object in each line"
-        ) from error
+        raise _unread(path, str(error)) from error
+    return [_record(line, f"line {number} of {path}") for number, line in enumerate(lines, start=1) if line.strip()]
 
 
-def _record(line: str) -> Mapping[str, Any]:
-    record = json.loads(line)
+def _record(line: str, place: str) -> Mapping[str, Any]:
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise _unread(place, f"{error.msg} at column {error.colno}") from error
     if not isinstance(record, dict):
-        raise ValueError(f"{record!r} is not an object")  # noqa: TRY004  as JSON that does not parse
+        raise _unread(place, f"{record!r} is not an object")
     return record
+
+
+def _unread(place: str, why: str) -> ConfigurationError:
+    return ConfigurationError(f"{place} cannot be read: {why}", remedy="give a file with a JSON object in each line")
