@@ -153,6 +153,41 @@ def test_partitions_of_sessions_are_proved_as_a_stream_until_a_row_is_changed(
     assert ({each["method"] for each in ledger.entries()}, ledger.first_break()) == ({"stream"}, "")
 
 
+def updates(rows: DataStream) -> DataStream:
+    window = rows.window(TumblingWindow.of(Time.minutes(10), "ts"), name="step", emit="on_window_update")
+    return window.water_mark(Time.minutes(DELAY)).group_by("id").count("n").to_data_stream()
+
+
+def corrected(rows: DataStream) -> DataStream:
+    window = rows.window(TumblingWindow.of(Time.minutes(10), "ts"), name="step").emit_after(Time.minutes(2))
+    return window.water_mark(Time.minutes(DELAY)).group_by("id").count("n").to_data_stream()
+
+
+def once(rows: DataStream) -> DataStream:
+    return rows.distinct("id", within=Time.minutes(6), time_field="ts", water_mark=Time.minutes(DELAY), name="step")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("shape", [updates, corrected, once])
+def test_equal_code_gives_the_rows_that_depend_on_each_batch(
+    tmp_path: Path, options: RunOptions, shape: Callable[[DataStream], DataStream]
+) -> None:
+    """Two runs, so that a batch without records comes between, too."""
+    batches = drawn(8, jitter=14)
+
+    def of(condition: str) -> Pipeline:
+        return shape(read(tmp_path / "in").filter(condition, name="kept")).to_delta("hits", name="out").build()
+
+    for part in (batches[:3], batches[3:]):
+        written(tmp_path / "in", part)
+        of("id >= 0").run(options)
+    same, other = (of(condition).compare(options) for condition in ("id >= 0", "id > 0"))
+    assert (same.empty, same.streamed, same.rows_before > 10) == (True, True, True)
+    rows = DeltaTable(options.home.table("capture", "hits")).to_pyarrow_table()["id"].to_pylist()
+    assert (other.only_before, other.only_after) == (rows.count(0), 0)
+    assert other.only_before > 0
+
+
 def joined(folder: Path, other: Path, within: int, how: JoinType = "inner", **settings: Any) -> Pipeline:
     begin = StreamBuilder.data_stream("capture", "hits")
     left, right = (
