@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from rs_assets.expressions.functions.json import exact_number
+from rs_assets.expressions.functions.builtin.json import exact_number
 from rs_assets.expressions.functions.kinds import HOUR
 from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.expressions.script.log_statements import assign_found
