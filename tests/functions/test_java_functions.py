@@ -81,6 +81,7 @@ class Prepared { def open(context: AnyRef): Unit = () }
 class Inherits extends Prepared { def eval(text: String): String = text }
 class Unlucky { def eval(text: String): String = text; throw new IllegalStateException("no licence") }
 class Chance { def isDeterministic: Boolean = false; def eval(text: String): String = text }
+class Huge { def eval(n: Long): BigDecimal = new BigDecimal(java.math.BigInteger.TEN.pow(30)) }
 class Fixed { def eval(text: String): String = "stamp-one" }
 """
 # A class of a library of Spark, in another version.
@@ -162,6 +163,12 @@ def test_function_of_java_that_raises_ends_the_run_with_its_error(driver, jar):
     with pytest.raises(RsError, match="IllegalStateException: no abcd") as error:
         made.try_(ROWS[:1], spark=driver)
     assert "bad_records='quarantine'" in error.value.remedy
+
+
+def test_result_of_more_digits_than_its_type_has_ends_the_run(driver, jar):
+    made = pipeline([jar], ["Huge"], "a DECIMAL(38, 18)", "SELECT f_huge(ms) FROM clicks")
+    with pytest.raises(RsError, match="NUMERIC_VALUE_OUT_OF_RANGE"):
+        made.try_(ROWS[:1], spark=driver)
 
 
 def test_class_that_needs_another_jar_is_refused_with_a_remedy_that_works(driver, jar, tmp_path):
@@ -289,7 +296,10 @@ def test_statement_with_a_wrong_jar_is_refused_at_its_place(jar, tmp_path):
             pipeline_from_sql(f"{TABLES}CREATE FUNCTION f {text}; INSERT INTO clicks SELECT * FROM clicks")
         assert said in error.value.what, (text, error.value)
         assert error.value.facts["line"] == 4
-    for place in (f"JAR '{jar}'", f"JAR 'file://{jar}', JAR '{jar}'"):
+    odd = tmp_path / "a b%20" / "shop.jar"
+    odd.parent.mkdir()
+    odd.write_bytes(jar.read_bytes())
+    for place in (f"JAR '{jar}'", f"JAR 'file://{jar}', JAR '{jar}'", f"JAR '{odd}'", f"JAR '{odd.as_uri()}'"):
         text = f"{TABLES}CREATE FUNCTION f AS 'shop.Masked' LANGUAGE SCALA USING {place};"
         found = "CREATE TABLE found (a STRING) WITH ('connector' = 'print');"
         assert pipeline_from_sql(f"{text}{found}INSERT INTO found SELECT f(page, 1) FROM clicks")

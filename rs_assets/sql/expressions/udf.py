@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from rs_assets.errors import RsError, TopologyError
 from rs_assets.expressions.functions.function import Function
@@ -61,11 +62,17 @@ def created(text: Text, made: CreateFunction) -> Declared:
 
 def created_in_java(text: Text, made: CreateFunction) -> Declared:
     """The class of Java or Scala that CREATE FUNCTION ... USING JAR names; SqlError if it is not a function."""
-    jars = [Path(each.text.removeprefix("file://").removeprefix("file:")).expanduser().absolute() for each in made.jars]
+    jars = [_path(each.text) for each in made.jars]
     try:
         return java(made.target.text, made.name.text, jars)
     except TopologyError as error:
         raise text.error(error.what, made.target.start, remedy=error.remedy) from error
+
+
+def _path(jar: str) -> Path:
+    """The path of a jar; a URI has `%20` for a blank."""
+    plain = jar.removeprefix("file://").removeprefix("file:")
+    return Path(plain if plain == jar else unquote(plain)).expanduser().absolute()
 
 
 def _declared(text: Text, made: CreateFunction, found: Any) -> Declared:
