@@ -10,7 +10,6 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.errors import ConfigurationError, TopologyChangedError
@@ -99,8 +98,7 @@ class _Trial:
     def check(self) -> None:
         """TopologyError if the rows cannot be computed again."""
         if self.streams:
-            plan = next(plan for plan in plan_queries(self.topology) if self.sink.name in plan.sinks)
-            refuse_streamed(self.topology, plan, self.sink)
+            refuse_streamed(self.topology, self.sink)
         else:
             refuse_clock(self.topology, self.sink)
 

@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType, MapType, VariantType
 
 from rs_assets.catalog.ledger import SCHEMA, Ledger
-from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.connectors.delta.files.event_partitions import EventTimePartitions
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.operators.window.spec import HoppingWindow, TumblingWindow
@@ -100,7 +99,7 @@ def prove(
     node, partitions = parted(topology, sink)
     in_batch = Way.fits(topology, node)
     if not in_batch:
-        refuse_streamed(topology, next(plan for plan in plan_queries(topology) if node.name in plan.sinks), node)
+        refuse_streamed(topology, node)
     way = (Way.to if in_batch else Way.as_stream)(topology, node, partitions)
     recorded, ledger = Recorded.of(topology, options), Ledger(options.home.catalog, topology.name)
     unproved = partial(_unproved, recorded, options, way, ledger, newest)
@@ -123,7 +122,7 @@ def _as_stream(
 ) -> tuple[Proof, ...]:
     with streamed_table(spark, recorded, way.sink, chosen) as tables:
         made, stored = comparable(tables.made), comparable(tables.stored.select(*map(quoted, tables.made.columns)))
-        found = [_Sides(*(within(rows, way.partitions, each) for rows in (stored, made))).facts() for each in chosen]
+        found = [_facts(*(within(rows, way.partitions, each) for rows in (stored, made))) for each in chosen]
     version, batches = tables.written.table.version(), len(tables.batches)
     proofs = [
         Proof(partition=each.key, batches=batches, version=version, records=None, method="stream", **facts)
@@ -179,7 +178,7 @@ def _proved(made: Recompute, accounts: Accounts | None, ledger: Ledger) -> Proof
     with made.reading(batches) as folder:
         batch = comparable(made.rows(batches, folder))
         stream = comparable(stored_rows(made, written.path, written.table).select(*map(quoted, batch.columns)))
-        facts = _Sides(stream, batch).facts()
+        facts = _facts(stream, batch)
         records = accounts.equation(made, batches) if accounts is not None else None
     version, key = written.table.version(), made.partition.key
     proof = Proof(partition=key, batches=len(batches), version=version, records=records, **facts)
@@ -187,28 +186,21 @@ def _proved(made: Recompute, accounts: Accounts | None, ledger: Ledger) -> Proof
     return proof
 
 
-@dataclass(frozen=True, slots=True)
-class _Sides:
-    """The rows of a partition in the table, and those that its records give."""
-
-    stream: DataFrame
-    batch: DataFrame
-
-    def facts(self) -> dict[str, Any]:
-        """How many there are, their digests, and the first that only one side has."""
-        (rows_stream, digest_stream), (rows_batch, digest_batch) = map(_digest, (self.stream, self.batch))
-        equal = (rows_stream, digest_stream) == (rows_batch, digest_batch)
-        ways = () if equal else ((self.stream, self.batch), (self.batch, self.stream))
-        only = tuple(tuple(row[0] for row in _beyond(one, other)) for one, other in ways) or ((), ())
-        return {
-            "equal": equal,
-            "rows_stream": rows_stream,
-            "rows_batch": rows_batch,
-            "digest_stream": digest_stream,
-            "digest_batch": digest_batch,
-            "only_stream": only[0],
-            "only_batch": only[1],
-        }
+def _facts(stream: DataFrame, batch: DataFrame) -> dict[str, Any]:
+    """Of the rows in the table and those that the records give: counts, digests, and the first of one side alone."""
+    (rows_stream, digest_stream), (rows_batch, digest_batch) = map(_digest, (stream, batch))
+    equal = (rows_stream, digest_stream) == (rows_batch, digest_batch)
+    ways = () if equal else ((stream, batch), (batch, stream))
+    only = tuple(tuple(row[0] for row in _beyond(one, other)) for one, other in ways) or ((), ())
+    return {
+        "equal": equal,
+        "rows_stream": rows_stream,
+        "rows_batch": rows_batch,
+        "digest_stream": digest_stream,
+        "digest_batch": digest_batch,
+        "only_stream": only[0],
+        "only_batch": only[1],
+    }
 
 
 def _entry(way: Way, partition: Partition, proof: Proof, written: Written) -> Mapping[str, Any]:

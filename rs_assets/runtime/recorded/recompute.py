@@ -277,8 +277,7 @@ class Recompute:
 
     def _passed_by(self, oldest: int) -> bool:
         """Whether all records before a batch were older than those of the partition, as far as that is known."""
-        latest = None if self.way.root is None else latest_before(self.query, oldest)
-        return latest is not None and latest < self.way.reach(self.partition)[0]
+        return self.way.root is not None and passed_by(self.query, oldest, self.way.reach(self.partition)[0])
 
     def _holding(self, batches: Sequence[int]) -> Iterator[int]:
         """Those of `batches` that may have records in reach, by the event times that the catalog has."""
@@ -351,6 +350,12 @@ def latest_before(query: RecordedQuery, batch: int) -> datetime | None:
         # Spark's watermark is the greatest event time less the delay.
         latest.append(offsets.watermark + sides[0].water_mark)
     return min(latest, default=None)
+
+
+def passed_by(query: RecordedQuery, batch: int, begin: datetime) -> bool:
+    """Whether all records before a batch were older than `begin`, as far as that is known."""
+    latest = latest_before(query, batch)
+    return latest is not None and latest < begin
 
 
 def _emitted(context: CompileContext, node: TimedState, rows: DataFrame) -> DataFrame:

@@ -17,6 +17,7 @@ from rs_assets.common.home import Home
 from rs_assets.common.node import Node
 from rs_assets.common.scratch import scratch_folder
 from rs_assets.compile.late_sinks import gets_late
+from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.readers import batch_reader, reader_of
 from rs_assets.connectors.delta.nodes import DeltaSink
@@ -39,7 +40,7 @@ from rs_assets.runtime.job.opening import opened
 from rs_assets.runtime.job.session import JobSession
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.recorded.partitions import Partition
-from rs_assets.runtime.recorded.recompute import Written, age_of, latest_before, refuse_clock, states_of
+from rs_assets.runtime.recorded.recompute import Written, age_of, passed_by, refuse_clock, states_of
 from rs_assets.runtime.recorded.recorded import Recorded, RecordedQuery, translated
 from rs_assets.runtime.run.quarantine import process_all
 from rs_assets.runtime.run.run import wire_all
@@ -60,9 +61,10 @@ REPLAYED: Final = (WindowAggregate, StreamJoin, Distinct)
 ELSEWHERE: Final = "run it in another home from the beginning of its input (RS_HOME), and compare the tables there"
 
 
-def refuse_streamed(topology: Topology, plan: QueryPlan, sink: DeltaSink) -> None:
+def refuse_streamed(topology: Topology, sink: DeltaSink) -> None:
     """TopologyError if recorded batches would not give the rows of `sink` again."""
     refuse_clock(topology, sink)
+    plan = next(plan for plan in plan_queries(topology) if sink.name in plan.sinks)
     why = next(_reasons(topology, plan, sink), None)
     if why is not None:
         raise TopologyError(f"rows of {sink.name!r} cannot be computed again: {why}", remedy=ELSEWHERE, step=sink.name)
@@ -146,7 +148,7 @@ class Streamed:
         known = [batch for batch in sorted(self.query.batches(older=True)) if batch <= last]
         reach = self._reach()
         begin = None if since is None or reach is None else since - reach
-        if not known or (known[0] > 0 and not self._passed_by(known[0], begin)):
+        if not known or (known[0] > 0 and (begin is None or not passed_by(self.query, known[0], begin))):
             raise DataLossError(
                 f"the batches before {known[0] if known else last} are no longer recorded, and rows of"
                 f" {self.sink.name!r} depend on their records",
@@ -166,18 +168,20 @@ class Streamed:
         channels = {source.name: self._channel(source, batches[0]) for source in self._sources}
         options = self.query.recorded.session.options
         apart = RunOptions(
-            home=Home(self.folder / "home", tables_of=options.home, apart=True),
+            home=Home(self.folder / "home", tables_of=options.home),
             driver=options.driver,
             max_line_bytes=options.max_line_bytes,
             connector=options.connector,
             max_poisons=options.max_poisons,
             trace=options.trace,
         ).apart()
-        with opened(self._apart(channels), apart) as session, _own_batches(self.spark):
+        topology = self._apart(channels)
+        others = {sink.name: _Unwritten(sink.name) for sink in topology.sinks if sink.name != self.sink.name}
+        with opened(topology, apart, writers=others) as session, _own_batches(self.spark):
             wire_all(session, self.spark)
             [run] = session.queries.values()
             again = _Again(session, run, RecordedWatermark.of(run))
-            again.start(self.sink.name)
+            again.start()
             begun = self.query.log.offsets(batches[0])
             if batches[0] > 0 and begun is not None:
                 again.batch({}, begun.watermark)
@@ -208,11 +212,6 @@ class Streamed:
         offsets, gates = self.query.log.offsets(batch), self.query.plan.watermark_inputs
         times = (self.query.times(gate) for gate in gates)
         return not gates or offsets is None or any(t.may_hold(batch, offsets.started, begin, None) for t in times)
-
-    def _passed_by(self, batch: int, begin: datetime | None) -> bool:
-        """Whether all records before a batch were older than `begin`, as far as that is known."""
-        latest = None if begin is None else latest_before(self.query, batch)
-        return latest is not None and begin is not None and latest < begin
 
     def _apart(self, channels: Mapping[str, MemoryChannel]) -> Topology:
         """The steps of the query, with sources and sinks of their own, and without side effects."""
@@ -366,13 +365,10 @@ class _Again:
     run: QueryRun
     watermark: RecordedWatermark
 
-    def start(self, sink: str) -> None:
-        """Begin with an empty state; only `sink` is written."""
-        work = self.run.work
-        work.writers = {name: writer if name == sink else _Unwritten(name) for name, writer in work.writers.items()}
-        work.notes.had = {name: batch for name, batch in work.notes.had.items() if name == sink}
+    def start(self) -> None:
+        """Begin with an empty state."""
         if self.run.plan.stateful:
-            work.marks = self.watermark
+            self.run.work.marks = self.watermark
         self.run.start(TRIGGER)
 
     def batch(self, files: Mapping[MemoryChannel, Sequence[Path]], after: datetime | None) -> None:
