@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rs_assets.cli.base import AS_JSON, MODULES, NAME, chosen, guarded
+from rs_assets.cli.checks.records import records_in
 from rs_assets.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def _used(pipeline: Pipeline, node: MatchRules, *, as_json: bool) -> None:
         click.echo("no batch has been judged yet")
 
 
-def _batch(rows: Path, fields: Mapping[str, str | None]) -> tuple[list[dict[str, Any]], Batch]:
+def _batch(rows: Path, fields: Mapping[str, str | None]) -> tuple[list[Mapping[str, Any]], Batch]:
     import pyarrow as pa
 
     from rs_assets.expressions.rules.batch import batch_of
@@ -161,7 +162,7 @@ def _batch(rows: Path, fields: Mapping[str, str | None]) -> tuple[list[dict[str,
     from rs_assets.records.ddl import arrow_schema
 
     fields = readable(fields)
-    lines = [json.loads(line) for line in rows.read_text().splitlines() if line.strip()]
+    lines = records_in(rows)
     schema = arrow_schema(", ".join(f"`{name}` {kind}" for name, kind in fields.items()))
     made = pa.Table.from_pylist([{name: line.get(name) for name in fields} for line in lines], schema)
     return lines, batch_of(list(fields), [column.combine_chunks() for column in made.columns])

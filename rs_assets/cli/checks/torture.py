@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from rs_assets.cli.base import AS_JSON, FAILED, MODULES, NAME_OR_NONE, chosen, guarded
+from rs_assets.cli.checks.records import records_in
 from rs_assets.errors import ConfigurationError
 
 
@@ -60,28 +61,5 @@ def _rows(files: Sequence[str], sources: Sequence[str]) -> Mapping[str, list[Map
             raise ConfigurationError(
                 f"--rows must name the source of {path}", remedy=f"write --rows {sources[0]}={path}"
             )
-        rows.setdefault(source or sources[0], []).extend(_records(path))
+        rows.setdefault(source or sources[0], []).extend(records_in(Path(path)))
     return rows
-
-
-def _records(path: str) -> list[Mapping[str, Any]]:
-    try:
-        # A text may hold characters that count as ends of lines elsewhere.
-        lines = Path(path).read_bytes().decode("utf-8-sig").split("\n")
-    except (OSError, ValueError) as error:
-        raise _unread(path, str(error)) from error
-    return [_record(line, f"line {number} of {path}") for number, line in enumerate(lines, start=1) if line.strip()]
-
-
-def _record(line: str, place: str) -> Mapping[str, Any]:
-    try:
-        record = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise _unread(place, f"{error.msg} at column {error.colno}") from error
-    if not isinstance(record, dict):
-        raise _unread(place, f"{record!r} is not an object")
-    return record
-
-
-def _unread(place: str, why: str) -> ConfigurationError:
-    return ConfigurationError(f"{place} cannot be read: {why}", remedy="give a file with a JSON object in each line")
