@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+from rs_assets.expressions.functions.kinds import HOUR
 from rs_assets.expressions.functions.literals import quote, unquote
 from rs_assets.sql.expressions.casts import TIMES
 from rs_assets.sql.expressions.flink_numbers import next_whole
@@ -38,8 +39,6 @@ ZONES: Final = frozenset("XxZzVOv")
 SHOWN: Final = "yyyy-MM-dd HH:mm:ss.SSS"
 _QUOTED: Final = re.compile(r"'[^']*'")
 NEVER: Final = -(2**63)
-# A text that begins with an hour: Spark would take the date of the clock.
-HOURS: Final = r"^[\p{Cntrl} ]*T?[0-9]{1,2}:"
 
 
 def _is_date(value: Value) -> bool:
@@ -168,7 +167,7 @@ def _to_date(values: Sequence[Value]) -> str:
     text = values[0].plain
     if len(values) > 1:
         return f"cast(try_to_timestamp({text}, {_formed(values[1])}) AS date)"
-    return f"cast(if({values[0].text} RLIKE {quote(HOURS)}, NULL, try_to_timestamp({text})) AS date)"
+    return f"cast(if({values[0].text} RLIKE '{HOUR}', NULL, try_to_timestamp({text})) AS date)"
 
 
 def _unix_timestamp(values: Sequence[Value]) -> str:

@@ -17,13 +17,9 @@ def _cast(texts: Mapping[str, str]) -> str:
     kind, text = texts["type"], texts["s"]
     if kind in WHOLE:
         return _WHOLE.replace("TYPE", kind).format_map(texts)
-    return (
-        moment_of(text, texts["zone"])
-        if kind == "timestamp"
-        else text
-        if kind == "string"
-        else f"try_cast({text} as {kind})"
-    )
+    if kind == "timestamp":
+        return moment_of(text, texts["zone"])
+    return text if kind == "string" else f"try_cast({text} as {kind})"
 
 
 CASTS = (
