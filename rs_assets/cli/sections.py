@@ -59,7 +59,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
             "partitions": "closed and open hours, days or months",
             "backfill": "compute closed ones again, and replace their rows",
             "try": "compare the rows of the current code with those there",
-            "prove": "compare with one batch over the recorded input",
+            "prove": "compare with what the recorded input gives",
             "audit": "check the ledger of proofs",
         },
     }

@@ -121,8 +121,8 @@ class _Session:
         noted = self._known()
         known = noted if flags.session_present else {}
         if noted and not known and not self.settings.clean_session:
-            LOG.warning("the MQTT broker %s has no session of %r any more: messages that came since are lost",
-                        self.settings.broker.url, self.settings.client_id)  # fmt: skip
+            lost = "the MQTT broker %s has no session of %r any more: messages that came since are lost"
+            LOG.warning(lost, self.settings.broker.url, self.settings.client_id)
         wanted = dict.fromkeys(self.settings.topics, self.settings.qos)
         gone = [topic for topic in known if topic not in wanted]
         if gone:

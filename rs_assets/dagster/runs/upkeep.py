@@ -250,8 +250,8 @@ ACTIONS: Mapping[str, Action] = MappingProxyType(
         ),
         "try": Action(
             _try,
-            "Compares the rows of closed partitions with those that the current code computes from the recorded"
-            " batches; nothing is changed. A stream may run.",
+            "Compares the rows of closed partitions, or of a table without any, with those that the current code"
+            " computes from the recorded batches; nothing is changed. A stream may run.",
             {
                 "partition": _optional("The first partition; default: the newest closed ones"),
                 "to": _optional("The last one; default: the first one alone"),
