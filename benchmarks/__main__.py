@@ -112,6 +112,7 @@ def main(
     warnings.simplefilter("ignore")
     console = Console()
     measured: list[Measured] = []
+    path = output if names else output or RESULT
     driver = SparkDriver.shared()
     with tempfile.TemporaryDirectory(prefix="rs-bench-") as folder, console.status("starting Spark") as status:
         bench = Bench(
@@ -121,16 +122,18 @@ def main(
         try:
             # The memory comes first: then no other process of ours runs beside it.
             order = sorted(names or BENCHMARKS, key=lambda name: name != "memory")
-            measured.extend(_measured(name, bench, console) for name in order)
+            for name in order:
+                measured.append(_measured(name, bench, console))
+                # A run that is ended later keeps what it has measured.
+                if path is not None:
+                    report.write(path, measured, order=tuple(BENCHMARKS))
         finally:
             driver.stop()
     figures = [figure for each in measured for figure in each.figures]
     console.print(report.as_table(figures))
     for line in report.own_tables(figures):
         console.print(line, markup=False, soft_wrap=True)
-    path = output if names else output or RESULT
     if path is not None:
-        report.write(path, measured, order=tuple(BENCHMARKS))
         console.print(f"Written: {path}")
 
 

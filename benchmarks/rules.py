@@ -15,14 +15,12 @@ from pyspark.sql import functions as F
 from benchmarks.bench import Bench
 from benchmarks.data import SEED
 from benchmarks.measure import MICROSECONDS, Figure, timed
+from benchmarks.rule_workers import cost, worker_figures
 from rs_assets.expressions.condition.bind import condition_sql
-from rs_assets.expressions.rules.batch import batch_of
-from rs_assets.expressions.rules.match import matches
-from rs_assets.expressions.rules.rule_set import RuleSet, rule_set_of
+from rs_assets.expressions.rules.rule_set import rule_set_of
 
 NAME = "rules"
 TYPES = {"cmd": "string", "user": "string", "city": "string", "ms": "bigint", "size": "double"}
-BATCH = 10_000
 FEW, MANY, MOST = 10, 1_000, 10_000
 # What each set may cost a row, as a multiple of the smallest one.
 TARGETS = {MANY: 1.5, MOST: 3.0}
@@ -40,13 +38,15 @@ def rule_figures(bench: Bench) -> Iterator[Figure]:
         began = time.perf_counter()
         made = rule_set_of(pa.table(_rules(count)), TYPES, step="judge")
         compiled = time.perf_counter() - began
-        cost, held = _cost(made, table)
-        first = first or cost
+        each, held = cost(made.compiled, table, list(TYPES))
+        first = first or each
         yield Figure(
             benchmark=NAME, what=f"processor time of judging a row by {count:,} rules, in Python's part of the step",
-            value=cost, unit="µs", target=None if count == FEW else TARGETS[count] * first,
+            value=each, unit="µs", target=None if count == FEW else TARGETS[count] * first,
             note=f"{held / table.num_rows:.3f} rules hold a row; compiled in {compiled:.1f} s",
         )  # fmt: skip
+    bench.say(f"{NAME}: in a worker")
+    yield from worker_figures(bench, made, _rules(MOST), _rules(MOST - 1), table, TYPES)
     bench.say(f"{NAME}: Spark and DuckDB, {ALONE} rules")
     alone: Sequence[tuple[str, Callable[[], int]]] = (
         ("Spark, a filter each", lambda: bench.driver.call(lambda spark: _in_spark(spark, table))),
@@ -57,17 +57,6 @@ def rule_figures(bench: Bench) -> Iterator[Figure]:
         taken = timed(run)[0].cpu_s / table.num_rows * MICROSECONDS
         what = f"processor time of judging a row by {ALONE} rules: {name}"
         yield Figure(benchmark=NAME, what=what, value=taken, unit="µs")
-
-
-def _cost(made: RuleSet, table: pa.Table) -> tuple[float, int]:
-    """Processor microseconds a row once it runs, and how many rules held."""
-    batches = table.to_batches(max_chunksize=BATCH)
-    judge = [batch_of(list(TYPES), batch.columns) for batch in batches]
-    for batch in judge[:3]:
-        matches(made.compiled, batch)
-    began = time.process_time()
-    held = sum(len(matches(made.compiled, batch_of(list(TYPES), each.columns))[0]) for each in batches)
-    return (time.process_time() - began) / table.num_rows * MICROSECONDS, held
 
 
 def _in_spark(spark: SparkSession, table: pa.Table) -> int:

@@ -74,6 +74,7 @@ OVER_KAFKA = [
         pytest.param(["kafka"], OVER_KAFKA, marks=pytest.mark.long),
         # A table of its own.
         pytest.param(["flink"], ["query", *QUERIES], marks=pytest.mark.long),
+        pytest.param(["rules"], ["rules"] * 9, marks=pytest.mark.long),
     ],
 )
 def test_the_command_writes_every_figure(tmp_path: Path, names: list[str], figures: list[str]) -> None:
