@@ -11,7 +11,6 @@ import atexit
 import os
 import re
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -179,10 +178,10 @@ def make_session(settings: SparkSettings) -> SparkSession:
     from rs_assets.spark.java import java_home
     from rs_assets.spark.object_store import s3_jars
     from rs_assets.spark.processor.library import session_jars
+    from rs_assets.spark.workers import worker_environment
 
     os.environ["JAVA_HOME"] = str(java_home())
-    # Workers must be the same Python with the same packages.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.update(worker_environment(os.environ, one_process=settings.is_one_process))
     for name, value in settings.environment().items():
         os.environ.setdefault(name, value)
     builder = SparkSession.builder
