@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
-from pyspark.sql.types import DataType, DecimalType
+from pyspark.sql.types import DataType, DecimalType, LongType
 
 from rs_assets.common.errors_wire import wired
 from rs_assets.compile.planner.context import CompileContext, Flow
@@ -40,8 +40,9 @@ _ARROW = {"measure": pa.string(), "field": pa.string(), "limit": pa.float64(), "
 # What a match counts in its window: the group, the length of the window, and what it contributes to each measure.
 GROUP, SECONDS, LIMIT = f"{PREFIX}group", f"{PREFIX}seconds", f"{PREFIX}limit"
 ADDED, HIGH, LOW, ITEM = f"{PREFIX}added", f"{PREFIX}high", f"{PREFIX}low", f"{PREFIX}item"
-# The same of decimals, without a loss of digits; only rows with decimals have these columns.
+# The same of decimals and bigints, without a loss of digits; only rows with such fields have these columns.
 LIMIT_EXACT, ADDED_EXACT, HIGH_EXACT, LOW_EXACT = (f"{each}_exact" for each in (LIMIT, ADDED, HIGH, LOW))
+BIGINT = DecimalType(19, 0)
 
 
 def compile_rule_windows(context: CompileContext, node: RuleWindows, inputs: tuple[Flow, ...]) -> Flow:
@@ -119,14 +120,15 @@ def _number(text: Column, kinds: Mapping[str, str | None], name: Column) -> Colu
 
 
 def _decimals(types: Mapping[str, DataType]) -> dict[str, int]:
-    """The places of the decimals that are counted exactly: those that have 38 digits for the most places of all."""
-    found = {name: each for name, each in types.items() if isinstance(each, DecimalType)}
+    """The places of the decimals and bigints that are counted exactly: 38 digits are enough, with the most places."""
+    exact = {name: BIGINT if isinstance(each, LongType) else each for name, each in types.items()}
+    found = {name: each for name, each in exact.items() if isinstance(each, DecimalType)}
     places = max((each.scale for each in found.values()), default=0)
     return {name: places for name, each in found.items() if each.precision - each.scale <= DIGITS - places}
 
 
 def _exactly(decimals: Mapping[str, int]) -> dict[str, Column]:
-    """What a match counts of a decimal; nothing without decimals."""
+    """What a match counts of a decimal or bigint; nothing without such fields."""
     if not decimals:
         return {}
     kind = f"decimal({DIGITS},{max(decimals.values())})"

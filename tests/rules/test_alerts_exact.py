@@ -127,6 +127,29 @@ def test_both_zeros_are_one_value_and_one_group(driver):
         assert [(row["rule"], row["by"], row["value"]) for row in running.take()] == [(says[1], {"v": "0.0"}, 2.0)]
 
 
+# What is said of bigints beyond 2^53, and whether the rows of the test are enough.
+EDGE = 2**53
+WHOLE = {
+    f"sum(n) > {EDGE + 4} within 1 minute by user": True,
+    f"sum(n) >= {EDGE + 6} within 1 minute by user": False,
+    f"max(n) > {EDGE + 2} within 1 minute": True,
+    f"max(n) >= {EDGE + 4} within 1 minute": False,
+    f"min(n) < {-EDGE} within 1 minute": True,
+    f"min(n) <= {-EDGE - 2} within 1 minute": False,
+}
+
+
+@pytest.mark.parametrize("schema", ["n bigint", "n bigint, price decimal(20,2)"])
+def test_alerts_of_bigints_above_2_53_have_all_digits(driver, schema):
+    rules = Rules.of([{"rule": text, "condition": "(user,isNotNull)", "having": text} for text in WHOLE])
+    stream = logs(f"user string, {schema}, ts timestamp").match(rules, form="per_match", carry=["having"])
+    made = stream.alerts("ts", water_mark=Time.seconds(20)).to_print().build()
+    with PipelineDriver(made, spark=driver) as running:
+        running.push([{"user": "a", "n": n, "ts": at(0)} for n in (EDGE + 3, 1, 1, -EDGE - 1)])
+        running.step()
+        assert {row["rule"] for row in running.take()} == {text for text, enough in WHOLE.items() if enough}
+
+
 # A `having` over SCHEMA and an array, words of its remedy, and what they say to write.
 REFUSED = [
     ("max(due) > 3 within 1 day", "write a time: max(due) >= '2026-01-31 23:59:59'",
