@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 BIN := .venv/bin
 # The set-up is done when this file is there: its name tells what was installed.
-STAMP := .venv/.setup-$(shell cat requirements.lock pyproject.toml rs_assets/spark/jars.lock rs_assets/testing/kafka.lock | cksum | tr -d ' ')
+STAMP := .venv/.setup-$(shell cat requirements.lock pyproject.toml rs_assets/spark/jars.lock rs_assets/testing/servers/kafka.lock | cksum | tr -d ' ')
 export DAGSTER_HOME ?= $(CURDIR)/.dagster
 # Dagster stops its children by signals, which a shell in the background leaves ignored; only GNU's `env` can undo that.
 SIGNALS = $(shell env --default-signal=INT true 2>/dev/null && echo env --default-signal=INT,HUP,QUIT)
@@ -123,9 +123,9 @@ $(STAMP):
 	@printf '[5/9] jars: ' && $(BIN)/python -m rs_assets.spark.jars
 	@printf '[6/9] processors: ' && $(BIN)/python -m rs_assets.spark.processor.library
 	@printf '[7/9] classes of Spark, by running a small pipeline (a minute, 205 MB): ' && $(BIN)/python -m rs_assets.cli.setup.rehearsal
-	@printf '[8/9] Kafka for tests and the demo: ' && $(BIN)/python -m rs_assets.testing.kafka
+	@printf '[8/9] Kafka for tests and the demo: ' && $(BIN)/python -m rs_assets.testing.servers.kafka
 	@echo "[9/9] servers for tests, if this system has packages of Debian; without them their tests are skipped"
-	@$(BIN)/python -m rs_assets.testing.mariadb_packages || true
-	@$(BIN)/python -m rs_assets.testing.redis fetch || true
-	@$(BIN)/python -m rs_assets.testing.mqtt || true
+	@$(BIN)/python -m rs_assets.testing.servers.mariadb_packages || true
+	@$(BIN)/python -m rs_assets.testing.servers.redis fetch || true
+	@$(BIN)/python -m rs_assets.testing.servers.mqtt || true
 	@rm -f .venv/.setup-* && touch $@

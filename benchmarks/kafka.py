@@ -21,7 +21,7 @@ from benchmarks.peers.peer import NO_COMPILER, VERSION, Guarantee, Mode, Peer, s
 from rs_assets import Pipeline, RunOptions
 from rs_assets.common.home import Home
 from rs_assets.connectors.kafka.nodes import Delivery
-from rs_assets.testing.kafka import KafkaBroker
+from rs_assets.testing.servers.kafka import KafkaBroker
 
 MOST_BY_HAND = 1.05
 # A run of a peer starts a Java of its own and takes as long as all others together.

@@ -23,7 +23,7 @@ from benchmarks.peers.peer import Peer, settings_of
 from benchmarks.pipelines_under_test import fired_windows, reduced_windows
 from rs_assets import Pipeline, RunOptions, StreamBuilder, Time
 from rs_assets.common.home import Home
-from rs_assets.testing.kafka import KafkaBroker
+from rs_assets.testing.servers.kafka import KafkaBroker
 
 NAME = "Kafka, windows by keys"
 STRICT = "lateness by record"

@@ -20,7 +20,7 @@ from benchmarks.measure import Figure
 from rs_assets import Pipeline, RunOptions, StreamBuilder, Time, TumblingWindow
 from rs_assets.common.home import Home
 from rs_assets.connectors.kafka.nodes import Delivery
-from rs_assets.testing.kafka import KafkaBroker
+from rs_assets.testing.servers.kafka import KafkaBroker
 
 RATE = 200
 # Records for each row that other latencies are measured with: half a second's worth, so 30 s for 60 rows.

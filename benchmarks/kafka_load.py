@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.data import START, USERS, WINDOW_S, WINDOWS
-from rs_assets.testing.kafka import KafkaBroker
+from rs_assets.testing.servers.kafka import KafkaBroker
 
 SCHEMA = "id bigint, user string, page string, ts timestamp, ms bigint, note string"
 PARTITIONS = 4

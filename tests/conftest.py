@@ -23,15 +23,15 @@ from rs_assets.testing import (
     RedisServer,
     RocketMQServer,
     S3Server,
-    mariadb_packages,
 )
-from rs_assets.testing.mqtt import FETCH as FETCH_MOSQUITTO
-from rs_assets.testing.mqtt import MqttBroker
-from rs_assets.testing.mqtt import find_binary as find_mosquitto
-from rs_assets.testing.postgres import INSTALL, find_binaries
-from rs_assets.testing.redis import FETCH as FETCH_REDIS
-from rs_assets.testing.redis import find_binary as find_redis
-from rs_assets.testing.rocketmq_node import ROCKETMQ
+from rs_assets.testing.servers import mariadb_packages
+from rs_assets.testing.servers.mqtt import FETCH as FETCH_MOSQUITTO
+from rs_assets.testing.servers.mqtt import MqttBroker
+from rs_assets.testing.servers.mqtt import find_binary as find_mosquitto
+from rs_assets.testing.servers.postgres import INSTALL, find_binaries
+from rs_assets.testing.servers.redis import FETCH as FETCH_REDIS
+from rs_assets.testing.servers.redis import find_binary as find_redis
+from rs_assets.testing.servers.rocketmq_node import ROCKETMQ
 from tests.durations import Recorder, brief, longest_first, recorded
 from tests.faults.processes import QUICK_START
 

@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from rs_assets.testing.captured import replay
     from rs_assets.testing.conformance import SinkCase, SourceCase, check_sink, check_source
     from rs_assets.testing.driver import PipelineDriver
-    from rs_assets.testing.http import HttpRequest, HttpServer
-    from rs_assets.testing.kafka import KafkaBroker, KafkaRecord
-    from rs_assets.testing.kafka_security import BrokerSecurity
-    from rs_assets.testing.mariadb import MariaDbServer
-    from rs_assets.testing.mqtt import MqttBroker
     from rs_assets.testing.ops import OpRun, run_op
     from rs_assets.testing.pipeline import PipelineCheck, PipelineFinding, check_pipeline
-    from rs_assets.testing.postgres import PostgresServer
     from rs_assets.testing.processor import ProcessorTest
-    from rs_assets.testing.redis import RedisServer
-    from rs_assets.testing.registry import SchemaRegistryServer
-    from rs_assets.testing.rocketmq import RocketMQMessage, RocketMQServer
     from rs_assets.testing.rows import run_rows
-    from rs_assets.testing.s3 import S3Server
-    from rs_assets.testing.search import SearchServer
+    from rs_assets.testing.servers.http import HttpRequest, HttpServer
+    from rs_assets.testing.servers.kafka import KafkaBroker, KafkaRecord
+    from rs_assets.testing.servers.kafka_security import BrokerSecurity
+    from rs_assets.testing.servers.mariadb import MariaDbServer
+    from rs_assets.testing.servers.mqtt import MqttBroker
+    from rs_assets.testing.servers.postgres import PostgresServer
+    from rs_assets.testing.servers.redis import RedisServer
+    from rs_assets.testing.servers.registry import SchemaRegistryServer
+    from rs_assets.testing.servers.rocketmq import RocketMQMessage, RocketMQServer
+    from rs_assets.testing.servers.s3 import S3Server
+    from rs_assets.testing.servers.search import SearchServer
 
 __all__ = [
     "BrokerSecurity",
@@ -66,25 +66,25 @@ __all__ = [
 
 # The module of each public name.
 HOMES = {
-    "BrokerSecurity": "rs_assets.testing.kafka_security",
-    "HttpRequest": "rs_assets.testing.http",
-    "HttpServer": "rs_assets.testing.http",
-    "KafkaBroker": "rs_assets.testing.kafka",
-    "KafkaRecord": "rs_assets.testing.kafka",
-    "MariaDbServer": "rs_assets.testing.mariadb",
-    "MqttBroker": "rs_assets.testing.mqtt",
+    "BrokerSecurity": "rs_assets.testing.servers.kafka_security",
+    "HttpRequest": "rs_assets.testing.servers.http",
+    "HttpServer": "rs_assets.testing.servers.http",
+    "KafkaBroker": "rs_assets.testing.servers.kafka",
+    "KafkaRecord": "rs_assets.testing.servers.kafka",
+    "MariaDbServer": "rs_assets.testing.servers.mariadb",
+    "MqttBroker": "rs_assets.testing.servers.mqtt",
     "OpRun": "rs_assets.testing.ops",
     "PipelineCheck": "rs_assets.testing.pipeline",
     "PipelineDriver": "rs_assets.testing.driver",
     "PipelineFinding": "rs_assets.testing.pipeline",
-    "PostgresServer": "rs_assets.testing.postgres",
+    "PostgresServer": "rs_assets.testing.servers.postgres",
     "ProcessorTest": "rs_assets.testing.processor",
-    "RedisServer": "rs_assets.testing.redis",
-    "RocketMQMessage": "rs_assets.testing.rocketmq",
-    "RocketMQServer": "rs_assets.testing.rocketmq",
-    "S3Server": "rs_assets.testing.s3",
-    "SchemaRegistryServer": "rs_assets.testing.registry",
-    "SearchServer": "rs_assets.testing.search",
+    "RedisServer": "rs_assets.testing.servers.redis",
+    "RocketMQMessage": "rs_assets.testing.servers.rocketmq",
+    "RocketMQServer": "rs_assets.testing.servers.rocketmq",
+    "S3Server": "rs_assets.testing.servers.s3",
+    "SchemaRegistryServer": "rs_assets.testing.servers.registry",
+    "SearchServer": "rs_assets.testing.servers.search",
     "SinkCase": "rs_assets.testing.conformance",
     "SourceCase": "rs_assets.testing.conformance",
     "check_pipeline": "rs_assets.testing.pipeline",

@@ -17,7 +17,7 @@ from typing import Any
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from rs_assets.testing.process import free_ports
+from rs_assets.testing.servers.process import free_ports
 from tests.cluster.machines import NET, SPARK_HOME, Machine, Room, until
 from tests.faults.processes import QUICK_START
 

@@ -18,7 +18,7 @@ from pipelines.access_log_data import write
 from rs_assets.common.home import Home
 from rs_assets.runtime.options import RunOptions
 from rs_assets.spark.java import java_home
-from rs_assets.testing.process import free_ports
+from rs_assets.testing.servers.process import free_ports
 from tests.examples.access_log import expected, letters, malformed, written
 
 LINES, BATCH = 2_000, 1_000

@@ -8,7 +8,7 @@ import sys
 from rs_assets.connectors.collector.collecting import CollectorState, collect
 from rs_assets.connectors.collector.writing import LogWriter
 from rs_assets.connectors.registry import SOURCES
-from rs_assets.testing.process import ServerProcess
+from rs_assets.testing.servers.process import ServerProcess
 from tests.collector.collecting import wait_until
 
 

@@ -27,7 +27,7 @@ from rs_assets.errors import BadRecordError, ConfigurationError, SealedError, To
 from rs_assets.recovery.savepoints import SavepointStore
 from rs_assets.runtime.job.needed import needed_offsets
 from rs_assets.testing import MqttBroker, SourceCase, check_source
-from rs_assets.testing import mqtt as mqtt_server
+from rs_assets.testing.servers import mqtt as mqtt_server
 from tests.collector.collecting import collected, payloads, running, wait_until
 from tests.collector.process import CollectorProcess
 

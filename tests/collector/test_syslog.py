@@ -18,7 +18,7 @@ from rs_assets.connectors.syslog.frames import Frames, TooLong
 from rs_assets.connectors.syslog.nodes import SyslogSource
 from rs_assets.connectors.syslog.parse import syslog_fields
 from rs_assets.errors import BadRecordError, TopologyError
-from rs_assets.testing.process import free_ports
+from rs_assets.testing.servers.process import free_ports
 from tests.collector.collecting import collected, payloads, wait_until
 
 NEW = '<165>1 2026-10-11T22:14:15.003Z web.example su 77 ID47 [a@1 x="1" y="\\"\\]"][b@2] \ufefffailed [x]'

@@ -20,7 +20,7 @@ from rs_assets.connectors.registry import SOURCES
 from rs_assets.connectors.webhook.bodies import json_records
 from rs_assets.errors import TopologyError
 from rs_assets.testing import SourceCase, check_source
-from rs_assets.testing.process import free_ports
+from rs_assets.testing.servers.process import free_ports
 from tests.collector.collecting import collected, payloads, wait_until
 from tests.collector.process import CollectorProcess
 

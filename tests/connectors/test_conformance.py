@@ -16,7 +16,7 @@ import pytest
 from rs_assets.sinks import RowsRefused
 from rs_assets.sources import LogSource
 from rs_assets.testing import SinkCase, SourceCase, check_sink, check_source
-from rs_assets.testing.process import ServerProcess
+from rs_assets.testing.servers.process import ServerProcess
 from tests.connectors.http_poller import Tickets
 from tests.connectors.redis_stream import RedisStream, command
 from tests.connectors.test_batch_sink import Client, Ledger

@@ -21,7 +21,7 @@ from dagster import DagsterInstance, DagsterRun, DagsterRunStatus
 from playwright.sync_api import Page, sync_playwright
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
-from rs_assets.testing.process import free_ports
+from rs_assets.testing.servers.process import free_ports
 
 ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / "artifacts"

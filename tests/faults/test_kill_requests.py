@@ -65,7 +65,7 @@ class Moments:
 
     @staticmethod
     def answer_to_nobody():
-        from rs_assets.testing.http import HttpReply
+        from rs_assets.testing.servers.http import HttpReply
 
         return HttpReply(503)
 

@@ -14,9 +14,10 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaTimeoutError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
 from rs_assets.errors import ConfigurationError
-from rs_assets.testing import KafkaBroker, KafkaRecord, kafka_node
-from rs_assets.testing.kafka_node import properties
-from rs_assets.testing.process import ServerProcess
+from rs_assets.testing import KafkaBroker, KafkaRecord
+from rs_assets.testing.servers import kafka_node
+from rs_assets.testing.servers.kafka_node import properties
+from rs_assets.testing.servers.process import ServerProcess
 
 # Prints the ids of the broker and of its folder's parent, then waits to be killed.
 ORPHANED = """

@@ -19,7 +19,7 @@ from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.source.groups import GroupMirror
 from rs_assets.errors import ConfigurationError, RsError, SourceReadError
 from rs_assets.testing import BrokerSecurity, KafkaBroker
-from rs_assets.testing.kafka_security import Certificates
+from rs_assets.testing.servers.kafka_security import Certificates
 
 # With everything that has a meaning in one of the places it is written to.
 CORE = "hunter2VerySecret"

@@ -10,7 +10,7 @@ from rs_assets.connectors.database.place import Place, hidden
 from rs_assets.connectors.mariadb.landing import Landing, check_place
 from rs_assets.connectors.mariadb.server import Server
 from rs_assets.connectors.mariadb.table import table_of
-from rs_assets.testing.process import settle
+from rs_assets.testing.servers.process import settle
 
 
 class Source:

@@ -9,8 +9,9 @@ import pytest
 
 from rs_assets.common import extras
 from rs_assets.errors import ConfigurationError
-from rs_assets.testing import MariaDbServer, debian, mariadb_packages
-from rs_assets.testing.mariadb_packages import Binaries
+from rs_assets.testing import MariaDbServer
+from rs_assets.testing.servers import debian, mariadb_packages
+from rs_assets.testing.servers.mariadb_packages import Binaries
 
 
 def test_should_keep_what_was_committed_before_a_kill(mariadb, shop):

@@ -11,7 +11,7 @@ import pytest
 from rs_assets.common import extras
 from rs_assets.errors import ConfigurationError
 from rs_assets.testing import PostgresServer
-from rs_assets.testing import postgres as module
+from rs_assets.testing.servers import postgres as module
 
 
 def test_should_keep_what_was_committed_before_a_kill(postgres, database):

@@ -18,7 +18,7 @@ import pytest
 from rs_assets.errors import ConfigurationError
 from rs_assets.spark import jars, trust
 from rs_assets.spark.object_store import S3
-from rs_assets.testing.kafka_node import KAFKA
+from rs_assets.testing.servers.kafka_node import KAFKA
 
 PROXIES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "no_proxy", "NO_PROXY")
 

@@ -10,8 +10,9 @@ import pytest
 from redis import exceptions
 
 from rs_assets.errors import ConfigurationError
-from rs_assets.testing import RedisServer, debian
-from rs_assets.testing import redis as module
+from rs_assets.testing import RedisServer
+from rs_assets.testing.servers import debian
+from rs_assets.testing.servers import redis as module
 
 
 def test_should_keep_what_it_acknowledged_before_a_kill(redis):

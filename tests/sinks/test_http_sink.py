@@ -24,7 +24,7 @@ from rs_assets.connectors.http.writer import HttpWriter
 from rs_assets.connectors.sink import BatchMark, RefusedRow
 from rs_assets.errors import ConfigurationError, SinkError, SqlError, TopologyError
 from rs_assets.testing import HttpServer, SinkCase, check_sink
-from rs_assets.testing.http import HttpReply
+from rs_assets.testing.servers.http import HttpReply
 
 MARK = BatchMark("id", 1, "out", 7)
 QUICK = {"timeout": timedelta(seconds=5), "patience": timedelta(seconds=10)}

@@ -24,7 +24,7 @@ from rs_assets.connectors.search.writer import SearchWriter
 from rs_assets.connectors.sink import BatchMark
 from rs_assets.errors import SinkError, SqlError, TopologyError
 from rs_assets.testing import SearchServer, SinkCase, check_sink
-from rs_assets.testing.http import HttpReply
+from rs_assets.testing.servers.http import HttpReply
 
 MARK = BatchMark("id", 1, "out", 7)
 QUICK = {"timeout": timedelta(seconds=2), "patience": timedelta(seconds=10)}

@@ -15,7 +15,7 @@ from rs_assets.connectors.http.connector import _reader
 from rs_assets.connectors.http.nodes import HttpSource
 from rs_assets.errors import SourceReadError, SqlError, TopologyError
 from rs_assets.testing import HttpServer, SourceCase, check_source
-from rs_assets.testing.http import HttpReply
+from rs_assets.testing.servers.http import HttpReply
 
 QUICK = {"timeout": timedelta(seconds=2), "patience": timedelta(seconds=10)}
 

@@ -40,8 +40,8 @@ from rs_assets.runtime.upkeep.shuffles import refuse_topics
 from rs_assets.spark.processor.session import check_types
 from rs_assets.spark.settings import SparkSettings
 from rs_assets.testing import PipelineDriver, run_rows
-from rs_assets.testing.kafka import KafkaBroker
-from rs_assets.testing.kafka_security import BrokerSecurity
+from rs_assets.testing.servers.kafka import KafkaBroker
+from rs_assets.testing.servers.kafka_security import BrokerSecurity
 from rs_assets.topology.topology import Topology
 from tests.topology.followed_files import within
 from tests.topology.followed_programs import BROKER, Case, built, counted, from_kafka, hits, two
@@ -359,13 +359,13 @@ CASES = [
         None,
     ),
     Case(
-        f"{TESTING}/kafka.py::KafkaBroker.bootstrap_servers",
+        f"{TESTING}/servers/kafka.py::KafkaBroker.bootstrap_servers",
         lambda: KafkaBroker().bootstrap_servers,
         "use it in a with statement",
         None,
     ),
     Case(
-        f"{TESTING}/kafka_security.py::BrokerSecurity.__post_init__",
+        f"{TESTING}/servers/kafka_security.py::BrokerSecurity.__post_init__",
         lambda: BrokerSecurity(protocol="PLAINTEXT"),  # type: ignore[arg-type]
         "use SASL_SSL, SASL_PLAINTEXT or SSL",
         lambda: [BrokerSecurity(protocol=each) for each in ("SASL_SSL", "SASL_PLAINTEXT", "SSL")],  # type: ignore[arg-type]

@@ -33,8 +33,8 @@ from rs_assets.connectors.rocketmq.client.names import Queue
 from rs_assets.connectors.rocketmq.client.pulling import Reach, messages
 from rs_assets.errors import ConfigurationError
 from rs_assets.spark.jars import main
-from rs_assets.testing.process import ServerContext, ServerProcess, free_ports, settle
-from rs_assets.testing.rocketmq_node import BROKER_NAME, ROCKETMQ, RocketMQNode, replication
+from rs_assets.testing.servers.process import ServerContext, ServerProcess, free_ports, settle
+from rs_assets.testing.servers.rocketmq_node import BROKER_NAME, ROCKETMQ, RocketMQNode, replication
 
 # A broker answers after 4 s, on a busy machine after 20; one that needs longer has failed.
 START_TIMEOUT_S = 180

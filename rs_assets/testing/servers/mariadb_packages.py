@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from rs_assets.errors import ConfigurationError
-from rs_assets.testing.debian import unpack
+from rs_assets.testing.servers.debian import unpack
 
 # The server, and libraries that a machine may lack; their names differ between releases.
 SERVER: Final = "mariadb-server-core"

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rs_assets.common.extras import check_extra
 from rs_assets.errors import ConfigurationError
-from rs_assets.testing.mariadb_packages import Binaries, fetch
-from rs_assets.testing.process import LocalServer, ServerProcess, free_ports
+from rs_assets.testing.servers.mariadb_packages import Binaries, fetch
+from rs_assets.testing.servers.process import LocalServer, ServerProcess, free_ports
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection
@@ -50,7 +50,7 @@ class MariaDbServer(LocalServer):
 
     `settings` are server settings in addition to those that make it quick. The data is in a temporary folder, which is
     removed with the server: at `close()`, or when this process ends in any other way. The binaries are those of
-    `rs_assets.testing.mariadb_packages`: fetched once on Debian, if no server is installed.
+    `rs_assets.testing.servers.mariadb_packages`: fetched once on Debian, if no server is installed.
 
         with MariaDbServer() as server:
             url = server.create_database()

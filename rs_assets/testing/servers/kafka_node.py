@@ -12,14 +12,14 @@ from pathlib import Path
 
 from rs_assets.spark.jars import JarList
 from rs_assets.spark.java import java_home
-from rs_assets.testing.kafka_security import BrokerSecurity
-from rs_assets.testing.process import ServerProcess
+from rs_assets.testing.servers.kafka_security import BrokerSecurity
+from rs_assets.testing.servers.process import ServerProcess
 
 KAFKA = JarList.read(
     Path(__file__).with_name("kafka.lock"),
     place="brokers/kafka",
     variable="RS_KAFKA_JARS",
-    remedy="run `python -m rs_assets.testing.kafka`",
+    remedy="run `python -m rs_assets.testing.servers.kafka`",
 )
 
 # A broker answers after 1 to 3 s, on a busy machine after 10; one that needs longer has failed.

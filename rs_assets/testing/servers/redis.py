@@ -1,8 +1,8 @@
 """A real Redis server for tests, demonstrations and benchmarks: one on loopback, without a container.
 
-Its binary is the `redis-server` of PATH, else that of Debian's packages, which `python -m rs_assets.testing.redis
-fetch` unpacks next to the jars of this Python, without root. Run as a module without arguments it starts a server,
-prints its URL, and serves until Ctrl-C.
+Its binary is the `redis-server` of PATH, else that of Debian's packages, which `python -m
+rs_assets.testing.servers.redis fetch` unpacks next to the jars of this Python, without root. Run as a module without
+arguments it starts a server, prints its URL, and serves until Ctrl-C.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rs_assets.common.extras import check_extra
 from rs_assets.errors import ConfigurationError
-from rs_assets.testing.debian import unpack
-from rs_assets.testing.process import LocalServer, ServerProcess, free_ports
+from rs_assets.testing.servers.debian import unpack
+from rs_assets.testing.servers.process import LocalServer, ServerProcess, free_ports
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PACKAGES = ("redis-tools", "libjemalloc2", "liblzf1")
 # The check of dumps and the server are one binary, which acts by the name that it is called by.
 TOOL = "redis-check-rdb"
-FETCH = "python -m rs_assets.testing.redis fetch"
+FETCH = "python -m rs_assets.testing.servers.redis fetch"
 # What is acknowledged is on disk.
 SETTINGS: Mapping[str, str] = {
     "bind": "127.0.0.1",

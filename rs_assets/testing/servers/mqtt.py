@@ -1,7 +1,7 @@
 """A real MQTT broker for tests, demonstrations and benchmarks: Mosquitto on loopback, without a container.
 
 Its binary is that of PATH or of the usual places, else the one of Debian's package, which `python -m
-rs_assets.testing.mqtt` fetches (0.8 MB) and unpacks next to this project's jars.
+rs_assets.testing.servers.mqtt` fetches (0.8 MB) and unpacks next to this project's jars.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Final
 
 from rs_assets.connectors.mqtt.broker import MqttBroker as Address
 from rs_assets.errors import ConfigurationError, RsError
-from rs_assets.testing.debian import unpack
-from rs_assets.testing.process import LocalServer, ServerProcess, free_ports, settle
+from rs_assets.testing.servers.debian import unpack
+from rs_assets.testing.servers.process import LocalServer, ServerProcess, free_ports, settle
 
-FETCH: Final = "python -m rs_assets.testing.mqtt"
+FETCH: Final = "python -m rs_assets.testing.servers.mqtt"
 # The package, and those of its libraries that a system may lack.
 PACKAGES: Final = ("mosquitto", "libmosquitto1", "libcjson1", "libdlt2", "libwrap0")
 INSTALLED: Final = ("/usr/sbin/mosquitto", "/usr/local/sbin/mosquitto", "/opt/homebrew/sbin/mosquitto")

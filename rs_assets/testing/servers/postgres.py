@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rs_assets.common.extras import check_extra
 from rs_assets.errors import ConfigurationError
-from rs_assets.testing.process import LocalServer, ServerProcess, free_ports
+from rs_assets.testing.servers.process import LocalServer, ServerProcess, free_ports
 
 if TYPE_CHECKING:
     from psycopg import Connection

@@ -13,13 +13,13 @@ from pathlib import Path
 from rs_assets.errors import ConfigurationError
 from rs_assets.spark.jars import JarList, jars_of_pyspark
 from rs_assets.spark.java import java_home
-from rs_assets.testing.process import ServerProcess
+from rs_assets.testing.servers.process import ServerProcess
 
 ROCKETMQ = JarList.read(
     Path(__file__).with_name("rocketmq.lock"),
     place="brokers/rocketmq",
     variable="RS_ROCKETMQ_JARS",
-    remedy="run `python -m rs_assets.testing.rocketmq`",
+    remedy="run `python -m rs_assets.testing.servers.rocketmq`",
 )
 # The replication of the broker (scala/NoReplicas.scala), and the file by which the broker finds it.
 REPLICATION = "org.apache.rocketmq.store.rsassets.NoReplicas"

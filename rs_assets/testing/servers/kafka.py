@@ -19,9 +19,9 @@ from rs_assets.common.extras import check_extra
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.errors import ConfigurationError
 from rs_assets.spark.jars import main
-from rs_assets.testing.kafka_node import KAFKA, START_TIMEOUT_S, KafkaNode, class_archive
-from rs_assets.testing.kafka_security import BrokerSecurity
-from rs_assets.testing.process import LocalServer, ServerProcess, free_ports, settle
+from rs_assets.testing.servers.kafka_node import KAFKA, START_TIMEOUT_S, KafkaNode, class_archive
+from rs_assets.testing.servers.kafka_security import BrokerSecurity
+from rs_assets.testing.servers.process import LocalServer, ServerProcess, free_ports, settle
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient

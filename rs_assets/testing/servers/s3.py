@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from rs_assets.errors import ConfigurationError
-from rs_assets.testing.process import ServerContext, ServerProcess, free_ports
+from rs_assets.testing.servers.process import ServerContext, ServerProcess, free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

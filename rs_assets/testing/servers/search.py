@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rs_assets.testing.http import HttpReply, HttpRequest, HttpStub
+from rs_assets.testing.servers.http import HttpReply, HttpRequest, HttpStub
 
 CONFLICT, BUSY = "version_conflict_engine_exception", "es_rejected_execution_exception"
 JSON = {"Content-Type": "application/json"}
