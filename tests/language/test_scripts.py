@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import date
+from decimal import Decimal
+
 SCHEMA = "name string, age int, tags string, items array<struct<id: int, what: string>>"
 ROWS = [
     {"name": " Ann ", "age": 17, "tags": "a-b", "items": [{"id": 1, "what": "x"}, {"id": 2, "what": "y"}]},
@@ -89,3 +92,38 @@ def test_expand_json_gives_the_members_of_a_document_as_fields(source, compute):
     text = "if(id<0){json_merge(doc,'what string, doc string')}else{json_expand(doc,'what string')}"
     found = compute(of.script(text), [{"doc": docs[0], "id": -1}, {"doc": docs[0], "id": 0}])
     assert [(row["doc"], row["what"]) for row in found] == [(docs[0], "x"), (None, "x")]
+
+
+# Values that Spark's parser changes, and after them those of the type; below, what must come of both.
+ODD = '{"t": 200, "d": "1,5", "at": "12:30", "day": "20260105"}'
+GOOD = '{"t": -7, "d": 12345678901234567890.5, "at": "1970-01-01T00:00:07Z", "day": "2026-01-05"}'
+KIND = "t tinyint, d decimal(30,1), at timestamp, day date"
+NOTHING = {"t": None, "d": None, "at": None, "day": None}
+VALUES = {"t": -7, "d": Decimal("12345678901234567890.5"), "at": 7, "day": date(2026, 1, 5)}
+
+
+def test_values_inside_of_documents_are_those_that_are_written(source, compute):
+    one, many = f'{{"odd": {ODD}, "good": {GOOD}}}', f'{{"a": [{ODD}], "b": [{GOOD}]}}'
+    doc = f'{{"one": {one}, "list": [{ODD}, null, {GOOD}], "Of": {many}}}'
+    schema = f"one struct<odd: struct<{KIND}>, good: struct<{KIND}>>, list array<struct<{KIND}>>"
+    rows = [{"doc": doc}, {"doc": "no"}, {"doc": None}]
+    script = f"expand_json(doc,'{schema}, Of map<string, array<struct<{KIND}>>>')"
+    found, *others = compute(source("doc string").script(script), rows)
+    assert others == [{"one": None, "list": None, "Of": None}] * 2
+    assert [seconds(found["one"][name]) for name in ("odd", "good")] == [NOTHING, VALUES]
+    assert [each and seconds(each) for each in found["list"]] == [NOTHING, None, VALUES]
+    assert [seconds(found["Of"][key][0]) for key in "ab"] == [NOTHING, VALUES]
+
+
+def test_split_array_gives_values_that_are_written(source, compute):
+    items = f'[{ODD}, {{"part": {ODD}}}, {GOOD}]'
+    text = f"splitArray(list,'{KIND}, part struct<{KIND}>')"
+    found = compute(source("list string").script(text), [{"list": items}, {"list": None}])
+    parts = [row.pop("part") for row in found]
+    assert [part and seconds(part) for part in parts] == [None, NOTHING, None, None]
+    assert [seconds(row) for row in found] == [NOTHING, NOTHING, VALUES, NOTHING]
+
+
+def seconds(row):
+    """A row with its time as seconds."""
+    return {**row, "at": row["at"] and int(row["at"].timestamp())}

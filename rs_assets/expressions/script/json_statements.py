@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from rs_assets.expressions.functions.builtin.json import exact_number
-from rs_assets.expressions.functions.kinds import HOUR
 from rs_assets.expressions.functions.literals import quote_name
+from rs_assets.expressions.script.as_written import as_written, named, written_kind
 from rs_assets.expressions.script.log_statements import assign_found
 from rs_assets.expressions.script.record_statements import fields_of, parsed, remove_fields
 from rs_assets.expressions.syntax.tree import Call, Text
@@ -19,15 +19,6 @@ if TYPE_CHECKING:
 
 # Those that leave the document where it is.
 KEEPING: Final = frozenset({"json_merge", "jsonmerge"})
-# Types of which Spark's parser changes some values: 200 to -56, "1,5" to 15, "12:30" to a time of the clock's day. They
-# are read as another type besides, which says what the value is.
-EXACT: Mapping[str, tuple[str, Callable[[str, str], str]]] = MappingProxyType(
-    {
-        "tinyint": ("smallint", lambda found, written: f"try_cast({written} as tinyint)"),  # noqa: ARG005
-        "decimal": ("string", lambda found, written: f"if(contains({written}, ','), null, {found})"),
-        "timestamp": ("string", lambda found, written: f"if({written} rlike '{HOUR}', null, {found})"),
-    }
-)
 
 
 def expand(binder: Binder, call: Call, guard: str) -> None:
@@ -50,24 +41,18 @@ def expand(binder: Binder, call: Call, guard: str) -> None:
         remedy = f"declare its schema: {call.name}({name},'id int, what string')"
         raise binder.scope.error(f"{name!r} has no fields: it is {kind or 'of unknown type'}", call.at, remedy=remedy)
     found, members = binder.hidden(made), fields_of(declared)
-    exact = {member: EXACT[base] for member, of in members.items() if schema.text and (base := _base(of)) in EXACT}
-    other = ", ".join(f"{quote_name(member)} {kind}" for member, (kind, _) in exact.items())
-    written = binder.hidden(parsed(binder, name, other)) if exact else ""
+    other = written_kind(f"struct<{schema.text}>")
+    written = binder.hidden(parsed(binder, name, other)) if other else ""
     for member, of in members.items():
         text = f"{found}.{quote_name(member)}"
-        if member in exact:
-            text = exact[member][1](text, f"{written}.{quote_name(member)}")
-        elif of == "string" and schema.text:
+        if of == "string" and schema.text:
             text = exact_number(text, f"cast({quote_name(name)} as string)", f"$['{member}']")
+        elif schema.text:
+            text = as_written(dict(named(schema.text))[member], text, f"{written}.{quote_name(member)}")
         assign_found(binder, member, Sql(text, of), guard, call.at)
     if call.name.casefold() not in KEEPING and name not in members:
         binder.flush()
         remove_fields(binder, [name], guard, call.at)
-
-
-def _base(kind: str | None) -> str:
-    """The name of a type without its digits."""
-    return (kind or "").partition("(")[0].strip()
 
 
 JSON_STATEMENTS: Mapping[str, Callable[[Binder, Call, str], None]] = MappingProxyType(

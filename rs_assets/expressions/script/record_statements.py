@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from rs_assets.expressions.functions.literals import quote, quote_name, separated_by
+from rs_assets.expressions.script.as_written import as_written, named, written_kind
 from rs_assets.expressions.script.steps import Generate, Keep, Project
 from rs_assets.expressions.syntax.bind import bind
 from rs_assets.expressions.syntax.tree import Call, Text
@@ -82,7 +83,7 @@ def split_array(binder: Binder, call: Call, guard: str) -> None:
     name, schema = _array_arguments(binder, call, guard)
     kind = binder.fields[name] or ""
     if schema:
-        made = parsed(binder, name, f"array<struct<{schema}>>")
+        made = _items(binder, name, f"array<struct<{schema}>>")
     elif kind.startswith("array<struct<"):
         made, schema = quote_name(name), kind.removeprefix("array<struct<").removesuffix(">>")
     else:
@@ -94,6 +95,13 @@ def split_array(binder: Binder, call: Call, guard: str) -> None:
     kept = tuple(each for each in binder.fields if each != name and each not in items)
     binder.fields = {**{each: binder.fields[each] for each in kept}, **items}
     binder.steps.append(Generate(kept, f"inline_outer({made})"))
+
+
+def _items(binder: Binder, name: str, kind: str) -> str:
+    """The SQL of the items of a text of JSON."""
+    if not (other := written_kind(kind)):
+        return parsed(binder, name, kind)
+    return as_written(kind, binder.hidden(parsed(binder, name, kind)), binder.hidden(parsed(binder, name, other)))
 
 
 def _array_arguments(binder: Binder, call: Call, guard: str) -> tuple[str, str]:
@@ -112,18 +120,8 @@ def parsed(binder: Binder, name: str, schema: str) -> str:
 
 
 def fields_of(schema: str) -> dict[str, str | None]:
-    """The fields of a struct's DDL with their types; parts are separated by commas outside of brackets."""
-    found: dict[str, str | None] = {}
-    depth, part = 0, ""
-    for sign in [*schema, ","]:
-        depth += (sign in "<(") - (sign in ">)")
-        if sign != "," or depth:
-            part += sign
-            continue
-        name, _, kind = part.strip().replace(":", " ", 1).partition(" ")
-        found[name.strip("`")] = _PLAIN.get(kind.strip().lower(), kind.strip().lower())
-        part = ""
-    return found
+    """The fields of a struct's DDL with their types."""
+    return {name: _PLAIN.get(kind.lower(), kind.lower()) for name, kind in named(schema)}
 
 
 _PLAIN = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
