@@ -7,9 +7,13 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
+from pyspark.sql.types import StructType
+from sqlalchemy import Column, Text
+from sqlalchemy.dialects import mysql
 
 from rs_assets import Dimension
 from rs_assets.catalog.offsets.db import DbStorage
+from rs_assets.connectors.database.polled import _exact, _field
 from rs_assets.errors import ConfigurationError, SchemaError
 from rs_assets.operators.dimension.database import DatabaseLoader
 from tests.checkpoint.test_storage import row
@@ -41,18 +45,42 @@ def test_rows_are_polled_when_they_are_as_old_as_the_lag(mariadb, shop, zone):
 def test_values_that_are_polled_have_all_digits(mariadb, shop):
     mariadb.execute(
         shop, "CREATE TABLE events (n int, at timestamp(6) NULL, f float, d double, cents decimal(30,10), t time(2),"
-        " s set('x', 'y', 'z'))",
+        " s set('x', 'y', 'z'), e enum('a', 'it''s', 'b\\nc'), y year)",
         "INSERT INTO events VALUES (1, '2020-01-01', 16777216, 1e-12, 12345678901234567890.0123456789, '-01:00:00.5',"
-        " 'z,x')",
-        "INSERT INTO events VALUES (2, '2020-01-01', 0.1, NULL, NULL, '838:59:59', '')",
-        "INSERT INTO events VALUES (3, '2020-01-01', NULL, 1, 1, NULL, NULL)",
+        " 'z,x', 'b\\nc', 2026)",
+        "INSERT INTO events VALUES (2, '2020-01-01', 0.1, NULL, NULL, '838:59:59', '', 'it''s', 0)",
+        "INSERT INTO events VALUES (3, '2020-01-01', NULL, 1, 1, NULL, NULL, NULL, NULL)",
     )  # fmt: skip
     rows, _ = poll_of(shop, "at", lag=timedelta(minutes=1)).poll(None)
     found = sorted((row["n"], row["f"], row["d"], row["t"]) for row in rows if row["n"] < 3)
-    assert found == [(1, 16777216.0, 1e-12, "-01:00:00.500000"), (2, pytest.approx(0.1), None, "838:59:59")]
+    assert found == [(1, 16777216.0, 1e-12, "-01:00:00.50"), (2, pytest.approx(0.1), None, "838:59:59.00")]
     assert [row["cents"] for row in rows if row["n"] == 1] == [Decimal("12345678901234567890.0123456789")]
     assert [row["f"] for row in rows if row["n"] == 3] == [None]
     assert {row["n"]: row["s"] for row in rows} == {1: "x,z", 2: "", 3: None}
+    assert {row["n"]: (row["e"], row["y"]) for row in rows} == {1: ("b\nc", 2026), 2: ("it's", 0), 3: (None, None)}
+
+
+def test_a_year_is_a_number_and_a_time_as_the_server_writes_it():
+    kinds = {"y": mysql.YEAR(), "e": mysql.ENUM("a"), "t": mysql.TIME(fsp=2), "z": mysql.TIME()}
+    assert {name: _field(kind, sqlite=False) for name, kind in kinds.items()} == {
+        "y": "int", "e": "string", "t": "string", "z": "string"
+    }  # fmt: skip
+    made = str(_exact(Column("t", kinds["t"]), "mysql").compile(dialect=mysql.dialect()))
+    assert made == "CAST(t AS CHAR) AS t"
+    assert _exact(Column("e", kinds["e"]), "mysql").element.type.__class__ is Text
+
+
+def test_a_year_an_enum_and_times_of_a_dimension_are_those_of_the_server(mariadb, shop):
+    mariadb.execute(
+        shop, "CREATE TABLE hours (y year, e enum('a', 'b\\nc'), t time(2), z time)",
+        "INSERT INTO hours VALUES (2026, 'b\\nc', '-25:00:00.5', '00:00:00'), (NULL, NULL, NULL, '838:59:59')",
+    )  # fmt: skip
+    wanted = [{"y": 2026, "e": "b\nc", "t": "-25:00:00.50", "z": "00:00:00"},
+              {"y": None, "e": None, "t": None, "z": "838:59:59"}]  # fmt: skip
+    for of in ({"table": "hours"}, {"sql": "SELECT y, e, t, z FROM hours"}):
+        loader = DatabaseLoader(Dimension.from_database(shop, **of).origin)
+        assert loader.load(None).to_pylist() == wanted
+        assert loader.load(StructType.fromDDL("t string")).to_pylist() == [{"t": row["t"]} for row in wanted]
 
 
 @pytest.mark.parametrize("zone", ["SYSTEM", "+09:00"])

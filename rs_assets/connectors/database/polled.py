@@ -46,6 +46,7 @@ FIELDS: Final[tuple[tuple[type[sql.TypeEngine[Any]], str], ...]] = (
     (sql.Boolean, "boolean"),
     (sql.SmallInteger, "smallint"),
     (sql.Integer, "bigint"),
+    (mysql.YEAR, "int"),
     (mysql.FLOAT, "float"),
     (sql.Float, "double"),
     (sql.Date, "date"),
@@ -248,8 +249,8 @@ def _exact(column: Column[Any], dialect: str) -> ColumnElement[Any]:
     made: ColumnElement[Any] = column
     if dialect == "postgresql" and _field(kind, sqlite=False) == "string" and not isinstance(kind, KEPT):
         made = cast(column, sql.Text)
-    elif isinstance(kind, sql.JSON | mysql.SET):
-        # Numbers in JSON would be doubles, the values of a SET in any order.
+    elif isinstance(kind, sql.JSON | mysql.SET | mysql.ENUM):
+        # Numbers in JSON would be doubles, the values of a SET in any order, and a line break in an ENUM unknown.
         made = type_coerce(column, sql.Text)
     elif dialect == "sqlite" and _is_decimal(kind):
         # SQLAlchemy makes a double of it, and rounds that.
@@ -261,8 +262,8 @@ def _exact(column: Column[Any], dialect: str) -> ColumnElement[Any]:
         # SQLAlchemy makes a decimal of it, with ten digits after the point.
         made = type_coerce(column, sql.Float())
     elif isinstance(kind, mysql.TIME):
-        # SQLAlchemy makes a time of a day of it.
-        made = type_coerce(column, sql.NullType())
+        # SQLAlchemy makes a time of a day of it; the server writes as many decimals as the column has.
+        made = cast(column, sql.Text)
     return made.label(column.name)
 
 
@@ -277,8 +278,6 @@ def _plain(value: object, kind: sql.TypeEngine[Any]) -> object:
         return _digits(value, kind.scale)  # type: ignore[attr-defined]  # a Numeric
     if isinstance(value, dict | list):
         return json.dumps(value, default=str)
-    if isinstance(value, timedelta):
-        return _clock(value)
     return str(value) if isinstance(value, UUID | time) else value
 
 
@@ -292,18 +291,6 @@ def _digits(value: float, scale: int | None) -> str:
     given = number.as_tuple().exponent
     short = isinstance(given, int) and -given < (scale or 0)
     return f"{number:.{scale}f}" if short else f"{number:f}"
-
-
-def _clock(value: timedelta) -> str:
-    """A time of MySQL, which may be more than a day, or negative.
-
-    >>> _clock(timedelta(hours=-25, milliseconds=-500)), _clock(timedelta(minutes=1))
-    ('-25:00:00.500000', '00:01:00')
-    """
-    seconds, rest = divmod(abs(value), timedelta(seconds=1))
-    fraction = f".{rest.microseconds:06}" if rest else ""
-    sign = "-" if value < timedelta(0) else ""
-    return f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{fraction}"
 
 
 def polled(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import chain
 from typing import Any, Final
 
@@ -78,9 +79,11 @@ class DatabaseLoader:
                     f"the query of a dimension returns two fields of one name: {', '.join(names)}",
                     remedy="name them with AS",
                 )
+            parts: Iterator[Any] = result.partitions(SOME)
             if connection.dialect.name in DIALECTS:
                 _check_digits(result)
-            return _table(names, (part for part in result.partitions(SOME)), schema)
+                parts = _with_clocks(result, parts)
+            return _table(names, parts, schema)
 
     def _statement(self, connection: Connection) -> Executable:
         if self.origin.table is None:
@@ -112,6 +115,29 @@ def _check_digits(result: CursorResult[Any]) -> None:
             f"the field {rounded!r} of the query of a dimension is a FLOAT, of which the server writes six digits",
             remedy=f"make a DOUBLE of it: SELECT ..., {rounded} + 0e0 AS {rounded}",
         )
+
+
+def _with_clocks(result: CursorResult[Any], parts: Iterator[Any]) -> Iterator[list[list[Any]]]:
+    """Rows with values of the type TIME as the server writes them: drivers make lengths of time of them."""
+    columns = [] if result.cursor is None else result.cursor.description
+    places = [scale if isinstance(scale, int) else 0 for *_, scale, _ in columns]
+
+    def written(row: Iterable[Any]) -> list[Any]:
+        return [_clock(v, n) if isinstance(v, timedelta) else v for v, n in zip(row, places, strict=True)]
+
+    return ([written(row) for row in part] for part in parts)
+
+
+def _clock(value: timedelta, places: int) -> str:
+    """A time of MySQL, which may be more than a day, or negative, with its decimals.
+
+    >>> _clock(timedelta(hours=-25, milliseconds=-500), 2), _clock(timedelta(minutes=1), 0)
+    ('-25:00:00.50', '00:01:00')
+    """
+    seconds, rest = divmod(abs(value), timedelta(seconds=1))
+    fraction = f".{rest.microseconds:06}"[: places + 1] if places else ""
+    sign = "-" if value < timedelta(0) else ""
+    return f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{fraction}"
 
 
 def _table(names: list[str], parts: Iterator[Any], schema: StructType | None) -> pa.Table:
