@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
+from pymysql.cursors import Cursor
 from pyspark.sql.types import (
     BooleanType,
     DoubleType,
@@ -176,6 +177,21 @@ def test_keys_that_a_column_holds_for_equal_should_be_refused(mariadb, shop, col
     mariadb.execute(shop, refused.value.remedy.partition(";")[0])
     assert write(upserting(shop), 2, (other, "/c"), schema=schema) == 1
     assert sorted(asked(shop)) == sorted([(one, "/b"), (other, "/c"), ("b" + one, "/b")])
+
+
+def test_the_columns_of_a_table_are_asked_for_once_a_batch(shop, monkeypatch):
+    schema = StructType([StructField("id", StringType()), StructField("at", TimestampType())])
+    writer, row, said = upserting(shop), ("1", datetime(2024, 3, 1, tzinfo=UTC)), []
+    write(writer, 0, row, schema=schema)
+    execute = Cursor.execute
+
+    def heard(cursor, query, args=None):
+        said.append(query)
+        return execute(cursor, query, args)
+
+    monkeypatch.setattr(Cursor, "execute", heard)
+    write(writer, 1, row, schema=schema)
+    assert [query for query in said if "COLUMNS" in query] == ["SHOW FULL COLUMNS FROM `hits`"]
 
 
 @pytest.mark.parametrize("column", ["DOUBLE(9,2)", "FLOAT(9,2)", "BIT(8)"])

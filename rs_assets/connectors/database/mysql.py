@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,6 +30,15 @@ EXACT: Final = ("_nopad_bin", "_0900_bin")
 _ENGINE: Final = """SELECT e.engine FROM information_schema.tables t JOIN information_schema.engines e
  ON e.engine = t.engine WHERE t.table_schema = coalesce(:schema, database()) AND t.table_name = :name
  AND e.transactions <> 'YES'"""
+
+
+class Found(NamedTuple):
+    """A column as the server has it: its name, its whole type, the collation of texts, and YES if it may be null."""
+
+    name: str
+    type: str
+    collation: str | None
+    null: str
 
 
 def loads(connection: Connection) -> bool:
@@ -59,7 +68,9 @@ def load(connection: Connection, rows: pa.Table, target: Target, table: Table, d
     names, into = table.columns.keys(), _placed(table.schema, table.name)
     staged, columns = _placed(table.schema, STAGED), _listed(names)
     cursor = driver_of(connection).cursor()
-    _check_times(cursor, rows, into)
+    times = [name for name in rows.column_names if kinds.is_timestamp(rows[name].type)]
+    found = _found(cursor, into) if times or target.keys else {}
+    _check_times(rows, times, found)
     # Temporary tables begin and end without a commit.
     cursor.execute(f"CREATE TEMPORARY TABLE {staged} AS SELECT {columns}, 0 AS {STAGED} FROM {into} LIMIT 0")  # noqa: S608
     gone = pc.fill_null(rows[deletes], fill_value=False) if deletes is not None else pa.repeat(False, rows.num_rows)  # noqa: FBT003
@@ -69,7 +80,7 @@ def load(connection: Connection, rows: pa.Table, target: Target, table: Table, d
     else:
         _insert(connection, marked, table)
     if target.keys:
-        _check_keys(connection, rows, target, into, staged)
+        _check_keys(connection, rows, target, found, into, staged)
     for statement in _merge(names, target.keys, into, staged) if target.keys else _append(columns, into, staged):
         cursor.execute(statement)
     cursor.execute(f"DROP TEMPORARY TABLE {staged}")
@@ -93,15 +104,16 @@ def _merge(names: Sequence[str], keys: Sequence[str], into: str, staged: str) ->
     return (delete, update, insert) if changed else (delete, insert)
 
 
-def _check_keys(connection: Connection, rows: pa.Table, target: Target, into: str, staged: str) -> None:
+def _check_keys(
+    connection: Connection, rows: pa.Table, target: Target, found: Mapping[str, Found], into: str, staged: str
+) -> None:
     """SinkError for two texts that differ and are equal in a key: one of the batch and the table, or two of the batch.
 
     A column CHAR keeps no blanks at the end, and most collations compare without them, or without case and accents.
     """
     cursor = driver_of(connection).cursor()
-    cursor.execute(f"SHOW FULL COLUMNS FROM {into}")
-    found = {row[0].casefold(): (row[1], row[2]) for row in cursor.fetchall() if row[2] is not None}
-    texts = {key: found[key.casefold()] for key in target.keys if key.casefold() in found}
+    shown = {key: found[key.casefold()] for key in target.keys}
+    texts = {key: (column.type, column.collation) for key, column in shown.items() if column.collation is not None}
     exact = "utf8mb4_nopad_bin" if dialect_of(connection) == "mariadb" else "utf8mb4_0900_bin"
     remedies = {
         key: f"ALTER TABLE {into} MODIFY {quoted(key)} {_varying(kind)} CHARACTER SET utf8mb4 COLLATE {exact} NOT NULL"
@@ -168,22 +180,24 @@ def _insert(connection: Connection, rows: pa.Table, table: Table) -> None:
         connection.execute(insert(into), part)
 
 
-def _check_times(cursor: Any, rows: pa.Table, into: str) -> None:
+def _found(cursor: Any, into: str) -> dict[str, Found]:
+    """The columns of a table by their names in lower case."""
+    cursor.execute(f"SHOW FULL COLUMNS FROM {into}")
+    return {row[0].casefold(): Found(*row[:4]) for row in cursor.fetchall()}
+
+
+def _check_times(rows: pa.Table, times: Sequence[str], found: Mapping[str, Found]) -> None:
     """The driver's error for a null that would become the current time, and for a fraction of a second that is cut."""
-    times = [name for name in rows.column_names if kinds.is_timestamp(rows[name].type)]
-    if not times:
-        return
     import pymysql
 
-    cursor.execute(f"SHOW COLUMNS FROM {into}")
-    found = {row[0].casefold(): row for row in cursor.fetchall()}
     for name in times:
-        _, kind, empty, *_ = found[name.casefold()]
-        if empty == "NO" and rows[name].null_count:
+        column = found[name.casefold()]
+        if column.null == "NO" and rows[name].null_count:
             raise pymysql.err.IntegrityError(1048, f"a column of times cannot be null: {name}")
-        digits = re.search(r"[(](\d)[)]", kind)
+        digits = re.search(r"[(](\d)[)]", column.type)
         if has_rest(rows[name], int(digits[1]) if digits else 0):
-            raise pymysql.err.DataError(1292, f"a time has more digits of a second than the column {name} ({kind})")
+            what = f"a time has more digits of a second than the column {name} ({column.type})"
+            raise pymysql.err.DataError(1292, what)
 
 
 def _check_finite(rows: pa.Table, step: str) -> None:
