@@ -34,6 +34,7 @@ from tests.postgres.test_database_sink import (
     VALUES,
     asked,
     batch,
+    delete_and_respell,
     upserting,
     write,
     writer_of,
@@ -177,6 +178,15 @@ def test_keys_that_a_column_holds_for_equal_should_be_refused(mariadb, shop, col
     mariadb.execute(shop, refused.value.remedy.partition(";")[0])
     assert write(upserting(shop), 2, (other, "/c"), schema=schema) == 1
     assert sorted(asked(shop)) == sorted([(one, "/b"), (other, "/c"), ("b" + one, "/b")])
+
+
+@pytest.mark.parametrize("loads", [True, False], ids=["load", "statements"])
+def test_a_key_that_is_retracted_in_another_case_deletes_nothing(mariadb, shop, loads, monkeypatch):
+    if not loads:
+        monkeypatch.setattr(mysql, "loads", lambda _: False)
+    kind = "VARCHAR(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci"
+    mariadb.execute(shop, f"CREATE TABLE hits (id {kind} PRIMARY KEY, page TEXT)")
+    delete_and_respell(shop)
 
 
 def test_the_columns_of_a_table_are_asked_for_once_a_batch(shop, monkeypatch):

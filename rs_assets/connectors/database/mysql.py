@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -80,7 +80,9 @@ def load(connection: Connection, rows: pa.Table, target: Target, table: Table, d
     else:
         _insert(connection, marked, table)
     if target.keys:
-        _check_keys(connection, rows, target, found, into, staged)
+        remedies = _folding(connection, rows, target, found, into)
+        cursor.execute(_delete(target.keys, remedies, into, staged))
+        _check_keys(cursor, target, remedies, into, staged)
     for statement in _merge(names, target.keys, into, staged) if target.keys else _append(columns, into, staged):
         cursor.execute(statement)
     cursor.execute(f"DROP TEMPORARY TABLE {staged}")
@@ -90,28 +92,37 @@ def _append(columns: str, into: str, staged: str) -> Sequence[str]:
     return (f"INSERT INTO {into} ({columns}) SELECT {columns} FROM {staged}",)  # noqa: S608
 
 
+def _same(keys: Sequence[str]) -> str:
+    return " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in keys)
+
+
+def _delete(keys: Sequence[str], folding: Iterable[str], into: str, staged: str) -> str:
+    """The statement that deletes rows of the very keys, also where the collation holds others for equal."""
+    exact = "".join(f" AND CAST(t.{quoted(key)} AS BINARY) = CAST(s.{quoted(key)} AS BINARY)" for key in folding)
+    return f"DELETE t FROM {staged} s STRAIGHT_JOIN {into} t ON {_same(keys)} WHERE s.{STAGED}{exact}"
+
+
 def _merge(names: Sequence[str], keys: Sequence[str], into: str, staged: str) -> Sequence[str]:
     """Statements that go by the keys alone: ON DUPLICATE KEY UPDATE would change a row of any other unique index."""
-    same = " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in keys)
+    same = _same(keys)
     changed = ", ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in names if name not in keys)
     from_stage = ", ".join(f"s.{quoted(name)}" for name in names)
-    delete = f"DELETE t FROM {staged} s STRAIGHT_JOIN {into} t ON {same} WHERE s.{STAGED}"
     update = f"UPDATE {staged} s STRAIGHT_JOIN {into} t ON {same} SET {changed} WHERE NOT s.{STAGED}"  # noqa: S608
     insert = (
         f"INSERT INTO {into} ({_listed(names)}) SELECT {from_stage} FROM {staged} s LEFT JOIN {into} t ON {same}"  # noqa: S608
         f" WHERE NOT s.{STAGED} AND t.{quoted(keys[0])} IS NULL"
     )
-    return (delete, update, insert) if changed else (delete, insert)
+    return (update, insert) if changed else (insert,)
 
 
-def _check_keys(
-    connection: Connection, rows: pa.Table, target: Target, found: Mapping[str, Found], into: str, staged: str
-) -> None:
-    """SinkError for two texts that differ and are equal in a key: one of the batch and the table, or two of the batch.
+def _folding(
+    connection: Connection, rows: pa.Table, target: Target, found: Mapping[str, Found], into: str
+) -> dict[str, str]:
+    """The keys whose collation holds texts for equal that differ, each with a statement that ends it.
 
     A column CHAR keeps no blanks at the end, and most collations compare without them, or without case and accents.
+    SinkError for a key with such blanks.
     """
-    cursor = driver_of(connection).cursor()
     shown = {key: found[key.casefold()] for key in target.keys}
     texts = {key: (column.type, column.collation) for key, column in shown.items() if column.collation is not None}
     exact = "utf8mb4_nopad_bin" if dialect_of(connection) == "mariadb" else "utf8mb4_0900_bin"
@@ -120,13 +131,21 @@ def _check_keys(
         for key, (kind, _) in texts.items()
     }
     check_blanks(rows, {key: remedies[key] for key, (kind, _) in texts.items() if kind.startswith("char(")}, target)
-    for key, (_, collation) in texts.items():
-        for statement in () if collation.endswith(EXACT) else _equal(key, target.keys, into, staged):
+    return {key: remedies[key] for key, (_, collation) in texts.items() if not collation.endswith(EXACT)}
+
+
+def _check_keys(cursor: Any, target: Target, folding: Mapping[str, str], into: str, staged: str) -> None:
+    """SinkError for two texts that differ and are equal in a key: one of the batch and the table, or two of the batch.
+
+    Rows that the batch deletes are gone.
+    """
+    for key, remedy in folding.items():
+        for statement in _equal(key, target.keys, into, staged):
             cursor.execute(statement)
             pair = cursor.fetchone()
             if pair is not None:
                 one, other = (each.decode(errors="replace") for each in pair)
-                raise one_key(one, other, key, remedies[key], target)
+                raise one_key(one, other, key, remedy, target)
 
 
 def _varying(kind: str) -> str:
@@ -140,11 +159,12 @@ def _varying(kind: str) -> str:
 
 def _equal(key: str, keys: Sequence[str], into: str, staged: str) -> Sequence[str]:
     """Queries of two texts of a key that differ by their bytes, and are equal by the collation."""
-    same = " AND ".join(f"t.{quoted(each)} = s.{quoted(each)}" for each in keys)
     here, there, one = (f"CAST({of}{quoted(key)} AS BINARY)" for of in ("s.", "t.", ""))
+    joined, grouped = f"{staged} s STRAIGHT_JOIN {into} t ON {_same(keys)}", _listed(keys)
+    unlike = f"min({one}) <> max({one})"
     return (
-        f"SELECT {there}, {here} FROM {staged} s STRAIGHT_JOIN {into} t ON {same} WHERE {there} <> {here} LIMIT 1",  # noqa: S608
-        f"SELECT min({one}), max({one}) FROM {staged} GROUP BY {_listed(keys)} HAVING min({one}) <> max({one}) LIMIT 1",  # noqa: S608
+        f"SELECT {there}, {here} FROM {joined} WHERE NOT s.{STAGED} AND {there} <> {here} LIMIT 1",  # noqa: S608
+        f"SELECT min({one}), max({one}) FROM {staged} WHERE NOT {STAGED} GROUP BY {grouped} HAVING {unlike} LIMIT 1",  # noqa: S608
     )
 
 

@@ -88,10 +88,12 @@ def _merged(
     gone = pc.fill_null(rows[deletes], fill_value=False) if deletes is not None else pa.repeat(False, rows.num_rows)  # noqa: FBT003
     _copy(driver, rows.select(names).append_column(STAGED, gone), STAGED, [*names, STAGED])
     same = " AND ".join(f"t.{quoted_name(key)} = s.{quoted_name(key)}" for key in target.keys)
+    if deletes is not None:
+        texts = (_texts(quoted_name(key)) for key in folding)
+        exact = "".join(f' AND {here} COLLATE "C" = {there} COLLATE "C"' for here, there, *_ in texts)
+        driver.execute(f"DELETE FROM {into} AS t USING {STAGED} AS s WHERE s.{STAGED} AND {same}{exact}")  # noqa: S608
     for key in folding:
         _check_folded(driver, key, into, same, target)
-    if deletes is not None:
-        driver.execute(f"DELETE FROM {into} AS t USING {STAGED} AS s WHERE s.{STAGED} AND {same}")  # noqa: S608
     changed = ", ".join(
         f"{quoted_name(name)} = excluded.{quoted_name(name)}" for name in names if name not in target.keys
     )
@@ -102,12 +104,16 @@ def _merged(
 
 
 def _check_folded(driver: Any, key: str, into: str, same: str, target: Target) -> None:
-    """SinkError for two texts that differ and are equal there: one of the batch and the table, or two of the batch."""
-    name = quoted_name(key)
+    """SinkError for two texts that differ and are equal there: one of the batch and the table, or two of the batch.
+
+    Rows that the batch deletes are gone.
+    """
+    name, keys = quoted_name(key), _listed(target.keys)
     here, there, least, most = (f'{text} COLLATE "C"' for text in _texts(name))
+    both, kept = f"{into} AS t JOIN {STAGED} AS s ON {same}", f"NOT {STAGED}"
     for statement in (
-        f"SELECT {there}, {here} FROM {into} AS t JOIN {STAGED} AS s ON {same} WHERE {there} <> {here} LIMIT 1",  # noqa: S608
-        f"SELECT {least}, {most} FROM {STAGED} GROUP BY {_listed(target.keys)} HAVING {least} <> {most} LIMIT 1",  # noqa: S608
+        f"SELECT {there}, {here} FROM {both} WHERE NOT s.{STAGED} AND {there} <> {here} LIMIT 1",  # noqa: S608
+        f"SELECT {least}, {most} FROM {STAGED} WHERE {kept} GROUP BY {keys} HAVING {least} <> {most} LIMIT 1",  # noqa: S608
     ):
         pair = driver.execute(statement).fetchone()
         if pair is not None:

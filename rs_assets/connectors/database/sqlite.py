@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
-from sqlalchemy import Connection, LargeBinary, Table, bindparam, cast, select
+from sqlalchemy import BindParameter, Column, ColumnElement, Connection, LargeBinary, Table, bindparam, cast, select
 
 from rs_assets.connectors.database.rows import statements
 from rs_assets.connectors.database.same_keys import one_key
@@ -37,12 +39,16 @@ def folding(connection: Connection, target: Target) -> list[str]:
     return [key for key in target.keys if key.casefold() in names]
 
 
+def same_bytes(column: Column[Any], given: BindParameter[Any]) -> ColumnElement[bool]:
+    """Whether a text is the very one that is given, and not one that the collation holds for equal."""
+    return cast(column, LargeBinary) == cast(given, LargeBinary)
+
+
 def check_keys(connection: Connection, rows: pa.Table, target: Target, table: Table, *, column: str) -> None:
     """SinkError if a key of `rows` is equal to one of the table, from which it differs in `column`."""
     given = {key: bindparam(f"rs_{key}", type_=table.c[key].type) for key in target.keys}
     same = [table.c[key] == value for key, value in given.items()]
-    unlike = cast(table.c[column], LargeBinary) != cast(given[column], LargeBinary)
-    asked = select(table.c[column]).where(*same, unlike).limit(1)
+    asked = select(table.c[column]).where(*same, ~same_bytes(table.c[column], given[column])).limit(1)
     keys = rows.select([*target.keys]).rename_columns([f"rs_{key}" for key in target.keys])
     for part in statements(keys, "sqlite"):
         for values in part:

@@ -225,14 +225,16 @@ def _executed(connection: Connection, rows: pa.Table, target: Target, table: Tab
     """Statements with the values of some rows each."""
     dialect = connection.dialect.name
     folding = sqlite.folding(connection, target) if dialect == "sqlite" and target.keys else []
-    for key in folding:
-        sqlite.check_keys(connection, rows, target, table, column=key)
     if deletes is not None:
         gone = rows.filter(pc.fill_null(rows[deletes], fill_value=False)).select([*target.keys])
-        keys = [table.c[key] == bindparam(f"rs_{key}", type_=table.c[key].type) for key in target.keys]
+        given = {key: bindparam(f"rs_{key}", type_=table.c[key].type) for key in target.keys}
+        keys = [table.c[key] == value for key, value in given.items()]
+        keys += [sqlite.same_bytes(table.c[key], given[key]) for key in folding]
         _in_parts(connection, delete(table).where(*keys), gone.rename_columns([f"rs_{key}" for key in target.keys]))
     statement = target.upsert(table, dialect) if target.keys else target.append(table)
     kept = not_deleted(rows, deletes).select(table.columns.keys())
+    for key in folding:
+        sqlite.check_keys(connection, kept, target, table, column=key)
     _in_parts(connection, statement, kept)
     for key in folding:
         # Two rows of this batch may have become one.
