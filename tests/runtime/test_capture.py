@@ -271,6 +271,39 @@ def test_the_query_of_the_batches_is_replayed_alone(tmp_path: Path, options: Run
 
 
 @pytest.mark.long
+def test_rows_of_an_output_that_was_added_later_are_not_compared(tmp_path: Path, options: RunOptions) -> None:
+    folder = put(tmp_path / "in", [(1, "10:05"), (2, "10:06")])
+
+    def stream(*outputs: str) -> Pipeline:
+        rows = read(folder)
+        for name in outputs[:-1]:
+            rows.to_delta(name, name=name)
+        return rows.to_delta(outputs[-1], name=outputs[-1]).build()
+
+    stream("one").run(options)
+    both, note = stream("one", "two"), "rows of 'two' are not compared in batch 0: it may not have been there yet"
+    before = both.capture(options, batches=0, into=tmp_path, name="before")
+    assert (before.expected, before.notes) == (2, ("the code has changed since batch 0", note))
+    replay(both, before.folder)
+    put(folder, [(3, "11:05")])
+    both.run(options)
+    after = both.capture(options, batches=(0, 1), into=tmp_path, name="after")
+    assert (after.expected, after.notes) == (4, (note,))
+    replay(both, after.folder)
+
+
+@pytest.mark.long
+def test_a_step_that_draws_values_by_chance_is_named(tmp_path: Path, options: RunOptions) -> None:
+    folder = put(tmp_path / "in", [(1, "10:05")])
+    drawn = read(folder).with_fields(key="concat(id, uuid())").filter("rand() < 2", name="some")
+    pipeline = drawn.to_delta("hits", name="out").build()
+    pipeline.run(options)
+    first, second = pipeline.capture(options, into=tmp_path).notes
+    assert first.endswith("draws values by chance (uuid), others in the test")
+    assert second == "step 'some' draws values by chance (rand), others in the test"
+
+
+@pytest.mark.long
 def test_a_batch_of_a_source_that_was_removed_is_refused_and_taken_by_code_that_has_it(
     tmp_path: Path, options: RunOptions
 ) -> None:

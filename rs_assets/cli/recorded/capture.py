@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from typing import Any
 
 import click
@@ -54,7 +55,12 @@ def capture(
     if replayed and found.committed:
         from rs_assets.testing.captured import replay
 
-        replay(pipeline, found.folder, accept=True)
+        try:
+            replay(pipeline, found.folder, accept=True)
+        except BaseException:
+            # As when the capture itself fails.
+            shutil.rmtree(found.folder, ignore_errors=True)
+            raise
     click.echo(json.dumps(found.as_dict()) if as_json else str(found))
 
 

@@ -29,7 +29,7 @@ from rs_assets.topology.nodes.shuffle import ShuffleWrite
 from rs_assets.topology.nodes.timed import TimedState
 from rs_assets.topology.nodes.versioned import VersionedTable
 from rs_assets.topology.topology import Topology
-from rs_assets.topology.user_code.expression import clock_in
+from rs_assets.topology.user_code.expression import chance_in, clock_in
 
 MAX_RECORDS: Final = 100_000
 Row = dict[str, Any]
@@ -266,6 +266,9 @@ def _limits(query: RecordedQuery, batches: range) -> Iterator[str]:
         asked = clock_in(node)
         if asked is not None:
             yield f"step {node.name!r} asks for the clock ({asked}), which is that of the test"
+        drawn = chance_in(node)
+        if drawn is not None:
+            yield f"step {node.name!r} draws values by chance ({drawn}), others in the test"
         if isinstance(node, VersionedTable):
             yield f"step {node.name!r} looks into its dimension as it is when the test runs"
         if isinstance(node, TimedState) and not node.untimed and any(each.time_field is None for each in node.sides):

@@ -195,22 +195,40 @@ def written_rows(
     for name in sinks:
         node = query.recorded.session.topology[name]
         if isinstance(node, DeltaSink) and node.mode == "append":
-            rows.update({(batch, name): each for batch, each in _appended(query, node, batches)})
+            found = dict(_appended(query, node, batches))
+            rows.update({(batch, name): each for batch, each in found.items()})
+            unknown = [batch for batch in batches if batch not in found]
+            if unknown:
+                notes.append(f"rows of {name!r} are not compared in {_spoken(unknown)}: it may not have been there yet")
         elif batches:
             notes.append(f"rows of {name!r} are not compared, as no appended Delta table has them: see --expect replay")
     return rows, notes
 
 
+def _spoken(batches: Sequence[int]) -> str:
+    """Batches in words.
+
+    >>> _spoken([3]), _spoken([3, 4, 5])
+    ('batch 3', 'the batches 3 to 5')
+    """
+    return f"batch {batches[0]}" if len(batches) == 1 else f"the batches {batches[0]} to {batches[-1]}"
+
+
 def _appended(query: RecordedQuery, sink: DeltaSink, batches: Sequence[int]) -> Iterator[tuple[int, Sequence[Row]]]:
+    """The rows that a table got of batches; of one before its first rows, by other code, nothing is known."""
     session = query.recorded.session
     if not batches or open_table(session.options.home.table(session.topology.namespace, sink.table)) is None:
         # Without a row there is no table yet.
-        yield from ((batch, ()) for batch in batches)
+        yield from ((batch, ()) for batch in batches if not query.recorded.code_changed(query.plan, batch))
         return
     written = Written.by(query, sink)
     changes = [change_of(entry, written.mark) for entry in written.table.history()]
     for batch in batches:
-        version = version_of(changes, Point(written.mark.generation, batch))
+        point = Point(written.mark.generation, batch)
+        version = version_of(changes, point)
+        begun = any(each.kind == "batch" and each.point is not None and each.point <= point for each in changes)
+        if not begun and query.recorded.code_changed(query.plan, batch):
+            continue
         if version is None and _forgotten(changes, batch):
             raise DataLossError(
                 f"the history of the table no longer has batch {batch}",

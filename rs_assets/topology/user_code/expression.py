@@ -17,7 +17,7 @@ from rs_assets.topology.user_code.deferred import Deferred
 from rs_assets.topology.user_code.quoting import one_line
 from rs_assets.topology.user_code.settings import held_digest
 from rs_assets.topology.user_code.spark_column import column_text
-from rs_assets.topology.user_code.steady import clock_of, unsteady, unsteady_column
+from rs_assets.topology.user_code.steady import chance_of, clock_of, unsteady, unsteady_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -215,6 +215,17 @@ def clock_in(node: object) -> str | None:
     ['now', None, None]
     """
     return next(filter(None, map(clock_of, texts_of(node))), None)
+
+
+def chance_in(node: object) -> str | None:
+    """The function of a node's texts whose result differs from call to call; None without one, and for Python.
+
+    >>> from rs_assets.topology.nodes.step import Filter
+    >>> texts = ("rand(7) > 0.5", "uuid() <> id", "`rand` > 1 AND page = 'uuid()'")
+    >>> [chance_in(Filter(name="f", inputs=("a",), condition=SqlText(text))) for text in texts]
+    ['rand', 'uuid', None]
+    """
+    return next(filter(None, map(chance_of, texts_of(node))), None)
 
 
 def expression(value: object, *, step: str, schema: object = None, trace: bool = True) -> Expression:

@@ -36,7 +36,8 @@ _CLOCK = (
     rf"|(?:try_)?cast\s*\(\s*{_MOMENT}\s*as\s+{_OF_TIME}\b"
 )
 CLOCK: Final = re.compile(rf"(?<![\w.])(?:{_CLOCK})|{_MOMENT}\s*::\s*{_OF_TIME}\b", re.IGNORECASE)
-UNSTEADY: Final = re.compile(rf"(?<![\w.])({'|'.join(CHANCE)})\s*\(|{CLOCK.pattern}", re.IGNORECASE)
+DRAWN: Final = re.compile(rf"(?<![\w.])({'|'.join(CHANCE)})\s*\(", re.IGNORECASE)
+UNSTEADY: Final = re.compile(rf"{DRAWN.pattern}|{CLOCK.pattern}", re.IGNORECASE)
 # The SQL inside of a Column that is written before Spark runs.
 _INNER = re.compile(rf"(?<![\w.])expr\(\s*({QUOTED.pattern})", re.DOTALL)
 
@@ -52,6 +53,15 @@ def clock_of(text: str) -> str | None:
     ('now', None)
     """
     return _first(CLOCK, text)
+
+
+def chance_of(text: str) -> str | None:
+    """The function of a text whose result differs from call to call; None without one.
+
+    >>> chance_of("price * rand (7)"), chance_of("col('id') + expr('uuid()')"), chance_of("uuid = 'rand()'")
+    ('rand', 'uuid', None)
+    """
+    return _first(DRAWN, text)
 
 
 def unsteady(text: str) -> str | None:

@@ -14,6 +14,7 @@ from dagster import DagsterInstance
 
 from rs_assets import Home
 from rs_assets.dagster.definitions_of import build_definitions
+from rs_assets.errors import StepError
 from rs_assets.runtime.options import RunOptions
 from rs_assets.spark.driver import SparkDriver
 from tests.dagster.projects import call, imported_project
@@ -92,6 +93,18 @@ def test_a_wrong_choice_of_batches_is_refused_and_a_right_one_is_taken(project: 
     assert "remedy: --batches 12..14" in text
     code, text = call("capture", "kept", "--batches", "0")
     assert (code, "shop.kept: batch 0:" in text) == (0, True)
+
+
+def test_a_replay_that_fails_leaves_no_folder(
+    project: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise StepError("a step has failed")
+
+    monkeypatch.setattr("rs_assets.testing.captured.replay", fails)
+    code, text = call("capture", "kept", "--expect", "replay")
+    assert (code, "a step has failed" in text) == (1, True)
+    assert not (tmp_path / "tests" / "captured" / "kept_0").exists()
 
 
 def test_the_upkeep_job_captures_a_batch_and_observes_its_folder(project: ModuleType, tmp_path: Path) -> None:
