@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from dataclasses import asdict, dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 
 import orjson
@@ -23,7 +24,8 @@ class DesiredState:
     """The last request for a stream: `stopped`, or that the run `run_id` goes on. Times are seconds since the epoch.
 
     `since` is the start of that run. `at` is the time of the request, or, if another run has taken the lease since, how
-    long the run lived. `id` differs for each request.
+    long the run lived. `id` differs for each request. `interval_s` is the least time between two batches of the run, 0
+    if it is not known.
 
     >>> desired = DesiredState(run_id="a", since=1.0, at=1.0)
     >>> stopped = desired.stop(now=3.0)
@@ -36,6 +38,7 @@ class DesiredState:
     since: float
     at: float
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    interval_s: float = 0.0
 
     def stop(self, *, now: float) -> DesiredState:
         """The request that the same run ends."""
@@ -46,7 +49,9 @@ def read_desired_state(folder: Path) -> DesiredState | None:
     """The last request for the stream with checkpoints in `folder`; None if there is none or it cannot be read."""
     try:
         content = orjson.loads((folder / FILE).read_bytes())
-        return DesiredState(**{name: content[name] for name in DesiredState.__dataclass_fields__})
+        # Requests of earlier releases have no interval.
+        known = {"interval_s": 0.0, **content}
+        return DesiredState(**{name: known[name] for name in DesiredState.__dataclass_fields__})
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -57,9 +62,9 @@ def write_desired_state(folder: Path, desired: DesiredState) -> None:
     write_atomically(folder / FILE, orjson.dumps(asdict(desired)))
 
 
-def request_run(folder: Path, run_id: str) -> DesiredState:
-    """Record the request that the run `run_id`, which begins now, goes on."""
+def request_run(folder: Path, run_id: str, interval: timedelta = timedelta(0)) -> DesiredState:
+    """Record the request that the run `run_id`, which begins now, goes on, with so much time between its batches."""
     now = time.time()
-    desired = DesiredState(run_id=run_id, since=now, at=now)
+    desired = DesiredState(run_id=run_id, since=now, at=now, interval_s=interval.total_seconds())
     write_desired_state(folder, desired)
     return desired

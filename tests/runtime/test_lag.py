@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets.catalog.desired_state import request_run
 from rs_assets.catalog.lease import Lease
 from rs_assets.checkpoint import manifest as manifests
 from rs_assets.checkpoint.manifest import Manifest, QueryFacts
@@ -43,6 +44,11 @@ def measured(**facts):
         ({"read_per_s": 30.0, "arriving_per_s": 30.0, "batch_s": 1.0}, "growing", None),
         ({"read_per_s": 30.0, "arriving_per_s": 10.0, "batch_s": 1.0}, "catching up", AT + timedelta(seconds=30)),
         ({"read_per_s": 300.0, "arriving_per_s": 0.0, "batch_s": 1.0}, "keeping up", AT + timedelta(seconds=2)),
+        (
+            {"unread": 100, "read_per_s": 30.0, "arriving_per_s": 10.0, "batch_s": 1.0, "wait_s": 10.0},
+            "catching up",
+            AT + timedelta(seconds=20),
+        ),
         ({"read_per_s": 1e-9, "arriving_per_s": 0.0, "batch_s": 1.0}, "catching up", None),
     ],
 )
@@ -150,6 +156,28 @@ def test_input_that_comes_between_two_looks_gives_the_rate_of_arrival(pipeline, 
         (found,) = lag(pipeline.topology, home, over=timedelta(seconds=4))
     assert (found.unread, found.arriving_per_s, found.read_per_s) == (480, 20.0, 400.0)
     assert (found.state, found.running) == ("keeping up", True)
+
+
+def test_the_wait_for_the_next_batch_is_part_of_the_forecast(pipeline, home, batches, file, monkeypatch):
+    batches.add(100)
+    with file.open("a") as out:
+        out.write(LINE * 50)
+    monkeypatch.setattr(module, "sleep", lambda _: None)
+    request_run(batches.job, "r", timedelta(hours=1))
+    with Lease.acquire(home.leases, pipeline="shop.logs", run_id="r"):
+        (found,) = lag(pipeline.topology, home, over=timedelta(seconds=4))
+        assert found.wait_s == 3600 - found.at.timestamp() % 3600
+        assert (found.caught_up_at - found.at).total_seconds() == pytest.approx(found.wait_s + 1)
+        plan(batches, batches.ends[0], datetime.now(UTC))
+        assert [each.wait_s for each in lag(pipeline.topology, home)] == [0]
+
+
+def test_the_interval_of_another_run_is_no_wait(pipeline, home, batches):
+    batches.add(100)
+    request_run(batches.job, "r", timedelta(hours=1))
+    with Lease.acquire(home.leases, pipeline="shop.logs", run_id="of a run to the end of the input"):
+        assert [each.wait_s for each in lag(pipeline.topology, home)] == [0]
+    assert [each.wait_s for each in lag(pipeline.topology, home)] == [0]
 
 
 def test_the_check_of_an_old_output_has_what_is_unread(home, file):

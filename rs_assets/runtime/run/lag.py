@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from time import sleep
 from typing import Any, Final, Literal
 
+from rs_assets.catalog.desired_state import read_desired_state
 from rs_assets.catalog.lease import read_lease
 from rs_assets.checkpoint import manifest as manifests
 from rs_assets.checkpoint.log import CheckpointLog
@@ -37,7 +38,8 @@ class SourceLag:
     `read_per_s` is the rate within the newest batches, a batch that takes longer than all of them included; None before
     the first one, or if the source does not know what a former batch has read. `arriving_per_s` is the rate at which
     input comes, None after a single look. `batch_s` is the mean time of the newest batches, in seconds. `running` is
-    whether a driver holds the pipeline and gives signs of life.
+    whether a driver holds the pipeline and gives signs of life. `wait_s` is the time until it begins a batch, which may
+    be its whole interval; 0 while it computes one.
     """
 
     source: str
@@ -49,6 +51,7 @@ class SourceLag:
     read_per_s: float | None = None
     arriving_per_s: float | None = None
     batch_s: float | None = None
+    wait_s: float = 0.0
 
     @property
     def state(self) -> State:
@@ -71,7 +74,8 @@ class SourceLag:
         """When it will have read all input, at these rates; None if that is unknown, never, or after a year."""
         if self.state not in {"keeping up", "catching up"}:
             return self.at if self.state == "caught up" else None
-        seconds = self.unread / ((self.read_per_s or 0) - (self.arriving_per_s or 0))
+        arriving = self.arriving_per_s or 0
+        seconds = self.wait_s + (self.unread + arriving * self.wait_s) / ((self.read_per_s or 0) - arriving)
         return self.at + timedelta(seconds=seconds) if seconds < LONGEST.total_seconds() else None
 
     def reached_within(self, limit: timedelta) -> bool:
@@ -139,7 +143,10 @@ class _Unread:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """One look at a source: what was unread after `offset`, the newest committed one. Its driver began at `began`."""
+    """One look at a source: what was unread after `offset`, the newest committed one.
+
+    Its driver began at `began`, and begins a batch every `interval_s` seconds; 0 if that is not known.
+    """
 
     reader: Lagging
     log: CheckpointLog | None
@@ -150,6 +157,7 @@ class _Look:
     at: datetime
     offset: str | None
     unread: _Unread
+    interval_s: float
 
     def measured(self) -> SourceLag:
         """With the rate of the newest batches."""
@@ -163,6 +171,7 @@ class _Look:
             running=self.running,
             read_per_s=read,
             batch_s=batch_s,
+            wait_s=_wait(self),
         )
 
 
@@ -171,6 +180,9 @@ def _looks(topology: Topology, home: Home) -> Iterator[_Look]:
     manifest, lease = manifests.load(folder), read_lease(home.leases, topology.name)
     running = lease is not None and not (lease.free or lease.stale)
     began = lease.acquired_at if lease is not None else None
+    desired = read_desired_state(folder)
+    streams = running and desired is not None and lease is not None and desired.run_id == lease.run_id
+    interval_s = desired.interval_s if streams and desired is not None else 0.0
     readers: Mapping[str, object] = {s.name: reader_of(s, home) for s in topology.sources if not s.bounded}
     for plan in plan_queries(topology):
         log = log_of(manifest, plan, folder)
@@ -179,7 +191,13 @@ def _looks(topology: Topology, home: Home) -> Iterator[_Look]:
             if isinstance(reader, Lagging):
                 offset = SourceLog(log, name).committed if log is not None else None
                 unread = _Unread.by(reader.lag(offset, PATIENCE))
-                yield _Look(reader, log, name, plan.name, running, began, datetime.now(UTC), offset, unread)
+                yield _Look(reader, log, name, plan.name, running, began, datetime.now(UTC), offset, unread, interval_s)
+
+
+def _wait(look: _Look) -> float:
+    """Seconds until the next batch begins: Spark begins them at multiples of the interval, one after another."""
+    computes = look.log is not None and look.log.offsets(look.log.last_committed() + 1) is not None
+    return look.interval_s - look.at.timestamp() % look.interval_s if look.interval_s and not computes else 0.0
 
 
 def _rate(look: _Look) -> tuple[float | None, float | None]:
