@@ -243,3 +243,19 @@ def test_a_name_or_a_text_is_no_call():
 def test_should_refuse_what_no_table_can_give(query, what):
     with pytest.raises(SqlError, match=what):
         pipeline_from_sql(TABLES.format(columns="a STRING, b BIGINT") + f"INSERT INTO shown {query}")
+
+
+@pytest.mark.parametrize(
+    ("column", "why"),
+    [
+        ("gone AS op = 'd'", "not 'gone', which is computed"),
+        ("gone INT", "not 'gone', of type INT"),
+        ("went BOOLEAN", "not 'gone', which the table does not have"),
+    ],
+)
+def test_deletes_that_is_not_a_boolean_of_the_records_is_refused_with_its_reason(column, why):
+    table = f"""CREATE TABLE orders (id BIGINT, op STRING, {column}, PRIMARY KEY (id) NOT ENFORCED) WITH (
+        'connector' = 'filesystem', 'path' = 'o.jsonl', 'format' = 'json', 'follow' = 'true', 'deletes' = 'gone');
+        CREATE TABLE shown (op STRING) WITH ('connector' = 'print'); INSERT INTO shown SELECT op FROM orders"""
+    with pytest.raises(SqlError, match=why):
+        pipeline_from_sql(table)

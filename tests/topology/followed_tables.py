@@ -68,6 +68,12 @@ def of_two_pipelines():
 
 CASES = [
     Case(
+        "topology/check/rules.py::_check_deletes",
+        lambda: built(orders(deletes="ms + 1")),
+        "deletes='(ms + 1) IS NOT NULL'",
+        lambda: built(orders(deletes="(ms + 1) IS NOT NULL")),
+    ),
+    Case(
         f"{NODES}::ToTable.__post_init__",
         lambda: orders(time_to_live=Time.hours(1)),
         "name the field of its event time: time_field='ts'",

@@ -86,9 +86,35 @@ class SourceTable:
                 f"the rows of {self.options.table.name.text!r} have no order of reading, so no row is the newest",
                 at=self.options.table.key[0].start, remedy=f"'{ORDER_BY}' = 'ts', or {instead}",
             )  # fmt: skip
-        gone = self.options.take("deletes")
+        gone = self._deletes()
         deletes = quote_name(gone) if gone is not None else None
         return stream.to_table(*self.keys, order_by=order, deletes=deletes, name=f"{self.name}_table")
+
+    def _deletes(self) -> str | None:
+        """The column that ends the row of its key; SqlError unless records have it as a boolean."""
+        pair, gone = self.options.found.get("deletes"), self.options.take("deletes")
+        if gone is None:
+            return None
+        columns = {column.name.text.casefold(): column for column in self.options.table.columns}
+        why = _not_a_flag(columns.get(gone.casefold()))
+        if why:
+            raise self.options.error(
+                f"'deletes' must name a BOOLEAN column of the records, not {gone!r}, {why}",
+                at=pair[1].start if pair else None,
+                remedy=f"declare it as the records have it: {gone} BOOLEAN; or in Python a condition:"
+                " .to_table('id', deletes=\"op = 'd'\")",
+            )
+        return gone
+
+
+def _not_a_flag(column: Declared | None) -> str:
+    """Why no row has a column as a boolean; an empty text if rows may have it."""
+    if column is None:
+        return "which the table does not have"
+    if column.computed is not None or column.metadata is not None:
+        return "which is computed" if column.metadata is None else "which is METADATA"
+    kind = column.type
+    return "" if kind is None or kind.name == "boolean" else f"of type {kind.text.upper()}"
 
 
 def source_of(planner: Planner, table: CreateTable, context: QueryContext, *, versions: bool = False) -> Relation:

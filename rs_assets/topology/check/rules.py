@@ -346,8 +346,16 @@ def _check_deletes(node: table.ToTable | table.TableVersions | join.StreamJoin, 
     if node.deletes is None:
         return
     kind = _expression(node.deletes, fields, step=node.name).type
-    if kind is not None and kind.name not in ("boolean", "void"):
-        raise no_condition(node.deletes.identity(), kind.text, step=node.name)
+    if kind is None or kind.name in ("boolean", "void"):
+        return
+    text = node.deletes.identity()
+    if text.isidentifier():
+        raise no_condition(text, kind.text, step=node.name)
+    raise TopologyError(
+        f"step {node.name!r}: deletes={text!r} is {kind.text}, not a condition: a row goes where it is true",
+        remedy=f"compare it with something, as in deletes={f'({text}) IS NOT NULL'!r}",
+        step=node.name,
+    )
 
 
 def _check_plain(name: str, kind: Type | None, *, step: str) -> None:
