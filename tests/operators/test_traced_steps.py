@@ -8,6 +8,7 @@ from deltalake import DeltaTable
 
 from rs_assets import StreamBuilder, Time, TumblingWindow
 from rs_assets.compile.planner.context import Flow
+from rs_assets.compile.python.tracing.explain import compiled
 from rs_assets.compile.step import compile_filter
 from rs_assets.errors import EngineError, StepError
 from rs_assets.testing import PipelineDriver
@@ -30,6 +31,11 @@ STEPS = {
     "map": lambda s, trace: s.map(
         lambda r: {"p": (r["page"] or "-").strip(), "slow": (r["ms"] or 0) > 100, "ts": r["ts"], "k": "x"},
         schema="p string, slow boolean, ts timestamp, k string",
+        trace=trace,
+    ),
+    "map of the record": lambda s, trace: s.map(
+        lambda r: {**r, "x": "-" if r["page"] is None else r["page"], "ms": (r["ms"] or 0) % 7},
+        schema="x string, ts timestamp, ms bigint, page string",
         trace=trace,
     ),
     "map of numbers": lambda s, trace: s.map(
@@ -56,6 +62,12 @@ STEPS = {
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 def test_the_rows_are_the_same(source, compute, step):
     assert compute(step(source(SCHEMA), True), ROWS) == compute(step(source(SCHEMA), False), ROWS)
+
+
+def test_a_map_of_the_record_and_more_needs_no_python():
+    stream = StreamBuilder.data_stream("test", "more").from_file("in.jsonl", schema=SCHEMA)
+    made = stream.map(lambda r: {**r, "x": 1, "ms": None}, schema=f"{SCHEMA}, x bigint", name="more")
+    assert compiled(made.to_print().build().topology) == {"more": "compiled"}
 
 
 def plan_of(frame, function, *, trace=True, run=True, located=()):

@@ -9,7 +9,18 @@ import pytest
 from rs_assets import StreamBuilder
 from rs_assets.compile.python.tracing.traced import trace_filter, trace_map
 from rs_assets.compile.python.tracing.tree import UNDECIDED, leading_to, verdicts_of
-from tests.operators.traced_functions import FIELDS, FILTERS, MAPS, Drawn, computed, followed, rows, wanted
+from tests.operators.traced_functions import (
+    FIELDS,
+    FILTERS,
+    LOOKED_AT,
+    MAPS,
+    SPREAD,
+    Drawn,
+    computed,
+    followed,
+    rows,
+    wanted,
+)
 from tests.work import calls_of
 
 ROWS = rows(300, seed=1)
@@ -60,6 +71,42 @@ def test_trees_of_functions_that_were_drawn(seed):
         kind, source = drawn.map()
         check_map(eval(source), kind, source)
     assert found["whole"] + found["in part"] > 10, found
+
+
+WIDER = {**FIELDS, "x": "bigint"}
+
+
+def check_spread(function):
+    traced = trace_map(function, FIELDS, WIDER)
+    for row in ROWS if traced.tree is not None else ():
+        leaf = followed(traced.tree, row)
+        assert leaf.verdict in ("made", "ask")
+        if leaf.verdict == "made":
+            made = function(dict(row))
+            assert [repr(computed(value, row)) for value in leaf.values] == [repr(made[name]) for name in WIDER]
+    return traced
+
+
+@pytest.mark.parametrize("function", SPREAD)
+def test_trace_map_of_a_record_in_a_dict_makes_what_the_function_makes(function):
+    traced = check_spread(function)
+    assert traced.asked == ()
+    assert verdicts_of(traced.tree) == {"made"}
+
+
+@pytest.mark.parametrize("function", LOOKED_AT)
+def test_trace_map_of_a_dict_that_is_looked_at_leaves_it_to_python(function):
+    assert check_spread(function).asked
+
+
+def test_trace_map_of_a_record_in_a_dict_widens_numbers_and_checks_narrow_ones():
+    wider = trace_map(lambda r: {**r}, {"i": "int"}, {"i": "bigint"}).tree
+    narrow = trace_map(lambda r: {**r}, {"n": "bigint"}, {"n": "int"}).tree
+    assert verdicts_of(wider) == {"made"}
+    assert [followed(narrow, {"n": n}).verdict for n in (None, 2**31 - 1, 2**31)] == ["made", "made", "ask"]
+    for kind in ("float", "decimal(9,2)", "array<int>", "timestamp_ntz"):
+        (asked,) = trace_map(lambda r: {**r}, {"a": kind}, {"a": kind}).asked
+        assert asked.why == f"{kind} for a field of type {kind} is not known"
 
 
 OUTSIDE = {"limit": 5, "pages": ["/a"], "calls": 0}
@@ -129,7 +176,9 @@ REFUSED = {
     "many questions": (lambda r: [x for x in range(80) if r["n"] == x], "more than 64 paths|too many questions"),
     "a class": (dict, "not a plain function"),
     "an attribute": (lambda r: r.__class__ is dict, "it uses .__class__"),
-    "all fields": (lambda r: len({**r, "more": 1}) > 2, "^line \\d+: it takes all fields of the record$"),
+    "all fields": (lambda r: len(dict(r)) > 2, "^line \\d+: it takes all fields of the record$"),
+    "a field of all": (lambda r: {**r}["n"] == 1, "^line \\d+: it uses a field of {..row}$"),
+    "a field of all by is": (lambda r: {**r}["n"] is None, "^line \\d+: it takes all fields of the record$"),
 }
 
 

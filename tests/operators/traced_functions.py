@@ -386,6 +386,60 @@ PLAIN = {
 }
 
 
+def labelled(row):
+    if row["s"] is None:
+        return {**row, "x": -1}
+    return {**row, "x": 0, "s": row["s"] + "!"}
+
+
+def with_default(row):
+    made = {**row}
+    made["x"] = 5
+    return made
+
+
+def of_a_helper(row):
+    return with_default(row)
+
+
+def once_more(row):
+    least = 3 if row["b"] is True else 7
+    return {"x": least, **row, **{"n": None, "x": least}}
+
+
+# Records with all of their fields and the field x, a bigint.
+SPREAD = [
+    lambda r: {**r, "x": 1},
+    lambda r: {"x": 1, **r},
+    lambda r: {"x": 1, "n": 2, **r},
+    lambda r: {**r, "x": (r["n"] or 0) % 7, "p": "-"},
+    lambda r: {**r, "x": r["n"] if r["n"] is not None else 0, "n": r["i"]},
+    lambda r: {**r, "x": 5 if r["b"] is None or r["s"] == "a" else None, "d": r["e"], "s": r["s"] and r["s"].strip()},
+    lambda r: {**r, "x": 1} if r["b"] is None else {**r, "x": 0 if r["b"] else 2, "b": None},
+    labelled,
+    with_default,
+    of_a_helper,
+    once_more,
+]
+
+
+def kept(row):
+    return row
+
+
+# The same, of which some records, or all, are for Python: a field is looked at after it was taken.
+LOOKED_AT = [
+    lambda r: {**kept({**r, "x": 1}), "x": 2} if r["s"] is None else {**r, "x": 0},
+    lambda r: {**r, "x": 1 if {**r}["n"] is None else 0},
+    lambda r: {**r, "x": ({**r}["n"] or 0) % 7},
+    lambda r: {**r, "x": [v for v in {**r, "y": None}.values() if v is None and 1] and 1},
+    lambda r: dict(r, x=1),
+    lambda r: {**{name: r[name] for name in r.keys()}, "x": 1},
+    lambda r: {**r, "x": 1} if {**r} == r else {**r, "x": 2},
+    lambda r: {**r, "x": 1, "s": kept({**r, "x": 0})["s"] or "-"},
+]
+
+
 def computed(expression, row):
     """The value of an expression for a row; None is Spark's null."""
     if isinstance(expression, Field):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dis
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from types import MappingProxyType
 
 from rs_assets.compile.python.tracing.path import RefusedError
 
@@ -30,6 +31,24 @@ GENERATING = frozenset({"RETURN_GENERATOR", "YIELD_VALUE", "CALL_INTRINSIC_1", "
 RESTORING = frozenset({"RERAISE", "CALL_INTRINSIC_1"})
 JUMPS = "POP_JUMP_"
 ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
+# Instructions that push nothing, and those that push one value for what they take off the stack.
+TAKING: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "nothing": frozenset(
+            """
+            NOP RESUME PRECALL KW_NAMES POP_TOP JUMP_FORWARD STORE_FAST STORE_DEREF STORE_SUBSCR DELETE_SUBSCR MAP_ADD
+            DICT_UPDATE DICT_MERGE LIST_APPEND LIST_EXTEND
+            """.split()
+        ),
+        "one": frozenset(
+            """
+            BINARY_OP BINARY_SUBSCR BINARY_SLICE BUILD_SLICE BUILD_TUPLE BUILD_LIST BUILD_MAP BUILD_CONST_KEY_MAP
+            BUILD_STRING LIST_TO_TUPLE FORMAT_VALUE FORMAT_SIMPLE FORMAT_WITH_SPEC CONVERT_VALUE UNARY_NOT
+            UNARY_NEGATIVE UNARY_POSITIVE COMPARE_OP CONTAINS_OP IS_OP TO_BOOL CALL CALL_KW CALL_FUNCTION_EX
+            """.split()
+        ),
+    }
+)
 # Descriptions of other instructions.
 MEANS = {
     "PUSH_EXC_INFO": "try or with",
@@ -102,6 +121,65 @@ def _with_only(step: dis.Instruction, before: dis.Instruction | None) -> bool:
 
 def _is_only(value: object) -> bool:
     return any(value is each for each in ONLY)
+
+
+def compares_by_is(code: types.CodeType) -> bool:
+    """Whether `code` compares anything by `is`."""
+    return any(step.opname == "IS_OP" or "_NONE" in step.opname for step in instructions(code))
+
+
+def is_spread(code: types.CodeType, offset: int) -> bool:
+    """Whether the instruction at `offset` is the one of `{**record}`."""
+    step = next((step for step in instructions(code) if step.offset == offset), None)
+    return step is not None and (step.opname, step.arg) == ("DICT_UPDATE", 1)
+
+
+def is_returned(code: types.CodeType, offset: int) -> bool:
+    """Whether the dict to which the instruction at `offset` adds is returned, and nothing looks at it before.
+
+    Follows how many values are on the stack above the dict, from one instruction to the next. False for everything that
+    is not certain.
+    """
+    # `above` is None where no instruction before leads to the next one but by a jump.
+    above: int | None = 0
+    depths: dict[int, int] = {}
+    returned = False
+    for step in (step for step in instructions(code) if step.offset > offset):
+        there = depths.get(step.offset, above)
+        if there is None:
+            continue
+        if step.opname == "RETURN_VALUE":
+            returned, above = True, None
+            if there:
+                return False
+            continue
+        taken = _taken(step)
+        backwards = "JUMP" in step.opname and step.argval <= step.offset
+        if taken is None or taken > there or above not in (None, there) or backwards:
+            return False
+        if "JUMP" in step.opname:
+            depths[step.argval] = there + _effect(step, jumps=True)
+        above = None if step.opname == "JUMP_FORWARD" else there + _effect(step, jumps=False)
+    return returned
+
+
+def _taken(step: dis.Instruction) -> int | None:
+    """How many values an instruction takes off the stack, or looks at there; None if that is not known."""
+    name = step.opname
+    if name in ATTRIBUTES or name.startswith("JUMP_IF_"):
+        return 1
+    if name.startswith("LOAD_") or name == "PUSH_NULL":
+        return 0
+    if name in ("COPY", "SWAP"):
+        return step.arg
+    if name in TAKING["nothing"] or name.startswith(JUMPS):
+        return -_effect(step, jumps=False)
+    return 1 - _effect(step, jumps=False) if name in TAKING["one"] else None
+
+
+def _effect(step: dis.Instruction, *, jumps: bool) -> int:
+    argument = step.arg if step.opcode >= dis.HAVE_ARGUMENT else None
+    return dis.stack_effect(step.opcode, argument, jump=jumps)
 
 
 def asked_for(code: types.CodeType) -> frozenset[str]:

@@ -79,7 +79,7 @@ class _Explorer:
         self.proxies.path = path
         try:
             with self._counted():
-                result = self.function(Record(path, self.fields))
+                result = self.function(Record(path, self.fields, self.proxies.hands_on))
             leaf = self.outcome_of(path, result)
         except RefusedError:
             raise

@@ -12,10 +12,11 @@ from rs_assets.compile.python.tracing.numeric import Real, Whole
 from rs_assets.compile.python.tracing.path import Path
 from rs_assets.compile.python.tracing.texts import Text
 from rs_assets.compile.python.tracing.tree import ASK, Leaf
-from rs_assets.compile.python.tracing.values import Opaque, Value
+from rs_assets.compile.python.tracing.values import Opaque, Passed, Value
 
 # Types whose values survive a round trip through Python unchanged.
 HANDED_ON = ("date", "timestamp", "binary")
+PASSED = ("string", "double", "boolean", *HANDED_ON)
 # The constants that Arrow accepts for a field without conversion.
 CONSTANTS = {("string", str), ("boolean", bool), ("double", float)}
 STANDS_FOR: Mapping[str, type[Value]] = MappingProxyType({"string": Text, "double": Real})
@@ -59,6 +60,8 @@ def map_outcome(made: Mapping[str, str]) -> OutcomeOf:
 def _fitting(path: Path, value: Any, kind: str) -> Expression:
     """`value` for a field of type `kind`; falls back to Python where Arrow's conversion may differ."""
     held = type(value)
+    if held is Passed:
+        return _passed(path, value, kind)
     if value is None:
         return literal(kind, None)
     if (kind, held) in CONSTANTS:
@@ -70,6 +73,19 @@ def _fitting(path: Path, value: Any, kind: str) -> Expression:
         return value.rs_expression  # type: ignore[no-any-return]
     shown = value.rs_called if issubclass(held, Value) else held.__name__
     return path.ask(f"{shown} for a field of type {kind} is not known")
+
+
+def _passed(path: Path, value: Passed, kind: str) -> Expression:
+    """A field of `{**row}` for a field of type `kind`; null stays null."""
+    held, made = value.rs_kind, value.rs_expression
+    if held not in WHOLE or kind not in WHOLE:
+        return made if held == kind and kind in PASSED else path.ask(f"{held} for a field of type {kind} is not known")
+    if WHOLE[held] > WHOLE[kind]:
+        most = 2 ** WHOLE[kind]
+        fits = call("between", call("bigint", made), whole(-most), whole(most - 1))
+        if not path.fork(call("or", call("is_null", made), fits)):
+            path.ask(f"numbers that do not fit the type {kind}")
+    return made if held == kind else call(kind, made)
 
 
 def _whole(path: Path, value: Any, kind: str) -> Expression:

@@ -8,7 +8,14 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from rs_assets.compile.python.tracing.code import asked_for, check_code, members_in
+from rs_assets.compile.python.tracing.code import (
+    asked_for,
+    check_code,
+    compares_by_is,
+    is_returned,
+    is_spread,
+    members_in,
+)
 from rs_assets.compile.python.tracing.members import PLAIN, Choice, Members
 from rs_assets.compile.python.tracing.path import Path, RefusedError
 from rs_assets.compile.python.tracing.texts import Text
@@ -54,6 +61,17 @@ class ProxyFactory:
         outside |= self._globals(function)
         self._fill(cells, function)
         return made
+
+    def hands_on(self, frame: types.FrameType | None) -> bool:
+        """Whether `frame` takes a record into a dict whose fields nothing compares by `is`, which no proxy answers."""
+        if frame is None or not is_spread(frame.f_code, frame.f_lasti):
+            return False
+        if not any(map(compares_by_is, self._codes.values())):
+            return True
+        outer = frame.f_back
+        while outer is not None and not self.has(outer.f_code):
+            outer = outer.f_back
+        return outer is None and is_returned(frame.f_code, frame.f_lasti)
 
     def has(self, code: types.CodeType) -> bool:
         """Whether `code` belongs to a copy."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import types
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
@@ -9,7 +11,7 @@ from rs_assets.compile.python.tracing.expression import WHOLE, Field, call, whol
 from rs_assets.compile.python.tracing.numeric import Real, Whole
 from rs_assets.compile.python.tracing.path import Path
 from rs_assets.compile.python.tracing.texts import Text
-from rs_assets.compile.python.tracing.values import Opaque, nan
+from rs_assets.compile.python.tracing.values import Opaque, Passed, nan
 
 # The range of Python's dates and times, in days and microseconds since 1970: the function raises on others.
 HELD: Mapping[str, tuple[str, int, int]] = {
@@ -46,18 +48,39 @@ def _asks(what: str) -> Callable[..., Any]:
     return asked
 
 
+class Taken(str):
+    """The name of a field that `{**row}` takes."""
+
+    __slots__ = ()
+
+
 class Record:
-    """The record of one path; `fields` are the types of its fields by name."""
+    """The record of one path; `fields` are the types of its fields by name.
 
-    __slots__ = ("rs_fields", "rs_path", "rs_values")
+    `hands_on`: whether the fields may go into the dict that is made in a frame.
+    """
 
-    def __init__(self, path: Path, fields: Mapping[str, str]) -> None:
+    __slots__ = ("rs_fields", "rs_hands_on", "rs_path", "rs_values")
+
+    def __init__(
+        self, path: Path, fields: Mapping[str, str], hands_on: Callable[[types.FrameType | None], bool]
+    ) -> None:
         self.rs_path = path
         self.rs_fields = fields
+        self.rs_hands_on = hands_on
         self.rs_values: dict[str, Any] = {}
+
+    def keys(self) -> list[Taken]:
+        """The names of the fields, for `{**row}` alone."""
+        here = inspect.currentframe()
+        if here is None or not self.rs_hands_on(here.f_back):
+            self.rs_path.ask("it takes all fields of the record")
+        return [*map(Taken, self.rs_fields)]
 
     def __getitem__(self, name: object) -> Any:
         """The value of a field; KeyError for an unknown name."""
+        if type(name) is Taken:
+            return Passed(self.rs_path, Field(str(name)), self.rs_fields[name])
         if type(name) is not str:
             self.rs_path.ask("the name of a field must be a constant")
         if name not in self.rs_fields:
@@ -80,8 +103,7 @@ class Record:
     __iter__ = __len__ = __bool__ = _asks("it looks at the whole record")
     __eq__ = __ne__ = __or__ = __ror__ = __repr__ = __str__ = __format__ = _asks("it looks at the whole record")
     __setitem__ = __delitem__ = __ior__ = _asks("it changes the record")
-    # `{**row}` asks for the keys.
-    keys = items = values = copy = _asks("it takes all fields of the record")
+    items = values = copy = _asks("it takes all fields of the record")
 
     def __getattr__(self, name: str) -> Any:
         """Other methods."""

@@ -150,6 +150,17 @@ class Unknown:
     __repr__ = __str__ = __format__ = __index__ = __int__ = __float__ = __setitem__ = __delitem__ = _ask
 
 
+class Passed(Unknown):
+    """A field that `{**row}` takes: it can only be handed on as it is, null included."""
+
+    __slots__ = ("rs_expression", "rs_kind")
+
+    def __init__(self, path: Path, expression: Expression, kind: str) -> None:
+        super().__init__(lambda: path, "it uses a field of {**row}")
+        self.rs_expression = expression
+        self.rs_kind = kind
+
+
 def nan() -> float:
     """Not a number, a new object each time: containers compare by identity first."""
     return float(repr(math.nan))
