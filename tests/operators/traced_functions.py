@@ -434,7 +434,7 @@ LOOKED_AT = [
     lambda r: {**r, "x": ({**r}["n"] or 0) % 7},
     lambda r: {**r, "x": [v for v in {**r, "y": None}.values() if v is None and 1] and 1},
     lambda r: dict(r, x=1),
-    lambda r: {**{name: r[name] for name in r.keys()}, "x": 1},
+    lambda r: {**{name: r[name] for name in r.keys()}, "x": 1},  # noqa: SIM118  on purpose
     lambda r: {**r, "x": 1} if {**r} == r else {**r, "x": 2},
     lambda r: {**r, "x": 1, "s": kept({**r, "x": 0})["s"] or "-"},
 ]
