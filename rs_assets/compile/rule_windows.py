@@ -20,7 +20,6 @@ from pyspark.sql.types import DataType, DecimalType, LongType
 from rs_assets.common.errors_wire import wired
 from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.timed import timed
-from rs_assets.connectors.delta.merge import one_zero
 from rs_assets.errors import RsError
 from rs_assets.expressions.rules.having import DIGITS, TIMES, having_of
 from rs_assets.expressions.rules.rule_set import counted
@@ -29,6 +28,7 @@ from rs_assets.operators.window.assign import WINDOW
 from rs_assets.operators.window.event_time import WATERMARK_DELAY
 from rs_assets.operators.window.trigger_operator import once
 from rs_assets.records.columns import EVENT_TIME, PREFIX, check_fields, visible
+from rs_assets.records.newest import one_zero
 from rs_assets.records.schema import quoted
 from rs_assets.topology.nodes.match import RULE
 from rs_assets.topology.nodes.rule_windows import HAVING, RuleWindows

@@ -14,11 +14,11 @@ from deltalake import DeltaTable
 
 from rs_assets import StreamBuilder
 from rs_assets.connectors.delta.columns import check_columns
-from rs_assets.connectors.delta.merge import winners
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.errors import TopologyError
+from rs_assets.records.newest import winners
 from tests.sinks.frames import ArrowFrame, mark, write
 
 

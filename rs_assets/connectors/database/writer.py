@@ -22,13 +22,13 @@ from rs_assets.connectors.database.rows import statements
 from rs_assets.connectors.database.session import DIALECTS
 from rs_assets.connectors.database.target import Target
 from rs_assets.connectors.database.types import NESTED, check_type, dialect_of
-from rs_assets.connectors.delta.merge import kept as not_deleted
-from rs_assets.connectors.delta.merge import winners
 from rs_assets.connectors.kept_rows import KeptRows
 from rs_assets.connectors.progress_guard import ProgressGuard
 from rs_assets.connectors.sink import BatchMark, LastWriter, Staged
 from rs_assets.errors import SinkError
 from rs_assets.records.columns import hidden
+from rs_assets.records.newest import kept as not_deleted
+from rs_assets.records.newest import winners
 from rs_assets.records.poison import EXACT
 from rs_assets.records.schema import quoted
 

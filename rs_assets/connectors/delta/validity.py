@@ -16,12 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable
 
-from rs_assets.connectors.delta.merge import kept, merge, ordered, winners
+from rs_assets.connectors.delta.merge import merge
 from rs_assets.connectors.delta.nodes import CURRENT, FROM, TO
 from rs_assets.connectors.delta.rows import dataset_of
 from rs_assets.connectors.delta.table_rules import nullable
 from rs_assets.errors import SinkError
 from rs_assets.records.columns import RETRACTED, visible
+from rs_assets.records.newest import kept, ordered, winners
 
 NOW: Final = pa.timestamp("us", "UTC")
 # Up to so many keys are looked for one by one, more by their range.

@@ -28,7 +28,7 @@ from rs_assets.connectors.delta.files.stored_files import store_files
 from rs_assets.connectors.delta.jvm_commit import merge_jvm, write_jvm
 from rs_assets.connectors.delta.log.commit_info import last_writer_of
 from rs_assets.connectors.delta.log.sole_writer import ALONE
-from rs_assets.connectors.delta.merge import Upsert, create, stays, winners_of
+from rs_assets.connectors.delta.merge import Upsert, create, stays
 from rs_assets.connectors.delta.nodes import KEYED, DeltaMode
 from rs_assets.connectors.delta.rewind import (
     accept,
@@ -55,6 +55,7 @@ from rs_assets.connectors.delta.table_rules import Demand, check_files, check_ru
 from rs_assets.connectors.delta.validity import Validity
 from rs_assets.connectors.sink import BatchMark, LastWriter, SinkChange, Staged
 from rs_assets.errors import SinkError
+from rs_assets.records.newest import winners_of
 
 # Metadata of the first commit of a table: no earlier version has rows of others.
 NEW = {ALONE: "-1"}

@@ -11,13 +11,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StringType
 
-from rs_assets.connectors.delta.merge import in_read_order
 from rs_assets.connectors.mqtt.nodes import MqttSink
 from rs_assets.connectors.mqtt.topics import is_topic
 from rs_assets.connectors.own.batch_sink import BatchSink, PartMark, RowsRefused
 from rs_assets.connectors.sink import BatchMark, Staged
 from rs_assets.errors import SinkError, TopologyError
 from rs_assets.records.columns import check_fields, hidden, visible
+from rs_assets.records.newest import in_read_order
 from rs_assets.records.poison import exact_text
 from rs_assets.records.schema import quoted
 

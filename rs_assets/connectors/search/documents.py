@@ -15,11 +15,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from rs_assets.connectors.delta.merge import one_zero, winners
 from rs_assets.connectors.search.nodes import SearchSink
 from rs_assets.connectors.sink import BatchMark
 from rs_assets.errors import SinkError
 from rs_assets.records.columns import hidden, visible
+from rs_assets.records.newest import one_zero, winners
 from rs_assets.records.poison import exact_text
 from rs_assets.records.schema import quoted
 

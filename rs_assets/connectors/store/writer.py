@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
-from rs_assets.connectors.delta.merge import winners
 from rs_assets.connectors.generations import Point
 from rs_assets.connectors.progress_guard import ProgressGuard
 from rs_assets.connectors.sink import BatchMark, Staged
@@ -26,6 +25,7 @@ from rs_assets.connectors.store.keys import encoded, ordered
 from rs_assets.connectors.store.rows import Layout, layout_of
 from rs_assets.errors import SinkError
 from rs_assets.records.columns import visible
+from rs_assets.records.newest import winners
 
 BEGIN_AGAIN = "begin a new generation, which writes all rows again: rs-assets run NAME --new-generation"
 Changes = list[tuple[bytes, bytes | None]]

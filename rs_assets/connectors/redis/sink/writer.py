@@ -12,7 +12,6 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from rs_assets.connectors.delta.merge import winners
 from rs_assets.connectors.kept_rows import KeptRows
 from rs_assets.connectors.progress_guard import ProgressGuard
 from rs_assets.connectors.redis.address import RedisPlace
@@ -22,6 +21,7 @@ from rs_assets.connectors.redis.sink.ledger import BATCH, RETURN, Ledger, Pendin
 from rs_assets.connectors.redis.sink.rows import GONE, KEY, as_values, chunks, fields_of
 from rs_assets.connectors.sink import BatchMark, LastWriter, Staged
 from rs_assets.errors import SinkError
+from rs_assets.records.newest import winners
 
 # Staged rows that are never committed go by themselves. A batch that has begun is kept.
 STAGED: Final = timedelta(hours=1)
