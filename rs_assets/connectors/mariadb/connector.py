@@ -21,21 +21,13 @@ NAME = "mariadb-cdc"
 
 
 def _reader(node: MariadbSource, home: Home) -> SourceReader:  # noqa: ARG001  the connector's form
+    from rs_assets.connectors.changes.reader import settings_of
     from rs_assets.connectors.database.place import Place
     from rs_assets.connectors.mariadb.reader import BinlogReader
     from rs_assets.connectors.mariadb.server import Server
 
-    return BinlogReader(
-        name=node.name,
-        max_rows_per_batch=node.max_rows_per_batch,
-        server=Server(Place(node.url, node.name), node.server_id),
-        table=node.table,
-        declared=node.schema is not None,
-        snapshot=node.snapshot,
-        keep=node.keep,
-        on_truncate=node.truncate,
-        on_added=node.added_columns,
-    )
+    server = Server(Place(node.url, node.name), node.server_id)
+    return BinlogReader(server=server, **settings_of(node))
 
 
 def read_table(table: SourceTable, *, connector: str = NAME) -> DataStream | Table:

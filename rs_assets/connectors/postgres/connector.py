@@ -21,23 +21,14 @@ NAME = "postgres-cdc"
 
 
 def _reader(node: PostgresSource, home: Home) -> SourceReader:  # noqa: ARG001  the connector's form
+    from rs_assets.connectors.changes.reader import settings_of
     from rs_assets.connectors.database.place import Place
     from rs_assets.connectors.postgres.reader import ChangesReader
     from rs_assets.connectors.postgres.server import Server
     from rs_assets.connectors.postgres.slot import Slot
 
-    return ChangesReader(
-        name=node.name,
-        max_rows_per_batch=node.max_rows_per_batch,
-        server=Server(Place(node.url, node.name)),
-        table=node.table,
-        slot=Slot(node.slot, node.publication, node.name),
-        declared=node.schema is not None,
-        snapshot=node.snapshot,
-        keep=node.keep,
-        on_truncate=node.truncate,
-        on_added=node.added_columns,
-    )
+    slot = Slot(node.slot, node.publication, node.name)
+    return ChangesReader(server=Server(Place(node.url, node.name)), slot=slot, **settings_of(node))
 
 
 def _read(table: SourceTable) -> DataStream | Table:

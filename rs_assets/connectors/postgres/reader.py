@@ -2,36 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
 from pyspark.sql.types import StructType
 
 from rs_assets.connectors.changes.landed import landed_lost
-from rs_assets.connectors.changes.nodes import CHANGE_TYPES, OnAdded, OnTruncate
-from rs_assets.connectors.changes.plan import ChangesPlan
-from rs_assets.connectors.changes.reading import check_one_query, folder_of, landed_of, struct_of, with_changes
-from rs_assets.connectors.own.reader import NumberedReader
-from rs_assets.connectors.own.spark_source import registered
+from rs_assets.connectors.changes.reader import TableReader
+from rs_assets.connectors.changes.reading import check_one_query, landed_of, struct_of
 from rs_assets.connectors.postgres.landing import Landing
 from rs_assets.connectors.postgres.server import Server
 from rs_assets.connectors.postgres.slot import Slot, check_logical, flushed
 from rs_assets.connectors.postgres.table import table_of
-from rs_assets.connectors.source import Known, Lag, Reading, Start, sealed_error
+from rs_assets.connectors.source import Known, Lag, Start, sealed_error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangesReader(NumberedReader):
+class ChangesReader(TableReader):
     """Exactly once: what the slot gives is on disk before it is confirmed, and each batch is read from there."""
 
     server: Server
-    table: str
     slot: Slot
-    declared: bool
-    snapshot: bool
-    keep: timedelta
-    on_truncate: OnTruncate
-    on_added: OnAdded
 
     def check(self, start: Start) -> Known:
         """One query may read it; what has landed must be there, and the slot must have what follows."""
@@ -57,28 +49,12 @@ class ChangesReader(NumberedReader):
             confirmed = self.slot.confirmed(connection)
             return Lag(bytes=0 if confirmed is None else max(0, flushed(connection) - confirmed))
 
-    def _registered(self, reading: Reading) -> str:
-        fields = {f.name: f.dataType.simpleString() for f in self._schema(reading).fields if f.name not in CHANGE_TYPES}
-        landing = Landing(
-            server=self.server.revealed(),
-            table=self.table,
-            slot=self.slot,
-            fields=fields,
-            declared=self.declared,
-            snapshot=self.snapshot,
-            on_truncate=self.on_truncate,
-            on_added=self.on_added,
-            rows=self.max_rows_per_batch,
-        )
-        generation = reading.folder.parent
-        plan = ChangesPlan(landing, folder_of(reading.folder, reading.name), generation.name, self.keep)
-        return registered(reading.spark, plan, key=f"{reading.folder}/{reading.name}")
+    def landing(self, fields: Mapping[str, str]) -> Landing:
+        """By the slot."""
+        return Landing(server=self.server.revealed(), slot=self.slot, fields=fields, **self.landed_by)
 
-    def _schema(self, reading: Reading) -> StructType:
-        """The fields of the table, declared or as they were at the first start, and those of a change."""
-        return with_changes(reading.schema_of(self._inferred))
-
-    def _inferred(self) -> StructType:
+    def inferred(self) -> StructType:
+        """The fields of the table as it is."""
         with self.server.connected() as connection:
             table = table_of(connection, self.table, step=self.name)
         return struct_of(table.fields(), table=table.quoted, step=self.name)
