@@ -9,13 +9,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from rs_assets.common.json_lines import object_of, objects_in
 from rs_assets.errors import ConfigurationError
 from rs_assets.runtime.capture.values import as_line
 
 FACTS: Final = "capture.json"
 RECORDS, EXPECTED = "records", "expected"
-# How much of a line an error shows, in characters.
-SHOWN: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +63,10 @@ class Captured:
             raise ConfigurationError(
                 f"{folder} has no captured batches", remedy="capture them: rs-assets capture NAME", folder=folder
             ) from error
-        facts = _parsed(text, folder / FACTS)
+        try:
+            facts = object_of(text)
+        except ValueError as error:
+            raise _unreadable(str(error), folder / FACTS, None) from error
         begins = facts["begins"] and datetime.fromisoformat(facts["begins"])
         lists = {name: tuple(facts[name]) for name in ("sinks", "masked", "notes")}
         return cls(**{**facts, **lists, "begins": begins, "batches": tuple(map(CapturedBatch.of, facts["batches"]))})
@@ -98,20 +100,8 @@ def write_rows(file: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 def read_rows(file: Path) -> list[dict[str, Any]]:
     """The rows of a file; none if it is not there. ConfigurationError names a line that is not an object of JSON."""
-    # A text may hold characters that count as ends of lines elsewhere.
-    lines = file.read_bytes().decode().split("\n") if file.exists() else []
-    return [_parsed(line, file, number) for number, line in enumerate(lines, 1) if line.strip()]
-
-
-def _parsed(text: str, file: Path, line: int | None = None) -> dict[str, Any]:
-    """An object of JSON, which a person may have changed."""
-    try:
-        found = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise _unreadable(str(error), file, line) from error
-    if not isinstance(found, dict):
-        raise _unreadable(f"{text[:SHOWN]} is not an object", file, line)
-    return found
+    text = file.read_bytes().decode() if file.exists() else ""
+    return objects_in(text, lambda line, why: _unreadable(why, file, line))
 
 
 def _unreadable(what: str, file: Path, line: int | None) -> ConfigurationError:
