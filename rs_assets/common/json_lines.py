@@ -11,7 +11,7 @@ SHOWN: Final = 100
 
 
 def object_of(text: str) -> dict[str, Any]:
-    """The object that a text is; ValueError says why it is none.
+    """The object that a text is; ValueError says why it is not one.
 
     >>> object_of('{"id": 1}')
     {'id': 1}
@@ -30,7 +30,7 @@ def object_of(text: str) -> dict[str, Any]:
 
 
 def objects_in(text: str, unread: Callable[[int, str], Exception]) -> list[dict[str, Any]]:
-    r"""The objects of the lines; `unread` makes the error for a line, by its number from 1, and why it is none.
+    r"""The objects of the lines; `unread` makes the error for a line, by its number from 1, and what is wrong.
 
     >>> objects_in('{"id": 1}\n\n{"id": 2}\n', lambda line, why: ValueError(f"{line}: {why}"))
     [{'id': 1}, {'id': 2}]
