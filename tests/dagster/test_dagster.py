@@ -1,13 +1,11 @@
 """Pipelines in Dagster: definitions, ops, assets, jobs, the sensor and compaction."""
 
-import asyncio
 import json
 import os
 from datetime import timedelta
 
 import pytest
 from dagster import AssetKey, AssetMaterialization, DagsterInstance, build_op_context, build_sensor_context
-from dagster._core.loader import LoadingContextForTest
 from deltalake import DeltaTable, write_deltalake
 
 from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
@@ -34,6 +32,7 @@ from rs_assets.dagster.runs.runtime import RunResource, RuntimeResource
 from rs_assets.dagster.sensors import checkpoint_sensor, new_input_sensor
 from rs_assets.dagster.sensors.refusals import failed_with
 from rs_assets.errors import PipelineBusyError, TopologyError
+from tests.dagster.shown import outdated_in, verdicts_in
 
 SCHEMA = "page string, ts timestamp"
 
@@ -119,20 +118,6 @@ def test_should_materialize_only_what_data_went_through(pipeline, log, tmp_path,
 def told_of(result):
     """The materializations that a sensor reports."""
     return [event for event in getattr(result, "asset_events", ()) if isinstance(event, AssetMaterialization)]
-
-
-def verdicts_in(instance, keys):
-    """What Dagster shows of each check, from the newest record of it."""
-    found = instance.event_log_storage.get_asset_check_summary_records(keys)
-    return {key.name: known.last_check_execution_record.status.value for key, known in found.items()}
-
-
-def outdated_in(instance, keys):
-    """The checks that Dagster shows as not evaluated, since their result is not of the newest event of the asset."""
-    found = instance.event_log_storage.get_asset_check_summary_records(keys)
-    records = [known.last_check_execution_record for known in found.values()]
-    shown = [asyncio.run(each.targets_latest_materialization(LoadingContextForTest(instance))) for each in records]
-    return [each.key.name for each, new in zip(records, shown, strict=True) if not new]
 
 
 @pytest.mark.parametrize("launched", ["job", "assets"])

@@ -233,7 +233,7 @@ class TestEvents:
         monkeypatch.setattr(events_module, "CLOSED_WITHIN_S", 0.01)
         begun, go_on = threading.Event(), threading.Event()
 
-        def judge():
+        def judge(_going):
             if threading.current_thread().name == "rs-events":
                 begun.set()
                 go_on.wait()

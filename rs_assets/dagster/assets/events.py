@@ -43,8 +43,8 @@ class StepEvents:
 
     `place` is where the run stores its data. `tables` are the paths of the Delta tables by sink; their contents are
     reported, too, during a stream and at its end. `computing_s` returns for how many seconds a batch has been computed.
-    `judge` reports the results of the checks: now and then during a stream, and when `self.judge` is called. `ops`
-    reports the steps as ops.
+    `judge` reports the results of the checks: now and then during a stream, with True because the run goes on, and when
+    `self.judge` is called. `ops` reports the steps as ops.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class StepEvents:
         live: bool,
         tables: Mapping[str, str],
         computing_s: Callable[[], float],
-        judge: Callable[[], None] = lambda: None,
+        judge: Callable[[bool], None] = lambda _: None,
         ops: OpEvents | None = None,
     ) -> None:
         self.assets = assets
@@ -238,16 +238,16 @@ class StepEvents:
         else:
             self._say(self._waiting())
         if time.monotonic() - self._judged >= IDLE_EVERY_S:
-            self.judge()
+            self.judge(going=True)
 
-    def judge(self) -> None:
-        """Report the results of the checks to Dagster.
+    def judge(self, *, going: bool = False) -> None:
+        """Report the results of the checks to Dagster; `going` is whether the run goes on.
 
         At the end after the last event of the assets: Dagster shows a result that is older as "not evaluated".
         """
         self._judged = time.monotonic()
         with self.failures.guarding("Dagster does not show what the checks say"):
-            self._judging()
+            self._judging(going)
 
     def _show(self, progress: BatchProgress) -> None:
         """Report a batch of a live stream, unless one was reported just before."""
@@ -259,7 +259,7 @@ class StepEvents:
         if now - self._logged >= LIVE_EVERY_S:
             self._show_all()
         if now - self._judged >= JUDGED_EVERY_S:
-            self.judge()
+            self.judge(going=True)
 
     def _show_all(self) -> None:
         """Report all assets."""

@@ -21,7 +21,7 @@ from rs_assets.common.interrupts import held_back
 from rs_assets.dagster.assets.events import StepEvents
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.assets.translator import StreamTranslator
-from rs_assets.dagster.assets.verdicts import report_verdicts
+from rs_assets.dagster.assets.verdicts import RunResults, report_verdicts
 from rs_assets.dagster.runs.compaction import delta_outputs
 from rs_assets.dagster.runs.outcome import (
     AT_ONCE,
@@ -121,10 +121,11 @@ class _VersionEvents:
         self.translator = translator
         self.computing_s: Callable[[], float] = float
         self._events: StepEvents | None = None
+        self._results = RunResults(context.instance, context.run)
 
     def begun(self, version: Version, pipeline: Pipeline) -> RunOptions:
         """Called with the version that is about to run; returns its run options."""
-        self._close()
+        self._close(going=True)
         assets = StreamAssets.of(pipeline, self.translator)
         place = self.runtime.run.place()
         tables = delta_outputs(pipeline.topology, place.home)
@@ -136,7 +137,9 @@ class _VersionEvents:
             live=True,
             tables=tables,
             computing_s=computing_s,
-            judge=lambda: report_verdicts(self.context.instance, assets, place),
+            judge=lambda going: report_verdicts(
+                self.context.instance, assets, place, self._results.take if going else None
+            ),
         )
         self.context.log.info("%s runs version %d", pipeline.name, version.version)
         return self.runtime.options(self.context.run_id)
@@ -153,10 +156,10 @@ class _VersionEvents:
         try:
             yield
         finally:
-            self._close()
+            self._close(going=False)
 
-    def _close(self) -> None:
-        """Report the remaining batches of the previous version."""
+    def _close(self, *, going: bool) -> None:
+        """Report the remaining batches of the previous version; `going` is whether another one follows in the run."""
         events, self._events = self._events, None
         if events is None:
             return
@@ -164,4 +167,4 @@ class _VersionEvents:
         for step, role in events.seen():
             key = events.assets.key(step)
             self.context.log_event(AssetMaterialization(key, metadata=events.metadata(step, role)))
-        events.judge()
+        events.judge(going=going)

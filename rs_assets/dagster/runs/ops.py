@@ -14,7 +14,7 @@ from rs_assets.dagster.assets.events import StepEvents
 from rs_assets.dagster.assets.op_events import OpEvents
 from rs_assets.dagster.assets.roles import PROCESS, output_name, roles_of
 from rs_assets.dagster.assets.stream_assets import StreamAssets
-from rs_assets.dagster.assets.verdicts import report_verdicts
+from rs_assets.dagster.assets.verdicts import RunResults, report_verdicts
 from rs_assets.dagster.resources.resource_keys import IN_PROCESS, RUNTIME, key_of
 from rs_assets.dagster.runs.compaction import delta_outputs
 from rs_assets.dagster.runs.outcome import (
@@ -139,7 +139,7 @@ def process_op(assets: StreamAssets) -> OpDefinition:
         place = rs_runtime.run.place()
         tables = delta_outputs(topology, place.home)
         live = rs_runtime.run.mode == "start"
-        ops = OpEvents(context, topology)
+        ops, results = OpEvents(context, topology), RunResults(context.instance, context.run)
         events = StepEvents(
             assets,
             context,
@@ -147,7 +147,7 @@ def process_op(assets: StreamAssets) -> OpDefinition:
             live=live,
             tables=tables,
             computing_s=rs_runtime.computing_s,
-            judge=lambda: report_verdicts(context.instance, assets, place),
+            judge=lambda going: report_verdicts(context.instance, assets, place, results.take if going else None),
             ops=ops,
         )
         rs_runtime.listen(events.put)
