@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from rs_assets.checkpoint.source_log import SourceBatch, SourceLog
+from rs_assets.common.plural import count_of
 from rs_assets.errors import DataLossError, RsError, SealedError
 from rs_assets.records.policy import BadRecords
 
@@ -357,5 +358,5 @@ class Verifiable(Protocol):
 
 def listed(losses: Sequence[object], *, at_most: int = 5) -> str:
     """Losses as text for an error: the first few, and the number of the others."""
-    more = f" and {len(losses) - at_most} partitions more" if len(losses) > at_most else ""
+    more = f" and {count_of(len(losses) - at_most, 'partition')} more" if len(losses) > at_most else ""
     return "; ".join(str(loss) for loss in losses[:at_most]) + more

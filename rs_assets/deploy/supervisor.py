@@ -15,6 +15,7 @@ from rs_assets.catalog.catalog import Catalog
 from rs_assets.catalog.deployments import DeploymentTable, Version, is_name
 from rs_assets.catalog.lease import refuse_held
 from rs_assets.common.background import LOG
+from rs_assets.common.plural import count_of
 from rs_assets.deploy.change import Change, options_of
 from rs_assets.deploy.checking import checked, left_behind, way_back
 from rs_assets.deploy.history import Event, Happened, History, Standing, standing
@@ -217,7 +218,7 @@ class Supervisor:
             self._note(trial.version, "committed", "it had committed a batch before its process ended")
         elif last.event == "returning" or now.tries >= MOST_TRIES:
             self._return(trial, now.good)
-            why = f"its process has ended {now.tries} times before its first batch"
+            why = f"its process has ended {count_of(now.tries, 'time')} before its first batch"
             self._note(trial.version, "failed", f"{why}{left_behind(trial.version, now.good)}")
         elif not trial.version.same(now.chosen):
             self._return(trial, now.good)

@@ -10,6 +10,7 @@ from types import MappingProxyType
 import orjson
 
 from rs_assets.common.files import write_atomically
+from rs_assets.common.plural import count_of
 from rs_assets.errors import CheckpointError
 from rs_assets.recovery.preflight.disk import leftovers
 from rs_assets.recovery.preflight.facts import Facts
@@ -67,7 +68,7 @@ def clean_temporaries(checkpoint: Path, expected: Expected) -> str:
     with _disk(checkpoint):
         for file in found:
             file.unlink(missing_ok=True)
-    return f"removed {len(found)} temporary files"
+    return f"removed {count_of(len(found), 'temporary file')}"
 
 
 def _refused(repair: str, reason: str | None, checkpoint: Path) -> None:

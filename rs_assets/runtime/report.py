@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from rs_assets.common.plural import count_of
 from rs_assets.errors import ConfigurationError
 
 
@@ -126,7 +127,7 @@ def unmet(queries: Iterable[QueryReport]) -> tuple[str, ...]:
     ("2 of 9 rows did not meet the expectation 'has_page'",)
     """
     return tuple(
-        f"{failed:,} of {rows:,} rows did not meet the expectation {name!r}"
+        f"{failed:,} of {count_of(rows, 'row')} did not meet the expectation {name!r}"
         for q in queries
         for name, (rows, failed) in q.expectations.items()
         if failed
@@ -140,8 +141,8 @@ def unused(queries: Iterable[QueryReport]) -> tuple[str, ...]:
     ("query 'w' could use none of the 5 rows that it read; with bad_records='dead_letter' the dead letters say why",)
     """
     return tuple(
-        f"query {q.query!r} could use none of the {q.rows_read:,} rows that it read; with bad_records='dead_letter' the"
-        " dead letters say why"
+        f"query {q.query!r} could use none of the {count_of(q.rows_read, 'row')} that it read; with"
+        " bad_records='dead_letter' the dead letters say why"
         for q in queries
         if q.rows_read and q.rows_dead == q.rows_read
     )
@@ -169,8 +170,8 @@ def unwaited(queries: Iterable[QueryReport], steps: Mapping[str, Sequence[str]])
     ("2 rows came too late for step 'w', which has no water_mark: .water_mark(...) says how long it waits for others",)
     """
     return tuple(
-        f"{q.rows_late:,} rows came too late for step {', '.join(map(repr, steps[q.query]))}, which has no water_mark:"
-        " .water_mark(...) says how long it waits for others"
+        f"{count_of(q.rows_late, 'row')} came too late for step {', '.join(map(repr, steps[q.query]))}, which has no"
+        " water_mark: .water_mark(...) says how long it waits for others"
         for q in queries
         if q.rows_late and steps.get(q.query)
     )
@@ -180,10 +181,11 @@ def unfired(queries: Iterable[QueryReport]) -> tuple[str, ...]:
     """A warning for each query that keeps state although its input has ended.
 
     >>> unfired([QueryReport(query="w", rows_open=2), QueryReport(query="v")])
-    ("query 'w' keeps 2 rows of state though its input has ended: they will not come out",)
+    ("query 'w' keeps 2 rows of state though its input has ended, and will not emit them",)
     """
     return tuple(
-        f"query {q.query!r} keeps {q.rows_open:,} rows of state though its input has ended: they will not come out"
+        f"query {q.query!r} keeps {count_of(q.rows_open, 'row')} of state though its input has ended, and will not emit"
+        f" {'it' if q.rows_open == 1 else 'them'}"
         for q in queries
         if q.rows_open
     )
@@ -220,15 +222,15 @@ class RunReport:
 
     def __repr__(self) -> str:
         """The report in one line."""
+        took = f"{count_of(self.batches, 'batch')} in {self.seconds:.1f} s"
         tables = f"; tables: {', '.join(self.tables)}" if self.tables else ""
-        return (
-            f"<RunReport {self.pipeline}: {self.rows_in_words}; {self.batches} batches in {self.seconds:.1f} s{tables}>"
-        )
+        return f"<RunReport {self.pipeline}: {self.rows_in_words}; {took}{tables}>"
 
     def _repr_html_(self) -> str:
         """The same for notebooks, with the location of each table and the warnings."""
+        took = f"{count_of(self.batches, 'batch')} in {self.seconds:.1f} s"
         lines = [
-            f"<b>{escape(self.pipeline)}</b>: {self.rows_in_words}; {self.batches} batches in {self.seconds:.1f} s",
+            f"<b>{escape(self.pipeline)}</b>: {self.rows_in_words}; {took}",
             *(f"report.table({escape(repr(step))}): <code>{escape(path)}</code>" for step, path in self.tables.items()),
             *(f"<b>warning</b>: {escape(warning)}" for warning in self.warnings),
         ]
@@ -247,8 +249,8 @@ class RunReport:
     def rows_in_words(self) -> str:
         """The row counts as text."""
         return (
-            f"{self.rows_in:,} rows in, {self.rows_out:,} out, {self.rows_dead:,} dead, {self.rows_late:,} late, "
-            f"{self.rows_open:,} groups open"
+            f"{count_of(self.rows_in, 'row')} in, {self.rows_out:,} out, {self.rows_dead:,} dead,"
+            f" {self.rows_late:,} late, {count_of(self.rows_open, 'group')} open"
         )
 
     def table(self, name: str) -> pa.Table:

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 from xml.etree import ElementTree as ET
 from xml.sax.saxutils import quoteattr
 
+from rs_assets.common.plural import count_of
 from rs_assets.errors import ConfigurationError
 from rs_assets.spark.java import is_packaged, java_home
 from rs_assets.spark.trust import ca_bundle, write_key_store
@@ -297,7 +298,7 @@ def main(jars: JarList = SPARK) -> None:
         fetched = jars.fetch()
     except ConfigurationError as refusal:
         sys.exit(f"error: {refusal}")
-    sys.stdout.write(f"{len(jars.jars)} jars, {len(fetched)} of them fetched now, in {jars.folder()}\n")
+    sys.stdout.write(f"{count_of(len(jars.jars), 'jar')}, {len(fetched)} of them fetched now, in {jars.folder()}\n")
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ class DimJoinSteps:
         >>> clicks = StreamBuilder.data_stream("docs", "tiers").from_array([{"user": "ann"}])
         >>> print(clicks.dim_left_join(users, on="user", name="tiers").to_print().build().describe())
         docs.tiers  fingerprint ...
-          array  array_source  [1 rows]
+          array  array_source  [1 row]
           tiers  dim_join <- array  [left on user with json /data/users.jsonl]
           print  print_sink <- tiers
         """

@@ -88,7 +88,7 @@ class JoinSteps:
         >>> print(paid.to_print().build().describe())
         shop.paid  fingerprint ...
           orders    array_source  [2 rows]
-          payments  array_source  [1 rows]
+          payments  array_source  [1 row]
         * join      stream_join <- orders, payments  [left on id within 0:05:00]
           print     print_sink <- join
         """
@@ -149,7 +149,7 @@ class JoinSteps:
         [{'sku': 'tea', 'n': 3, 'ts': 50000, 'at_sku': 'tea', 'at_price': 1.7, 'at_ts': 40000}]
         >>> print(valued.to_print().build().describe())
         shop.valued  fingerprint ...
-          trades     array_source  [1 rows]
+          trades     array_source  [1 row]
           prices     array_source  [3 rows]
         * asof_join  stream_join <- trades, prices  [left on sku as of its time, at most 1:00:00 before, by a processor]
           print      print_sink <- asof_join
@@ -198,8 +198,8 @@ class JoinSteps:
         >>> unpaid = orders.left_join(payments, on="id", within=Time.minutes(5), time_field="ts", prefix="paid_")
         >>> print(unpaid.to_print().build().describe())
         docs.unpaid  fingerprint ...
-          orders    array_source  [1 rows]
-          payments  array_source  [1 rows]
+          orders    array_source  [1 row]
+          payments  array_source  [1 row]
         * join      stream_join <- orders, payments  [left on id within 0:05:00]
           print     print_sink <- join
         """

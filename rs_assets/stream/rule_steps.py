@@ -57,7 +57,7 @@ class RuleSteps:
         >>> hits = StreamBuilder.data_stream("docs", "judged").from_array([{"page": "/a.sh", "ms": 120}])
         >>> print(hits.match(rules).to_print().build().describe())
         docs.judged  fingerprint ...
-          array  array_source  [1 rows]
+          array  array_source  [1 row]
           match_1  match_rules <- array  [matched by rules[2]()]
           print  print_sink <- match_1
         """

@@ -61,7 +61,7 @@ class SinkSteps:
         >>> hits = StreamBuilder.data_stream("docs", "shown").from_array([{"page": "/a"}])
         >>> print(hits.to_print(max_rows=5).build().describe())
         docs.shown  fingerprint ...
-          array  array_source  [1 rows]
+          array  array_source  [1 row]
           print  print_sink <- array
         """
         return self._sink(PrintSink(name=name, inputs=(self.step,), max_rows=max_rows))
@@ -95,7 +95,7 @@ class SinkSteps:
         >>> hits = StreamBuilder.data_stream("docs", "files").from_array([{"page": "/a", "day": "2024-03-01"}])
         >>> print(hits.to_file("/data/out").to_file("/data/days", "csv", partition_by=["day"]).build().describe())
         docs.files  fingerprint ...
-          array       array_source  [1 rows]
+          array       array_source  [1 row]
           out_files   file_sink <- array  [/data/out]
           days_files  file_sink <- array  [csv, partitioned by day /data/days]
         """
@@ -153,7 +153,7 @@ class SinkSteps:
         {'totals_table': [{'page': '/a', 'n': 2}]}
         >>> print(pipeline.describe())
         docs.totals  fingerprint ...
-          array         array_source  [1 rows]
+          array         array_source  [1 row]
           totals_table  delta_sink <- array  [upsert totals]
         """
         where = fspath(table)
@@ -344,7 +344,7 @@ class SinkSteps:
         >>> orders = StreamBuilder.data_stream("shop", "hook").from_array([{"id": 1, "ms": 12}])
         >>> print(orders.to_http("https://example.org/orders?key=secret", batch=100).build().describe())
         shop.hook  fingerprint ...
-          array            array_source  [1 rows]
+          array            array_source  [1 row]
           orders_requests  http_sink <- array  [POST https://example.org/orders]
         """
         endpoint = HttpEndpoint.of(url, headers, timeout)
@@ -404,7 +404,7 @@ class SinkSteps:
         >>> orders = StreamBuilder.data_stream("shop", "search").from_array([{"id": 1, "text": "a red hat"}])
         >>> print(orders.to_search("http://localhost:9200", "hats", mode="upsert", keys=["id"]).build().describe())
         shop.search  fingerprint ...
-          array       array_source  [1 rows]
+          array       array_source  [1 row]
           hats_index  search_sink <- array  [upsert http://localhost:9200/hats]
         """
         step = name or name_from(index.partition("{")[0].rstrip("-_.") or "documents", suffix="index")
@@ -467,7 +467,7 @@ class SinkSteps:
         >>> alarms = StreamBuilder.data_stream("docs", "alarms").from_array([{"machine": 7, "celsius": 91.5}])
         >>> print(alarms.to_mqtt("mqtt://localhost", "plant/alarms", retain=True).build().describe())
         docs.alarms  fingerprint ...
-          array      array_source  [1 rows]
+          array      array_source  [1 row]
           mqtt_sink  mqtt_sink <- array  [plant/alarms]
         """
         broker = MqttBroker(
@@ -508,7 +508,7 @@ class SinkSteps:
         >>> stream = StreamBuilder.data_stream("shop", "late").from_array([{"page": "/a", "ms": 120}])
         >>> print(stream.to_sqlite("shop.db", "slow_pages").build().describe())
         shop.late  fingerprint ...
-          array             array_source  [1 rows]
+          array             array_source  [1 row]
           slow_pages_table  sqlite_sink <- array  [slow_pages]
         """
         step = name or name_from(table, suffix="table")
@@ -551,7 +551,7 @@ class SinkSteps:
         >>> url = "postgresql://app:secret@db:5432/shop"
         >>> print(totals.to_database(url, "totals", mode="upsert", keys=["page"]).build().describe())
         shop.totals  fingerprint ...
-          array         array_source  [1 rows]
+          array         array_source  [1 row]
           totals_table  database_sink <- array  [upsert postgresql://db:5432/shop totals]
         """
         from rs_assets.connectors.database.place import hidden, place_of
@@ -608,7 +608,7 @@ class SinkSteps:
         >>> totals = StreamBuilder.data_stream("shop", "totals").from_array([{"page": "/a", "n": 1}])
         >>> print(totals.to_redis("redis://:secret@cache", prefix="page:", key="page").build().describe())
         shop.totals  fingerprint ...
-          array       array_source  [1 rows]
+          array       array_source  [1 row]
           page_redis  redis_sink <- array  [hash redis://cache:6379/0 page:{page}]
         """
         from rs_assets.connectors.redis.address import hidden, place_of
@@ -712,7 +712,7 @@ class SinkSteps:
         >>> hits = StreamBuilder.data_stream("docs", "own").from_array([{"page": "/a"}])
         >>> print(hits.to(Counted()).build().describe())
         docs.own  fingerprint ...
-          array  array_source  [1 rows]
+          array  array_source  [1 row]
           sink   writer_sink <- array  [Counted]
         """
         return self._sink(WriterSink(name=name, inputs=(self.step,), writer=sink))

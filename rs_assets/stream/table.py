@@ -252,7 +252,7 @@ class Table(TableSinks, Fluent):
         >>> users = StreamBuilder.data_stream("shop", "users").from_array([{"id": 1, "tier": "free"}]).to_table("id")
         >>> print(users.to_delta("tiers").build().describe())
         shop.users  fingerprint ...
-          array        array_source  [1 rows]
+          array        array_source  [1 row]
         * table        to_table <- array  [by id]
           tiers_table  delta_sink <- table  [upsert tiers]
         """

@@ -103,7 +103,7 @@ class TableSinks:
         >>> users = StreamBuilder.data_stream("shop", "users").from_array([{"id": 1, "tier": "free"}]).to_table("id")
         >>> print(users.to_kafka("localhost:9092", "tiers").build().describe())
         shop.users  fingerprint ...
-          array        array_source  [1 rows]
+          array        array_source  [1 row]
         * table        to_table <- array  [by id]
           tiers_topic  kafka_sink <- table  [at least once to tiers, time: the clock]
         """
@@ -139,7 +139,7 @@ class TableSinks:
         >>> users = StreamBuilder.data_stream("shop", "users").from_array([{"id": 1, "tier": "free"}]).to_table("id")
         >>> print(users.to_database("sqlite:///shop.db", "tiers").build().describe())
         shop.users  fingerprint ...
-          array        array_source  [1 rows]
+          array        array_source  [1 row]
         * table        to_table <- array  [by id]
           changes_1    table_changes <- table  [by id]
           tiers_table  database_sink <- changes_1  [upsert ...]
@@ -157,7 +157,7 @@ class TableSinks:
         >>> users = StreamBuilder.data_stream("shop", "users").from_array([{"id": 1, "tier": "free"}]).to_table("id")
         >>> print(users.to_search("http://localhost:9200", "tiers").build().describe())
         shop.users  fingerprint ...
-          array        array_source  [1 rows]
+          array        array_source  [1 row]
         * table        to_table <- array  [by id]
           changes_1    table_changes <- table  [by id]
           tiers_index  search_sink <- changes_1  [upsert http://localhost:9200/tiers but retracted]
@@ -184,7 +184,7 @@ class TableSinks:
         >>> users = StreamBuilder.data_stream("shop", "users").from_array([{"id": 1, "tier": "free"}]).to_table("id")
         >>> print(users.to_redis("redis://cache", prefix="tier:").build().describe())
         shop.users  fingerprint ...
-          array       array_source  [1 rows]
+          array       array_source  [1 row]
         * table       to_table <- array  [by id]
           changes_1   table_changes <- table  [by id]
           tier_redis  redis_sink <- changes_1  [hash redis://cache:6379/0 tier:{id}]

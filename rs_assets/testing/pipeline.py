@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 from uuid import uuid4
 
 from rs_assets.common.node import Node
+from rs_assets.common.plural import count_of
 from rs_assets.connectors.console.nodes import PrintSink
 from rs_assets.connectors.memory import Record
 from rs_assets.connectors.nodes import Sink, Source
@@ -75,7 +76,7 @@ class PipelineFinding:
         """
         if self.error:
             return f"{self.way}: {self.error}"
-        lines = [f"{self.way}: {self.sink} has {self.added:,} rows more and {self.missing:,} fewer"]
+        lines = [f"{self.way}: {self.sink} has {count_of(self.added, 'row')} more and {self.missing:,} fewer"]
         before, after = self.late
         if before != after:
             lines.append(f"late rows: {before}, then {after}: a longer water_mark makes results independent of batches")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rs_assets.common.plural import count_of
 from rs_assets.errors import SchemaError, TopologyError
 from rs_assets.expressions.functions.function import Parameter
 from rs_assets.expressions.functions.literals import quote
@@ -58,7 +59,7 @@ def _of_ddl(found: Sequence[inspect.Parameter], arguments: object, name: str) ->
     text = schema_text(arguments, step=name) or ""
     declared = _fields(text, name)
     if len(declared) != len(found):
-        raise _no_function(name, f"it has {len(found)} parameters, but {text!r} declares {len(declared)}")
+        raise _no_function(name, f"it has {count_of(len(found), 'parameter')}, but {text!r} declares {len(declared)}")
     return [kind for _, kind, _ in declared], [not null for _, _, null in declared]
 
 

@@ -294,12 +294,12 @@ def test_sums_of_several_queries_have_a_line_each():
         console.show_report(RunReport(**made, queries=queries), out)
         return out.file.getvalue().split("\n")[1:-1]
 
-    assert shown(tens) == ["10 rows in = 7 used + 1 dead letters + 2 late; 3 rows out in 1 batches, 2.0 s"]
+    assert shown(tens) == ["10 rows in = 7 used + 1 dead letter + 2 late; 3 rows out in 1 batch, 2.0 s"]
     sums, *lines = shown(tens, users)
     assert sums.endswith(" rows in; 7 rows out in 2 batches, 2.0 s")
     assert lines == [
-        "  tens: 10 = 7 used + 1 dead letters + 2 late",
-        "  users: 10 = 9 used + 1 dead letters + 0 late",
+        "  tens: 10 = 7 used + 1 dead letter + 2 late",
+        "  users: 10 = 9 used + 1 dead letter + 0 late",
     ]
 
 

@@ -142,7 +142,7 @@ def test_dead_letters_of_a_long_batch_are_told_though_a_later_one_of_another_que
     write_letter(2, "file")
     assert len(ticks()) == 1
     write_letter(1)
-    assert ticks() == [("dead_letters", "1 new dead letters; the newest, of hits.jsonl: malformed JSON")]
+    assert ticks() == [("dead_letters", "1 new dead letter; the newest, of hits.jsonl: malformed JSON")]
     assert ticks() == []
 
 

@@ -306,7 +306,7 @@ def test_the_command_should_show_the_newest_partitions(
         ("2026-01-05-12:00", 1, True),
     ]
     code, text = call("backfill", "--partition", "2026-01-05-11:00", "--plan")
-    assert (code, text) == (0, "2026-01-05-11:00: 1 rows, to be computed from 1 batches\n")
+    assert (code, text) == (0, "2026-01-05-11:00: 1 row, to be computed from 1 batch\n")
     code, text = call("backfill", "hours", "--partition", "2026-01-05-10:00", "--to", "2026-01-05-11:00", "--json")
     assert [(each["rows_before"], each["rows"]) for each in json.loads(text)] == [(1, 1), (1, 1)]
     code, text = call("partitions", "--sink", "nothing")

@@ -420,7 +420,7 @@ def test_bad_records_end_a_read_or_are_logged(tmp_path, home, caplog):
         SourceResource().read(source.from_file(path, schema="id int", name="one"), spark=SHARED)
     skipping = source.from_file(path, schema="id int", bad_records=BadRecords.SKIP, name="two")
     assert rows_of(SourceResource().read(skipping, spark=SHARED)) == [(1,)]
-    assert "1 rows could not be used" in caplog.text
+    assert "left out, because it could not be used: 1 row" in caplog.text
 
 
 def test_tables_by_name_are_those_of_the_home(home, driver):

@@ -91,7 +91,7 @@ def test_splits_that_come_and_go_are_observed_once(pipeline, folder, driver):
     assert isinstance(sensor(build_sensor_context()), SkipReason)
     run(pipeline, driver)
     first = sensor(build_sensor_context())
-    assert first.asset_events[0].description == "first look: 1 splits"
+    assert first.asset_events[0].description == "first look: 1 split"
     assert [e.asset_key for e in first.asset_events] == [AssetKey(["shop", "watched", "file"])]
     assert isinstance(sensor(build_sensor_context(cursor=first.cursor)), SkipReason)
     (folder / "b.jsonl").write_text(lines(0, 2))
@@ -209,7 +209,7 @@ class TestRescale:
         assert isinstance(sensor(build_sensor_context(instance=instance)), SkipReason)
         run(pipeline, driver)
         seen = self.look(pipeline, instance)
-        assert "are right for 1 splits" in sensor(build_sensor_context(instance=instance)).skip_message
+        assert "for 1 split" in sensor(build_sensor_context(instance=instance)).skip_message
         for number in range(5):
             (folder / f"s{number}.jsonl").write_text(lines(0, 1))
         self.look(pipeline, instance, seen)
@@ -240,7 +240,7 @@ class TestRescale:
         assert tags["rs/resumes_run"] == done.run_id
         assert tags["rs/event"] == request.tags["rs/event"]
         after = sensor(build_sensor_context(instance=instance, cursor=result.cursor))
-        assert after.skip_message == "3 partitions are right for 6 splits"
+        assert after.skip_message == "nothing to change: 3 partitions for 6 splits"
 
     def test_growth_is_answered_though_a_split_goes_before_the_sensor_looks(self, pipeline, folder, driver, instance):
         run(pipeline, driver)

@@ -91,7 +91,7 @@ def test_more_partitions_of_a_shuffle_than_its_topic_has_are_refused_at_the_star
         return shuffled.to_print().build()
 
     counted(2).run(options)
-    with pytest.raises(SinkError, match="has 2 partitions, and the pipeline now needs 4") as refused:
+    with pytest.raises(SinkError, match="has 2 partitions, the pipeline now needs 4") as refused:
         counted(4).run(options)
     assert refused.value.remedy.startswith("put shuffle(2, ...) back")
     counted(2).run(options)

@@ -109,7 +109,7 @@ def test_expect_under_fail_after_a_window_shows_the_row(source, driver):
     with PipelineDriver(stream.to_print().build(), spark=driver) as running:
         running.push(timed(-5))
         running.step()
-        with pytest.raises(BadRecordError, match="expected n > 0: 1 of 1 rows failed") as caught:
+        with pytest.raises(BadRecordError, match="expected n > 0: 1 of 1 row failed") as caught:
             running.finish()
     assert (caught.value.facts["step"], json.loads(caught.value.facts["record"])["n"]) == ("positive", -5)
 

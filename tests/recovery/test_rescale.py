@@ -175,7 +175,7 @@ def test_state_that_cannot_be_redistributed_begins_with_another_number_of_partit
         rescale(job.topology, 3, options)
     assert refused.value.remedy == "begin a new generation with another number (--new-generation)"
     three = replace(options, partitions=3)
-    with pytest.raises(ConfigurationError, match="has 2 partitions, 3 were requested") as pinned:
+    with pytest.raises(ConfigurationError, match="has 2 partitions; requested: 3") as pinned:
         job.run(three)
     assert pinned.value.remedy == "leave the number out, or begin a new generation (--new-generation)"
     assert job.run(options).generation == 1

@@ -71,7 +71,7 @@ def test_rules_that_cost_each_row_something_are_a_warning(world, monkeypatch):
     world.judged(1, *patterns, *(f"(k,!=,{n})" for n in range(51)))
     failed = world.check("rules_are_found_by_an_index")
     assert not failed.passed
-    assert "21 patterns are searched one by one" in failed.description
+    assert "21 patterns searched one by one" in failed.description
     assert "51 alternatives only say what must not be" in failed.description
 
 
@@ -148,7 +148,7 @@ def test_the_audit_names_the_version_of_each_batch(world, tmp_path, monkeypatch)
         }
         Catalog(world.place.home.catalog).append("dimensions", [{**facts, **row, "loaded_at": version.loaded_at}])
     assert [line.partition(", loaded")[0] for line in told().splitlines()] == [
-        "version 1 from generation 1, batch 0 of hits: 1 rules",
+        "version 1 from generation 1, batch 0 of hits: 1 rule",
         "version 2 from generation 1, batch 7 of hits: 2 rules",
     ]
     assert [(row["batch_id"], row["rows"]) for row in json.loads(told("--json"))] == [(0, 1), (7, 2)]

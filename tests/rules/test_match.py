@@ -99,7 +99,7 @@ def test_rules_without_a_name_are_reported(driver, tmp_path):
         running.step()
         assert [row["rules"] for row in running.take()] == [["slow"]]
         (trouble,) = running.report().warnings
-        assert "2 rules have no name" in str(trouble)
+        assert "2 rules without a name" in str(trouble)
         write_deltalake(path, table_of(("slow", "(ms,>,100)")), mode="overwrite")
         running.reload("judge")
         assert not running.report().warnings

@@ -83,7 +83,7 @@ def test_a_batch_is_replayed_and_a_changed_code_gives_the_rows_that_differ(tmp_p
     assert [row["id"] for row in read_rows(found.folder / "records" / "000001.file.jsonl")] == [1, 2, 5]
     assert [row["id"] for row in expected(found.folder, 1)] == [1, 2]
     # The pipeline is made in a function: no module has it.
-    assert (found.test, found.expected, "1 records that a source refused" in str(found)) == (None, 2, True)
+    assert (found.test, found.expected, "left out: 1 record that a source refused" in str(found)) == (None, 2, True)
     replay(small(folder), found.folder)
     with pytest.raises(AssertionError) as failed:
         replay(small(folder, "id > 1"), found.folder)

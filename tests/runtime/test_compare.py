@@ -41,7 +41,7 @@ def test_a_difference_is_printed_with_counts_columns_and_samples() -> None:
         changed=1, by_column={"n": 1}, columns_added=("m",), samples=samples,
     )  # fmt: skip
     assert str(found).splitlines() == [
-        "1,200 rows before, 2 after, in 1 partitions, from 2 batches",
+        "1,200 rows before, 2 after, in 1 partition, from 2 batches",
         "only_before 1, only_after 0, changed 1",
         "  changed in n: 1",
         "  columns added: m",

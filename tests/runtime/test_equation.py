@@ -15,6 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from rs_assets import Dimension, HoppingWindow, StreamBuilder, Time, TumblingWindow
 from rs_assets.catalog.ledger import ADDED, SCHEMA, Ledger
+from rs_assets.common.plural import count_of
 from rs_assets.compile.planner.context import Flow
 from rs_assets.compile.planner.table import COMPILE
 from rs_assets.runtime.options import RunOptions
@@ -286,4 +287,4 @@ def test_records_of_two_sources_a_dimension_and_lateness_by_record_are_accounted
     table(options, "batch_counts").delete()
     (again,) = pipeline.prove(options, partition=TEN)
     assert (again.holds, again.records.counted) == (True, 0)
-    assert f"of {again.batches} batches there are no counts of the stream" in str(again)
+    assert f"of {count_of(again.batches, 'batch')} there are no counts of the stream" in str(again)

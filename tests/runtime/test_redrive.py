@@ -356,7 +356,7 @@ def test_letters_whose_input_is_gone_are_left_and_the_others_come(log: Log, opti
     (log.folder / "f0001.jsonl").unlink()
     done = log.hits(MENDED).redrive(options)
     assert (done.letters, dict(done.left), ids(options)) == (1, {GONE: 1}, [1, 2])
-    assert str(done) == "1 redriven into out: 1 rows, in version 1\n1 left: the input of its batch is gone"
+    assert str(done) == "1 redriven into out: 1 row, in version 1\n1 left: the input of its batch is gone"
 
 
 def test_letters_in_whose_place_another_record_is_now_are_left(log: Log, options: RunOptions) -> None:

@@ -17,9 +17,7 @@ def flow(tmp_path):
 
 def test_a_report_is_a_line_and_shows_its_tables(flow, tmp_path, driver):
     report = flow.run(RunOptions(home=Home(tmp_path), driver=driver))
-    assert repr(report).startswith(
-        "<RunReport shop.slow: 4 rows in, 4 out, 0 dead, 0 late, 0 groups open; 1 batches in "
-    )
+    assert repr(report).startswith("<RunReport shop.slow: 4 rows in, 4 out, 0 dead, 0 late, 0 groups open; 1 batch in ")
     assert "all_table" in report._repr_html_()
     for name in ("all_table", "all"):
         assert sorted(report.table(name)["ms"].to_pylist()) == [0, 1, 2, 3], name

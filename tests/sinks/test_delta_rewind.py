@@ -162,7 +162,7 @@ def test_files_that_were_vacuumed_are_missed_before_anything_is_touched(table):
     DeltaTable(table.path).optimize.compact()
     DeltaTable(table.path).vacuum(0, dry_run=False, enforce_retention_duration=False)
     version = table.version()
-    with pytest.raises(SinkError, match="files of version 0 of the table are gone") as refused:
+    with pytest.raises(SinkError, match="a vacuum has removed . files? of version 0 of the table") as refused:
         table.writer.check_rewind(mark(0), mark(0, 2))
     assert refused.value.remedy == f"go back to a later batch, or {AFRESH}"
     assert table.version() == version
@@ -200,7 +200,7 @@ def test_a_compacted_version_has_the_rows_of_one_that_was_vacuumed(table):
     assert table.go(1, begun=2) == "restored to version 2"
     assert table.batches() == [(1, 0), (1, 1)]
     assert table.writer.last_committed(mark(0, generation=2)) == 1
-    with pytest.raises(SinkError, match="files of version 0 of the table are gone"):
+    with pytest.raises(SinkError, match="a vacuum has removed . files? of version 0 of the table"):
         table.go(0, begun=3, generation=2)
 
 

@@ -83,7 +83,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_touched(f
             files.go(0, 2)
     assert files.rows() == ["1.0", "1.1"]
     # To the letter.
-    assert files.go(0, 2) == "1 batches removed"
+    assert files.go(0, 2) == "1 batch removed"
     assert files.rows() == ["1.0"]
 
 

@@ -213,7 +213,7 @@ def test_what_cannot_be_a_history_is_refused(options):
 def test_a_row_without_a_time_is_refused(options):
     channel = MemoryChannel(schema=SCHEMA)
     channel.put({"id": 1, "tier": "free"}, row(2, "free", 0))
-    with pytest.raises(RsError, match="1 rows have no 'ts'") as refused:
+    with pytest.raises(RsError, match="1 row without 'ts'") as refused:
         pipeline(channel).run(options)
     assert ".filter('ts IS NOT NULL')" in str(refused.value)
     stream = StreamBuilder.data_stream("shop", "tiers").from_memory(channel).filter("ts IS NOT NULL")

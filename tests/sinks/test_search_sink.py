@@ -139,7 +139,7 @@ def test_should_send_only_busy_documents_again():
         assert sum(sizes) < 150
         server.busy(3, 1)
         hurried = upserts(server, of=endpoint(server, patience=timedelta(seconds=0.2)))
-        with pytest.raises(SinkError, match="accepts no request within 0.2 s: 1 documents, the first: HTTP 429"):
+        with pytest.raises(SinkError, match="accepts no request within 0.2 s: 1 document, the first: HTTP 429"):
             put(hurried, [(1, 1)])
         server.busy(3, 0)
         assert put(hurried, [(1, 1)]) == 1

@@ -139,7 +139,7 @@ def test_should_refuse_rows_that_came_with_keys_that_were_passed(table):
     table.execute("UPDATE hits SET ms = 9 WHERE id = 1")
     assert table.keys() == []
     table.execute("INSERT INTO hits (id, ms) VALUES (-1, 0)")
-    with pytest.raises(DataLossError, match="1 rows of the table 'hits' came with keys below 2"):
+    with pytest.raises(DataLossError, match="1 row of the table 'hits' came with keys below 2"):
         table.run()
     table.execute("UPDATE hits SET id = 3 WHERE id = -1")
     assert table.keys() == [3]

@@ -8,6 +8,7 @@ import pytest
 from rs_assets import CalendarWindow, CumulateWindow, HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow
 from rs_assets.catalog.catalog import Catalog
 from rs_assets.cli.rows.state_view import StateQuestion, answer
+from rs_assets.common.plural import count_of
 from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.errors import CheckpointError
 from rs_assets.operators.state.served import ServedState
@@ -136,12 +137,12 @@ def test_a_question_about_snapshots_says_which_were_found_and_follows_its_keys(o
         return answer(job.topology, StateQuestion(step="window", limit=99, **question))
 
     said, found = asked(batch=now - 1)
-    assert said == f"{taken[0].rows} rows of state at batch {before} (the last snapshot up to {now - 1})"
+    assert said == f"{count_of(taken[0].rows, 'row')} of state at batch {before} (the last snapshot up to {now - 1})"
     said, found = asked(batch=now, keys=("page=p1",))
-    assert said == f"{len(found)} rows of state at batch {now}"
+    assert said == f"{count_of(len(found), 'row')} of state at batch {now}"
     assert {"p1" in row["key"] for row in found} == {True}
     said, found = asked(diff=before, keys=("page=null",))
-    assert said == f"{len(found)} changes from batch {before} to now"
+    assert said == f"{count_of(len(found), 'change')} from batch {before} to now"
     assert {'"page":null' in row["key"].replace(" ", "") for row in found} == {True}
     assert {row["page"] for row in asked(open_now=True, keys=("page=p1",))[1]} == {"p1"}
 

@@ -12,6 +12,7 @@ import click
 
 from rs_assets.cli.base import AS_JSON, MODULES, NAME, chosen, guarded
 from rs_assets.cli.checks.records import records_in
+from rs_assets.common.plural import count_of
 from rs_assets.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -67,7 +68,9 @@ def _node(pipeline: Pipeline, step: str | None) -> MatchRules:
     found = [node for node in pipeline.topology if isinstance(node, MatchRules) and step in (None, node.name)]
     if len(found) != 1:
         names = ", ".join(node.name for node in pipeline.topology if isinstance(node, MatchRules)) or "none"
-        raise ConfigurationError(f"{pipeline.name} has {len(found)} such steps", remedy=f"--step, one of: {names}")
+        raise ConfigurationError(
+            f"{pipeline.name} has {count_of(len(found), 'such step')}", remedy=f"--step, one of: {names}"
+        )
     return found[0]
 
 
@@ -128,8 +131,8 @@ def _listed(table: pa.Table, fields: Mapping[str, str | None], node: MatchRules,
     if as_json:
         click.echo(json.dumps(told))
         return
-    click.echo(f"{len(names)} rules, {patterns} patterns, {made.compiled.slow} of them searched one by one;"
-               f" {len(made.compiled.always)} alternatives are tested for each row")  # fmt: skip
+    click.echo(f"{count_of(len(names), 'rule')}, {count_of(patterns, 'pattern')}, {made.compiled.slow} of them searched"
+               f" one by one; tested for each row: {count_of(len(made.compiled.always), 'alternative')}")  # fmt: skip
     for name, why in made.faults.items():
         click.secho(f"left out: {name}", fg="red")
         click.echo(f"  {why}")
@@ -149,7 +152,7 @@ def _used(pipeline: Pipeline, node: MatchRules, *, as_json: bool) -> None:
     for row in told:
         number = int(row["version"][1:].partition("-")[0])
         where = f"generation {row['generation']}, batch {row['batch_id']} of {row['query']}"
-        click.echo(f"version {number} from {where}: {row['rows']} rules, loaded {row['loaded_at']}")
+        click.echo(f"version {number} from {where}: {count_of(row['rows'], 'rule')}, loaded {row['loaded_at']}")
     if not told:
         click.echo("no batch has been judged yet")
 
@@ -183,7 +186,7 @@ def _tested(table: pa.Table, fields: Mapping[str, str | None], node: MatchRules,
         return
     for line, each in zip(lines, held, strict=True):
         click.echo(f"{json.dumps(line, ensure_ascii=False)}\n  {', '.join(each) or '-'}")
-    click.echo(f"{len(never)} of {len(names)} rules hold for none of {len(lines)} rows")
+    click.echo(f"{len(never)} of {count_of(len(names), 'rule')} without a match in {count_of(len(lines), 'row')}")
 
 
 def _explained(table: pa.Table, fields: Mapping[str, str | None], node: MatchRules, rows: Path, name: str) -> None:

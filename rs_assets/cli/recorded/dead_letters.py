@@ -10,6 +10,7 @@ import click
 
 from rs_assets.cli.base import AS_JSON, MODULES, NAME_OR_NONE, chosen, guarded
 from rs_assets.common.home import Home
+from rs_assets.common.plural import count_of
 from rs_assets.errors import ConfigurationError
 from rs_assets.records.columns import RAW_LIMIT_BYTES
 
@@ -81,6 +82,6 @@ def export(letters: pa.Table, file: Path) -> str:
     except OSError as error:
         raise ConfigurationError(f"{file} cannot be written: {error.strerror}", remedy="name another file") from error
     left, cut = letters.num_rows - len(texts), sum(len(text) >= RAW_LIMIT_BYTES for text in texts)
-    told = f"wrote {len(texts):,} records into {file}, a line each: correct them and let a source read it"
+    told = f"wrote {count_of(len(texts), 'record')} into {file}, a line each: correct them and let a source read it"
     told += f"; dead letters without a text, which are left out: {left:,}" * bool(left)
     return told + f"; texts of which only the first 64 KiB are there: {cut:,}" * bool(cut)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rs_assets.cli.base import AS_JSON, FAILED, MODULES, NAME_OR_NONE, chosen, guarded
+from rs_assets.common.plural import count_of
 
 if TYPE_CHECKING:
     from rs_assets.runtime.recorded.partitions import Partition
@@ -118,7 +119,9 @@ def audit(name: str | None, modules: tuple[str, ...]) -> None:
     ledger = Ledger(Home.default().catalog, chosen(modules, name).name)
     broken, entries = ledger.first_break(), ledger.entries()
     unequal = [entry["partition"] for entry in entries if not entry["equal"]]
-    click.echo(broken or f"{len(entries):,} proofs, none changed since; unequal: {', '.join(unequal) or 'none'}")
+    click.echo(
+        broken or f"{count_of(len(entries), 'proof')}, none changed since; unequal: {', '.join(unequal) or 'none'}"
+    )
     lost = [entry["partition"] for entry in entries if entry["accounted"] is False]
     if lost and not broken:
         click.echo(f"records that are not accounted for, or were counted otherwise by the stream: {', '.join(lost)}")

@@ -10,6 +10,7 @@ import click
 
 from rs_assets.cli.base import AS_JSON, MODULES, NAME, NAME_OR_NONE, chosen, fields_of, guarded
 from rs_assets.common.home import Home
+from rs_assets.common.plural import count_of
 from rs_assets.connectors.store.nodes import stores_of
 from rs_assets.errors import ConfigurationError
 
@@ -38,7 +39,8 @@ def stores(name: str | None, modules: tuple[str, ...], as_json: bool) -> None:
         keys = ", ".join(f"{key} {kind}" for key, kind in each["keys"].items())
         age = f"{each['age_ms'] / 1000:.1f} s ago"
         click.echo(
-            f"{each['store']}  by {keys}  {each['rows']:,} rows  {each['bytes']:,} bytes  batch {each['batch']}, {age}"
+            f"{each['store']}  by {keys}  {count_of(each['rows'], 'row')}  {each['bytes']:,} bytes"
+            f"  batch {each['batch']}, {age}"
         )
 
 
@@ -99,7 +101,8 @@ def query(
     for row in body["rows"]:
         click.echo(json.dumps(row, ensure_ascii=False))
     more = ", and more" if answer.more else ""
-    click.echo(f"{len(answer.rows)} rows{more}; batch {answer.batch}, {answer.age.total_seconds():.1f} s ago", err=True)
+    age = f"{answer.age.total_seconds():.1f} s ago"
+    click.echo(f"{count_of(len(answer.rows), 'row')}{more}; batch {answer.batch}, {age}", err=True)
 
 
 @click.command()

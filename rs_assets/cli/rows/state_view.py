@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from rs_assets.cli.base import fields_of
 from rs_assets.common.home import Home
+from rs_assets.common.plural import count_of
 from rs_assets.errors import ConfigurationError
 from rs_assets.operators.state.reader import KEY
 from rs_assets.operators.state.served import ServedState, matches
@@ -54,7 +55,9 @@ def answer(topology: Topology, question: StateQuestion) -> tuple[str, Rows]:
     if question.diff is not None or question.batch is not None:
         said, found = _snapshots(path, question)
         wanted = [row for row in found.to_pylist() if matches(orjson.loads(row[KEY]), fields)] if fields else None
-        return f"{found.num_rows if wanted is None else len(wanted):,} {said}", _first(found, wanted, question.limit)
+        noun = "row" if question.diff is None else "change"
+        number = count_of(found.num_rows if wanted is None else len(wanted), noun)
+        return f"{number} {said}", _first(found, wanted, question.limit)
     with ServedState(served_folder(topology, question.step, home)) as served:
         rows = [
             {"key": row.key, "value": row.value, "batch": row.batch_id}
@@ -64,13 +67,16 @@ def answer(topology: Topology, question: StateQuestion) -> tuple[str, Rows]:
 
 
 def _snapshots(path: str, question: StateQuestion) -> tuple[str, pa.Table]:
-    """What is shown of the table of snapshots, in words, with the batches whose snapshots were found; and its rows."""
+    """What is shown of the table of snapshots, in words after their number, and its rows.
+
+    The words name the batches whose snapshots were found.
+    """
     until, found = snapshot_at(path, question.batch)
     now = "now" if until is None else f"batch {until}"
     if question.diff is None:
-        return f"rows of state at {now}{_asked(question.batch, until)}", found
+        return f"of state at {now}{_asked(question.batch, until)}", found
     since, before = snapshot_at(path, question.diff)
-    told = f"changes from batch {since}{_asked(question.diff, since)} to {now}{_asked(question.batch, until)}"
+    told = f"from batch {since}{_asked(question.diff, since)} to {now}{_asked(question.batch, until)}"
     return told, difference(before, found)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rs_assets.cli.base import AS_JSON, MODULES, guarded
+from rs_assets.common.plural import count_of
 from rs_assets.dagster.discovery import find_pipelines
 from rs_assets.errors import ConfigurationError
 
@@ -40,7 +41,7 @@ def show(table: str, rows: int, modules: tuple[str, ...], as_json: bool) -> None
     if as_json:
         click.echo(json.dumps({"path": path, "rows": count, "first": first.to_pylist()}, default=str))
         return
-    terminal().print(as_table(first, title=f"{table} ({count:,} rows)", max_rows=rows))
+    terminal().print(as_table(first, title=f"{table} ({count_of(count, 'row')})", max_rows=rows))
     click.echo(path)
 
 

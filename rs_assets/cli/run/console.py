@@ -20,6 +20,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from rs_assets.checkpoint.source_log import NOTHING_READ
 from rs_assets.common.home import Home
+from rs_assets.common.plural import count_of, plural
 from rs_assets.compile.readers import reader_of
 from rs_assets.connectors.console.writer import as_table, terminal
 from rs_assets.connectors.delta.log.store import is_table
@@ -160,7 +161,7 @@ class Bar:
         return max(self._first_read, *self._read.values(), 0)
 
     def _said(self, batch: BatchProgress) -> str:
-        parts = [f"batch {self.batches}", f"{self.rows:,} rows"]
+        parts = [f"batch {self.batches}", count_of(self.rows, "row")]
         if batch.rows_in and batch.seconds:
             parts.append(f"{batch.rows_in / batch.seconds:,.0f} rows/s")
         at = moving(batch.watermark)
@@ -216,20 +217,24 @@ def show_report(report: RunReport, out: Console) -> None:
         return
     alone = len(report.queries) == 1
     out.print(
-        f"\n[bold]{report.rows_in:,}[/] rows in{_parts(report, report.queries[0]) if alone else ''};"
-        f" [bold]{report.rows_out:,}[/] rows out in {report.batches} batches, {report.seconds:.1f} s",
+        f"\n{_bold(report.rows_in)} in{_parts(report, report.queries[0]) if alone else ''};"
+        f" {_bold(report.rows_out)} out in {count_of(report.batches, 'batch')}, {report.seconds:.1f} s",
         soft_wrap=True,
     )
     # Each query reads, and decides, for itself.
     for query in () if alone else report.queries:
         out.print(f"  {query.query}: {query.rows_read:,}{_parts(query, query)}", soft_wrap=True)
     if report.rows_open:
-        out.print(f"{report.rows_open:,} rows of state (open windows, rows of joins) wait for the next run")
+        out.print(f"{count_of(report.rows_open, 'row')} of state (open windows, rows of joins), kept for the next run")
+
+
+def _bold(rows: int) -> str:
+    return f"[bold]{rows:,}[/] {plural(rows, 'row')}"
 
 
 def _parts(of: RunReport | QueryReport, query: QueryReport) -> str:
     """The counts of used, dead and late rows."""
-    return f" = {query.rows_on:,} used + {of.rows_dead:,} dead letters + {of.rows_late:,} late"
+    return f" = {query.rows_on:,} used + {count_of(of.rows_dead, 'dead letter')} + {of.rows_late:,} late"
 
 
 def show_results(report: RunReport, out: Console) -> None:
@@ -240,7 +245,7 @@ def show_results(report: RunReport, out: Console) -> None:
             continue
         rows = dataset_of(table, path).head(PREVIEW_ROWS)
         out.print()
-        out.print(as_table(_first(rows), title=f"{step} ({table.count():,} rows)", max_rows=PREVIEW_ROWS))
+        out.print(as_table(_first(rows), title=f"{step} ({count_of(table.count(), 'row')})", max_rows=PREVIEW_ROWS))
     show_places(report, out)
 
 

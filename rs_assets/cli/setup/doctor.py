@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rs_assets.common.extras import EXTRAS, install_command, is_installed
 from rs_assets.common.home import Home
+from rs_assets.common.plural import count_of
 from rs_assets.common.project import TABLE, project_folder
 from rs_assets.errors import RsError
 
@@ -94,7 +95,7 @@ def _s3(what: str) -> Finding:
     if not S3.complete:
         return Finding(what, f"can be written; Spark reads it with more jars ({FETCH})")
     S3.verify()
-    return Finding(what, f"can be written and read; {len(S3.jars)} jars in {S3.folder()}")
+    return Finding(what, f"can be written and read; {count_of(len(S3.jars), 'jar')} in {S3.folder()}")
 
 
 def _project(what: str) -> Finding:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rs_assets.cli.base import AS_JSON, FAILED, MODULES, NAME_OR_NONE, chosen, guarded
+from rs_assets.common.plural import count_of
 from rs_assets.dagster.discovery import find_pipelines
 from rs_assets.errors import RsError
 
@@ -26,7 +27,7 @@ def init(folder: Path) -> None:
     from rs_assets.cli.setup.init import write_project
 
     files = write_project(folder)
-    click.echo(f"wrote {len(files)} files into {folder}: {', '.join(files)}")
+    click.echo(f"wrote {count_of(len(files), 'file')} into {folder}: {', '.join(files)}")
     click.echo(f"\nnext:\n  cd {folder}\n  rs-assets setup\n  rs-assets run\n  rs-assets ui")
 
 
@@ -95,4 +96,4 @@ def _checked(pipeline: Pipeline) -> dict[str, Any]:
         fields = pipeline.check()
     except RsError as error:
         return {"pipeline": pipeline.name, "good": False, "told": str(error), "fields": {}}
-    return {"pipeline": pipeline.name, "good": True, "told": f"{len(fields)} steps", "fields": dict(fields)}
+    return {"pipeline": pipeline.name, "good": True, "told": count_of(len(fields), "step"), "fields": dict(fields)}

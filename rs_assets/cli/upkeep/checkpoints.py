@@ -10,6 +10,7 @@ import click
 
 from rs_assets.cli.base import AS_JSON, FAILED, MODULES, NAME, NAME_OR_NONE, chosen, guarded
 from rs_assets.cli.output import emit, progress, show
+from rs_assets.common.plural import count_of
 
 if TYPE_CHECKING:
     from rs_assets.catalog.batch_times import EventTimes
@@ -122,6 +123,6 @@ def rescale(name: str, modules: tuple[str, ...], *, partitions: int, as_json: bo
         return
     rows = sum(report["state_rows"].values())
     click.echo(
-        f"{name}: {report['before']} -> {report['after']} partitions in {report['seconds']:.1f} s,"
-        f" {rows:,} rows of state, equal before and after"
+        f"{name}: {report['before']} -> {count_of(report['after'], 'partition')} in {report['seconds']:.1f} s,"
+        f" {count_of(rows, 'row')} of state, equal before and after"
     )

@@ -12,6 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from rs_assets.common.errors_wire import to_wire
+from rs_assets.common.plural import count_of
 from rs_assets.compile.python.contract import RAISED, check_sendable, text_of
 from rs_assets.compile.python.failure import raised, reason_of
 from rs_assets.compile.python.fitted import UnfitError, fitted, whole
@@ -105,7 +106,7 @@ class BatchStep:
             raise self._error(error.text, error.remedy) from error
         if made.num_rows != count:
             remedy = "return one row for each row; .filter() and .flat_map() drop and multiply records"
-            raise self._error(f"returned {made.num_rows} rows for {count}", remedy)
+            raise self._error(f"returned {count_of(made.num_rows, 'row')} for {count}", remedy)
         return made
 
     def _error(self, text: str, remedy: str) -> RuntimeError:

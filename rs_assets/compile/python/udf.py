@@ -19,6 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType
 
 from rs_assets.common.errors_wire import to_wire
+from rs_assets.common.plural import count_of
 from rs_assets.compile.python.contract import RAISED, check_sendable, remedy_for, text_of
 from rs_assets.compile.python.results import fields_of, mapping, plain
 from rs_assets.errors import ConfigurationError, StepError
@@ -176,7 +177,7 @@ class Runner:
             made = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
             made = made if made.type == self.kind else made.cast(self.kind)
         if len(made) != rows:
-            raise NumberError(f"it returned {len(made)} values for {rows} rows")
+            raise NumberError(f"it returned {count_of(len(made), 'value')} for {count_of(rows, 'row')}")
         if self.body.fills and made.null_count:
             raise ValueError("it returned a null, but its declared result is not nullable")
         return made

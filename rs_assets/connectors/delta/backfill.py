@@ -15,6 +15,7 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import DataFrame
 
+from rs_assets.common.plural import count_of
 from rs_assets.common.storage import is_remote
 from rs_assets.connectors.delta.files.data_files import BatchFiles, stage_files
 from rs_assets.connectors.delta.files.event_partitions import EventTimePartitions, PartitionValue
@@ -145,7 +146,7 @@ class Replacement:
         left = gone & {str(file["path"]) for file in _files(table, self.partitions, self.value)}
         if left:
             raise SinkError(
-                f"{len(left)} files that a backfill has replaced are still in the table, so their rows are there twice",
+                f"the table still has {count_of(len(left), 'file')} that a backfill has replaced: rows are there twice",
                 remedy=f"restore the table to version {self.read.version()} (DeltaTable.restore), and report this",
                 step=self.mark.sink,
                 table=path,

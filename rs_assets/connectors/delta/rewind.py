@@ -11,6 +11,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import DeltaError
 
+from rs_assets.common.plural import count_of
 from rs_assets.connectors.delta.log.commit_info import REWOUND, claimed_by, fence_of, written_by
 from rs_assets.connectors.delta.log.history import NO_ROWS, CannotReturn, Change, History, strange_changes
 from rs_assets.connectors.delta.log.store import delta_table
@@ -233,7 +234,7 @@ def _check_files(table: DeltaTable, version: int, *, step: str, path: str) -> No
     gone = [name for name in then - _files(table) if not any((root / n).exists() for n in (name, unquote(name)))]
     if gone:
         raise SinkError(
-            f"{len(gone)} files of version {version} of the table are gone: a vacuum has removed them",
+            f"a vacuum has removed {count_of(len(gone), 'file')} of version {version} of the table",
             remedy=f"go back to a later batch, or {AFRESH}",
             step=step,
             table=path,

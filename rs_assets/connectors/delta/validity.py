@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable
 
+from rs_assets.common.plural import count_of
 from rs_assets.connectors.delta.merge import merge
 from rs_assets.connectors.delta.nodes import CURRENT, FROM, TO
 from rs_assets.connectors.delta.rows import dataset_of
@@ -59,7 +60,7 @@ class Validity:
         """The rows of a batch that begin or end a version: one for each key and time."""
         if self.time is not None and rows[self.time].null_count:
             raise SinkError(
-                f"{rows[self.time].null_count} rows have no {self.time!r}, from which they would be valid",
+                f"{count_of(rows[self.time].null_count, 'row')} without {self.time!r}, from which a row is valid",
                 remedy=f"leave them out: .filter({self.time + ' IS NOT NULL'!r})",
                 step=self.step,
             )

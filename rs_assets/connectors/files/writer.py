@@ -16,6 +16,7 @@ import orjson
 from pyspark.sql import DataFrame
 
 from rs_assets.common.files import write_atomically
+from rs_assets.common.plural import count_of
 from rs_assets.connectors.files.form import JSON, FileForm
 from rs_assets.connectors.files.rewind import AFRESH, Folders, Return, note_return, noted_returns, planned
 from rs_assets.connectors.files.written import rows_in, write_files
@@ -127,7 +128,7 @@ class FileWriter:
                 self._folder(point).rename(self._folder(point._replace(generation=begun.generation)))
         except OSError as error:
             raise self._not_moved(error.strerror or str(error)) from error
-        return f"{len(later)} batches removed"
+        return f"{count_of(len(later), 'batch')} removed"
 
     def _not_moved(self, why: str) -> SinkError:
         return SinkError(
@@ -157,7 +158,7 @@ class FileWriter:
             gone = [file for file, size in files.items() if not file.exists() or file.stat().st_size != size]
             if gone:
                 raise SinkError(
-                    f"{len(gone)} of the batch's {len(files)} staged files were removed or changed by another process",
+                    f"another process has removed or changed {len(gone)} of {count_of(len(files), 'staged file')}",
                     remedy="start again: the batch is computed again",
                     step=self.name,
                     file=gone[0],

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from rs_assets.common.home import Home
+from rs_assets.common.plural import count_of
 from rs_assets.connectors.connector import (
     Connector,
     SinkConnector,
@@ -97,7 +98,7 @@ CONNECTOR = Connector(
         SourceConnector(
             node=ArraySource,
             reader=_array_reader,
-            describe=lambda node: f"Reads {len(node.rows):,} rows of the program",
+            describe=lambda node: f"Reads {count_of(len(node.rows), 'row')} of the program",
             fields=_array_fields,
             shortened=lambda node, rows, _folder: replace(node, rows=node.rows[:rows]),
         ),

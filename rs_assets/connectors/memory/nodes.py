@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rs_assets.common.node import NO_EFFECT
+from rs_assets.common.plural import count_of
 from rs_assets.connectors.memory.channel import MemoryChannel
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import SchemaError
@@ -41,7 +42,7 @@ class ArraySource(Source):
 
     def detail(self) -> str:
         """The number of rows."""
-        return f"{len(self.rows)} rows"
+        return count_of(len(self.rows), "row")
 
     def identity(self) -> tuple[str, ...]:
         """The rows may change from run to run; the state depends on the schema."""

@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StringType
 
+from rs_assets.common.plural import count_of
 from rs_assets.connectors.mqtt.nodes import MqttSink
 from rs_assets.connectors.mqtt.topics import is_topic
 from rs_assets.connectors.own.batch_sink import BatchSink, PartMark, RowsRefused
@@ -76,7 +77,9 @@ class MqttWriter(BatchSink):
             self._await(client, sent)
         except (OSError, RuntimeError, ValueError) as error:
             self.close()
-            raise ConnectionError(f"the MQTT broker has not acknowledged {len(rows)} messages: {error}") from error
+            raise ConnectionError(
+                f"the MQTT broker has not acknowledged {count_of(len(rows), 'message')}: {error}"
+            ) from error
 
     def close(self) -> None:
         """Disconnect."""

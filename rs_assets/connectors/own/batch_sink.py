@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from rs_assets.common.plural import count_of
 from rs_assets.connectors.sink import BatchMark, RefusedRow, Staged
 from rs_assets.errors import RsError, SinkError
 from rs_assets.records.rows import as_dicts
@@ -38,7 +39,7 @@ class RowsRefused(Exception):
     """
 
     def __init__(self, reasons: Mapping[int, str]) -> None:
-        super().__init__(f"{len(reasons)} rows were refused")
+        super().__init__(f"{count_of(len(reasons), 'row')} refused")
         self.reasons = dict(reasons)
 
 
@@ -206,7 +207,7 @@ class BatchSink(ABC):
         apart = "; only a pipeline keeps such rows as dead letters" if self.refused == "dead_letter" else ""
         first = rows[0].reason[:SHOWN] if rows else ""
         raise SinkError(
-            f"{self.location()} has refused {len(rows)} rows, the first: {first}{apart}",
+            f"{self.location()} has refused {count_of(len(rows), 'row')}, the first: {first}{apart}",
             remedy="keep such rows from the sink (filter)"
             if apart
             else "keep such rows from the sink (filter), or set refused = 'dead_letter' in its class",

@@ -11,6 +11,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
+from rs_assets.common.plural import count_of
 from rs_assets.connectors.http.client import Answer, HttpClient, Tries
 from rs_assets.connectors.http.requests import Keep, Pace, RefusedRows, requests
 from rs_assets.connectors.search.bulk import NDJSON, PATH, Outcome, body_of, outcomes
@@ -136,7 +137,7 @@ class SearchWriter:
             self._take(found)
             again = [each for each in found if each.verdict == "again"]
             if again and not tries.wait():
-                raise client.away(f"{len(again)} documents, the first: {again[0].reason}")
+                raise client.away(f"{count_of(len(again), 'document')}, the first: {again[0].reason}")
             left = [each.document for each in again]
 
     def _divide(self, client: HttpClient, rows: Sequence[Document], reason: str) -> None:

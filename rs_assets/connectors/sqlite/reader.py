@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 )
 
 from rs_assets.checkpoint.source_log import SourceBatch
+from rs_assets.common.plural import count_of
 from rs_assets.connectors.files.parse import LineFormat, parse_lines
 from rs_assets.connectors.source import BEGIN_ANEW, Ends, Known, Lag, Positions, Reading, Start, sealed_error
 from rs_assets.connectors.sqlite.database import PATIENCE, connected
@@ -102,8 +103,8 @@ class SqliteReader:
                 late = table.late(read)
                 if late:
                     raise DataLossError(
-                        f"{late} rows of the table {self.table!r} came with keys below {read.key}, up to which it was"
-                        " read, and would never be read",
+                        f"{count_of(late, 'row')} of the table {self.table!r} came with keys below {read.key}, up to"
+                        " which it was read, and would never be read",
                         remedy="give them greater keys, and let the key be AUTOINCREMENT; or remove them; or"
                         f" {BEGIN_ANEW}",
                         source=self.name,

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from rs_assets.common.errors_wire import wired
+from rs_assets.common.plural import count_of
 from rs_assets.connectors.files.lines.spark_source import SCHEMA_DDL
 from rs_assets.connectors.sqlite.database import connected
 from rs_assets.connectors.sqlite.table import Offset, Table
@@ -140,8 +141,8 @@ def _rows(options: Mapping[str, str], start: Offset, end: Offset) -> Iterator[pa
             yield _batch(options["table"], rows, fields)
     if found != end.rows - start.rows:
         raise DataLossError(
-            f"{end.rows - start.rows} rows of the table {options['table']!r} were planned for a batch, now there are"
-            f" {found} in its range of keys",
+            f"a batch was planned with {count_of(end.rows - start.rows, 'row')} of the table {options['table']!r},"
+            f" now its range of keys has {found}",
             remedy="put them back as they were, or begin a new generation (--new-generation); rows may only be removed"
             " after they were read, and new rows need greater keys",
             range=f"keys above {start.key} up to {end.key}",

@@ -16,6 +16,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.types as kinds
 
+from rs_assets.common.plural import count_of
 from rs_assets.connectors.sqlite.database import connect_to_read
 from rs_assets.connectors.store import file
 from rs_assets.connectors.store.file import Head, head_of
@@ -311,7 +312,7 @@ def _key(layout: Layout, values: Values) -> bytes:
     """The bytes of the first keys; ConfigurationError for values that do not fit."""
     if len(values) > len(layout.keys):
         raise ConfigurationError(
-            f"the store has {len(layout.keys)} keys: {', '.join(layout.keys)}",
+            f"the store has {count_of(len(layout.keys), 'key')}: {', '.join(layout.keys)}",
             remedy="give at most one value for each",
         )
     fields = layout.key_fields

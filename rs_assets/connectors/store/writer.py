@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
+from rs_assets.common.plural import count_of
 from rs_assets.connectors.generations import Point
 from rs_assets.connectors.progress_guard import ProgressGuard
 from rs_assets.connectors.sink import BatchMark, Staged
@@ -84,7 +85,7 @@ class StoreWriter(MarkedWriter):
             now = now.with_point(Point(begun.generation, begun.batch_id))
             database.execute("UPDATE steps SET head = ? WHERE number = ?", [now.text(), number])
             ledger.note(database, begun, batch=begun.batch_id)
-        return f"the store {self.store!r} undid {undone} batches" if undone else "had nothing to undo"
+        return f"the store {self.store!r} undid {count_of(undone, 'batch')}" if undone else "had nothing to undo"
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Compute the changes and hold them in memory; SinkError for a key without an order."""

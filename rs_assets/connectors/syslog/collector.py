@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from rs_assets.common.background import LOG
+from rs_assets.common.plural import count_of
 from rs_assets.connectors.collector.messages import Message
 from rs_assets.connectors.collector.writing import LogWriter, NotStored
 from rs_assets.connectors.syslog.frames import Frames, TooLong
@@ -63,9 +64,10 @@ def store(log: LogWriter, messages: Sequence[Message], stop: threading.Event) ->
         try:
             log.append(messages)
         except NotStored as error:
-            LOG.warning("%d messages of syslog wait: %s", len(messages), error)
+            LOG.warning("%s of syslog not stored yet: %s", count_of(len(messages), "message"), error)
             if stop.wait(PAUSE_S):
-                LOG.error("%d messages of syslog are lost: the collector was stopped while %s", len(messages), error)
+                lost = count_of(len(messages), "message")
+                LOG.error("%s of syslog lost: the collector was stopped while %s", lost, error)
                 return
         else:
             return

@@ -20,6 +20,7 @@ from rs_assets.catalog.offsets import CheckpointRow
 from rs_assets.catalog.offsets.merge import compare_offsets
 from rs_assets.checkpoint import manifest as manifests
 from rs_assets.common.background import background_failures_in
+from rs_assets.common.plural import count_of
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.connectors.delta.log.commit_info import NEWEST, WRITER, noted
@@ -161,7 +162,7 @@ def state_rows_equal_the_snapshot(topology: Topology, step: str, place: Place) -
     rows = -1 if table is None else table.count()
     if table is not None and rows != newest["rows"] and _is_written_since(table, newest):
         return AssetCheckResult(passed=True, description="a newer snapshot is being recorded", metadata={"rows": rows})
-    wrong = [] if rows == newest["rows"] else [f"the table has {rows} rows, the snapshot {newest['rows']}"]
+    wrong = [] if rows == newest["rows"] else [f"the table has {count_of(rows, 'row')}, the snapshot {newest['rows']}"]
     return _result(wrong, rows=rows, batch_id=newest["batch_id"])
 
 

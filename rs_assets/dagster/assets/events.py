@@ -14,6 +14,7 @@ from typing import Any
 from dagster import AssetMaterialization, MetadataValue, OpExecutionContext
 
 from rs_assets.common.background import BackgroundFailures
+from rs_assets.common.plural import count_of
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.connectors.source import Positions
 from rs_assets.dagster.assets.op_events import OpEvents
@@ -124,7 +125,7 @@ class StepEvents:
 
     def summary(self, report: RunReport) -> str:
         """One line about the run."""
-        return f"{report.rows_in_words}, {report.batches} batches in {report.seconds:.1f} s"
+        return f"{report.rows_in_words}, {count_of(report.batches, 'batch')} in {report.seconds:.1f} s"
 
     def metadata(self, step: str, role: Role) -> Metadata:
         """The metadata of `step`. Numbers are at the top level, so that Dagster plots them."""
@@ -320,11 +321,11 @@ def shown_watermark(watermark: datetime) -> Metadata:
 def in_words(progress: BatchProgress) -> str:
     """One line about a batch."""
     parts = [
-        f"{progress.rows_in:,} rows in",
+        f"{count_of(progress.rows_in, 'row')} in",
         *(f"{rows:,} to {sink}" for sink, rows in progress.rows_out.items() if rows),
         *([f"{progress.rows_dead:,} dead"] if progress.rows_dead else []),
         *([f"{progress.rows_late:,} late"] if progress.rows_late else []),
-        *([f"{progress.state_rows:,} groups open"] if progress.state_rows else []),
+        *([f"{count_of(progress.state_rows, 'group')} open"] if progress.state_rows else []),
         *([f"watermark {watermark_in_words(progress.watermark)}"] if progress.watermark is not None else []),
     ]
     return f"{progress.query}, batch {progress.batch_id}: {', '.join(parts)}; {progress.seconds:.1f} s"

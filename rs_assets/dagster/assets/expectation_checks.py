@@ -13,6 +13,7 @@ from dagster import AssetCheckResult, AssetCheckSeverity
 from rs_assets.catalog.catalog import Row
 from rs_assets.catalog.layout import DAY
 from rs_assets.checkpoint import manifest as manifests
+from rs_assets.common.plural import count_of
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.dagster.assets.rule_checks import Judge
 from rs_assets.dagster.place import Place
@@ -62,7 +63,7 @@ def expectation_is_met(node: Expect, topology: Topology, place: Place) -> AssetC
     recent = _standing([row for row in rows if row["at"] >= now - JUDGED], topology, place)
     judged, failed = (sum(row[name] for row in recent) for name in ("rows", "failed"))
     share = failed / judged if judged else 0.0
-    problem = f"{failed:,} of {judged:,} rows within a day did not meet {node.said!r}" if failed else None
+    problem = f"{failed:,} of {count_of(judged, 'row')} within a day did not meet {node.said!r}" if failed else None
     usual = _shares(rows, before=now.date())
     facts: dict[str, Any] = {"condition": node.said, "on_fail": node.on_fail.value, "rows": judged, "failed": failed}
     facts |= {"share": share, "tolerated": float(node.tolerated)} if judged else {}

@@ -14,6 +14,7 @@ from dagster._core.events import EngineEventData
 from dagster._utils.error import serializable_error_info_from_exc_info
 
 from rs_assets.common.node import Node
+from rs_assets.common.plural import count_of
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.dagster.assets.roles import PROCESS, op_name
@@ -62,17 +63,19 @@ class OpEvents:
         """What the step has done so far, in a line."""
         plan, name = self._query_of[node.name], node.name
         batch, dead = sums.latest[plan.name], f"{sums.rows(plan.name, 'dead', name):,} dead"
-        came = [f"{sums.rows(plan.name, 'in', name):,} rows in", dead] if sums.gated(plan.name, name) else []
+        came = [f"{count_of(sums.rows(plan.name, 'in', name), 'row')} in", dead] if sums.gated(plan.name, name) else []
         if node.family == "source":
-            return f"{sums.rows(plan.name, 'in', name):,} rows read, {dead}"
+            return f"{count_of(sums.rows(plan.name, 'in', name), 'row')} read, {dead}"
         if node.family == "sink" or name in batch.rows_out:
-            return f"{sums.rows(plan.name, 'out', name):,} rows written"
+            return f"{count_of(sums.rows(plan.name, 'out', name), 'row')} written"
         if isinstance(node, Expect):
-            return f"{sums.rows(plan.name, 'in', name):,} rows judged, {sums.rows(plan.name, 'failed', name):,} failed"
+            judged = count_of(sums.rows(plan.name, "in", name), "row")
+            return f"{judged} judged, {sums.rows(plan.name, 'failed', name):,} failed"
         if not node.stateful:
-            return ", ".join([*came, f"computed in query {plan.name!r}: {sums.batches[plan.name]:,} batches"])
+            batches = count_of(sums.batches[plan.name], "batch")
+            return ", ".join([*came, f"computed in query {plan.name!r}: {batches}"])
         late = f"{sums.rows(plan.name, 'late', name):,} late"
-        parts = [*came, f"{batch.state_rows:,} rows of state{self._shared(plan)}", late]
+        parts = [*came, f"{count_of(batch.state_rows, 'row')} of state{self._shared(plan)}", late]
         if batch.watermark is not None:
             parts.append(f"watermark {watermark_in_words(batch.watermark)}")
         return ", ".join(parts)
@@ -80,7 +83,7 @@ class OpEvents:
     @staticmethod
     def _shared(plan: QueryPlan) -> str:
         others = len(plan.states) - 1
-        return f" with {others} other steps of query {plan.name!r}" if others else ""
+        return f" with {count_of(others, 'other step')} of query {plan.name!r}" if others else ""
 
     def _report(self, step: str, text: str, data: EngineEventData) -> None:
         key = f"{self._prefix}{op_name(step)}"

@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 
 from rs_assets.checkpoint import manifest as manifests
 from rs_assets.checkpoint.manifest import Manifest
+from rs_assets.common.plural import count_of
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.connectors.dead_letters import dead_letters_of
@@ -76,7 +77,7 @@ def no_records_refused(topology: Topology, sink: str, place: Place) -> AssetChec
     since, query = datetime.now(UTC) - REFUSED_WITHIN, _plan(topology, sink).name
     letters = dead_letters_of(place.home.dead_letters, topology.namespace, topology.job, after=since)
     refused = sum(name == query for name in letters.column("query").to_pylist())
-    found = f"{refused:,} records were rejected within a day: rs-assets dead-letters {topology.name}"
+    found = f"{count_of(refused, 'record')} rejected within a day: rs-assets dead-letters {topology.name}"
     problems = [f"{found}; once the code is corrected: rs-assets redrive {topology.name}"]
     return _verdict(problems * bool(refused), severity=AssetCheckSeverity.WARN, dead_letters=refused)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from dagster import AssetCheckResult, AssetCheckSeverity
 
+from rs_assets.common.plural import count_of
 from rs_assets.dagster.place import Place
 from rs_assets.expressions.rules.matched import DAYS, silent
 from rs_assets.expressions.rules.rule_set import RuleSet, compiled_of, names_of
@@ -39,7 +40,7 @@ def rules_are_found_by_an_index(topology: Topology, step: str, place: Place) -> 
         return NOT_LOADED
     version, rules = found
     slow, always = rules.compiled.slow, len(rules.compiled.always)
-    problems = [f"{slow} patterns are searched one by one: install rs-assets[rules], or write them otherwise"]
+    problems = [f"{count_of(slow, 'pattern')} searched one by one: install rs-assets[rules], or write them otherwise"]
     problems *= slow > MOST_SLOW
     problems += [f"{always} alternatives only say what must not be: add what must"] * (always > MOST_WITHOUT_INDEX)
     return _result(problems, version, rules, slow_patterns=slow, without_index=always)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from dagster import DagsterRun, DagsterRunStatus
 
 from rs_assets.catalog.lease import LeaseRow
+from rs_assets.common.plural import count_of
 from rs_assets.dagster.sensors.recovery import RecoveryPolicy
 from rs_assets.deploy.history import Standing
 
@@ -105,7 +106,9 @@ def _restarted(known: Known, policy: RecoveryPolicy) -> Decision:
     if known.calm and not known.died:
         return Decision(act="nothing", why=known.calm)
     if len(recent) >= policy.restarts_per_hour:
-        return Decision(act="nothing", why=f"it was restarted {len(recent)} times within the hour: see why it fails")
+        return Decision(
+            act="nothing", why=f"it was restarted {count_of(len(recent), 'time')} within the hour: see why it fails"
+        )
     wait = policy.wait_s(len(recent)) - (known.now - max(recent, default=0.0))
     if wait > 0:
         return Decision(act="nothing", why=f"its run failed; the next restart comes in {wait:.0f} s")

@@ -24,6 +24,7 @@ from rs_assets.catalog.deployments import Version, is_name, stamp_of
 from rs_assets.catalog.desired_state import read_desired_state
 from rs_assets.catalog.lease import LeaseRow, read_lease
 from rs_assets.common.home import Home
+from rs_assets.common.plural import count_of
 from rs_assets.dagster.deployed.decision import Decision, Known, decide, restarts_of
 from rs_assets.dagster.deployed.job import DESIRED, JOB, version_text
 from rs_assets.dagster.deployed.reload import ask_for_reload
@@ -124,7 +125,7 @@ class _Tick:
         elif decision.act == "launch":
             self._launch(name, state, decision, mine, now)
             mine["resumed"] = resume["id"] if resume else mine.get("resumed")
-        return decision.why + (f"; {state.strays} rows without a version above 0" if state.strays else "")
+        return decision.why + (f"; {count_of(state.strays, 'row')} without a version above 0" if state.strays else "")
 
     def _builds(self, version: Version) -> bool:
         """Whether a version can be read; if not, it is recorded as refused, whatever runs."""

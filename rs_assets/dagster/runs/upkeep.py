@@ -29,6 +29,7 @@ from dagster import (
 from rs_assets.catalog import requests
 from rs_assets.catalog.desired_state import read_desired_state
 from rs_assets.catalog.lease import LeaseRow, read_lease
+from rs_assets.common.plural import count_of
 from rs_assets.dagster.assets.causes import cause_shown
 from rs_assets.dagster.assets.roles import Role, roles_of
 from rs_assets.dagster.assets.stream_assets import StreamAssets
@@ -63,7 +64,7 @@ def _verify(context: OpExecutionContext, assets: StreamAssets, options: RunOptio
         context.log.warning("%s: %s %s: %s (%s)", query, finding.code, finding.file, finding.meaning, finding.remedy)
     errors = [finding for _, finding in found if finding.severity == "error"]
     if errors:
-        raise Failure(f"{len(errors)} findings would stop the next start", allow_retries=False)
+        raise Failure(f"{count_of(len(errors), 'finding')} would stop the next start", allow_retries=False)
     return {"findings": len(found)}
 
 

@@ -18,6 +18,7 @@ from dagster import (
     sensor,
 )
 
+from rs_assets.common.plural import count_of
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.connectors.dead_letters import dead_letters_of
 from rs_assets.dagster.assets.freshness import evaluations
@@ -130,6 +131,6 @@ def _dead_letters(assets: StreamAssets, place: Place, seen: Seen, found: list[Al
         told.update((plan.name, letter["at"].isoformat()) for letter in newest[-1:] if letters.num_rows)
     if newest and not first:
         last = max(newest, key=lambda letter: letter["at"])
-        text = f"{count:,} new dead letters; the newest, of {last['split']}: {last['reason']}"
+        text = f"{count_of(count, 'new dead letter')}; the newest, of {last['split']}: {last['reason']}"
         found.append(Alert(pipeline=assets.name, kind="dead_letters", text=text))
     return {"letters": told}

@@ -22,6 +22,7 @@ from dagster import (
     sensor,
 )
 
+from rs_assets.common.plural import count_of
 from rs_assets.dagster.assets.closed_partitions import closed_key
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import place_of
@@ -164,18 +165,18 @@ def _closed(key: AssetKey, partition: Partition, found: OutputPartitions) -> Ass
     return AssetMaterialization(
         key,
         partition=partition.key,
-        description=f"closed with {partition.rows:,} rows",
+        description=f"closed with {count_of(partition.rows, 'row')}",
         metadata=_metadata(partition, found),
     )
 
 
 def _changed(key: AssetKey, partition: Partition, before: list[int], found: OutputPartitions) -> AssetObservation:
     rows, late = before
-    now = f"{partition.rows:,} now; {partition.late:,} late rows"
+    now = f"{partition.rows:,} now; {count_of(partition.late, 'late row')}"
     return AssetObservation(
         key,
         partition=partition.key,
-        description=f"changed since it closed: {rows:,} rows then, {now}",
+        description=f"changed since it closed: {count_of(rows, 'row')} then, {now}",
         metadata={**_metadata(partition, found), "rows_before": rows, "rows_late_before": late},
     )
 

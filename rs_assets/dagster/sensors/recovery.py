@@ -26,6 +26,7 @@ from dagster import (
 
 from rs_assets.catalog.desired_state import DesiredState, read_desired_state
 from rs_assets.catalog.lease import read_lease
+from rs_assets.common.plural import count_of
 from rs_assets.dagster.assets.causes import cause_in
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import place_of_run
@@ -79,14 +80,14 @@ def recovery_sensor(assets: StreamAssets, policy: RecoveryPolicy = RecoveryPolic
     the stream was running are ignored; starts that were refused for good would be refused again.
     """
     topology = assets.topology
-    job = f"{assets.label}_start"
+    job, often = f"{assets.label}_start", count_of(policy.restarts_per_hour, "time")
 
     @sensor(
         name=f"{assets.label}_recovery",
         job_name=job,
         minimum_interval_seconds=15,
         default_status=DefaultSensorStatus.RUNNING,
-        description=f"Starts {assets.name} again after a crash; at most {policy.restarts_per_hour} times an hour.",
+        description=f"Starts {assets.name} again after a crash; at most {often} an hour.",
     )
     def recovery(context: SensorEvaluationContext) -> SensorResult | SkipReason:
         seen, newest = cursor.load(context.cursor), _newest(context, job)
@@ -169,7 +170,9 @@ def _recent(seen: dict[str, Any]) -> list[float]:
 def _pause(policy: RecoveryPolicy, recent: Sequence[float], now: float) -> str:
     """Why the next restart has to wait, as the end of a sentence; empty if it has not."""
     if len(recent) >= policy.restarts_per_hour:
-        return f", but it was restarted {len(recent)} times within the hour: see why it fails, then start it"
+        return (
+            f", but it was restarted {count_of(len(recent), 'time')} within the hour: see why it fails, then start it"
+        )
     wait = policy.wait_s(len(recent)) - (now - max(recent, default=0.0))
     return f"; the next restart comes in {wait:.0f} s" if wait > 0 else ""
 

@@ -20,6 +20,7 @@ from dagster import (
 )
 
 from rs_assets.checkpoint import manifest as manifests
+from rs_assets.common.plural import count_of
 from rs_assets.connectors.source import Lag
 from rs_assets.dagster.assets.causes import tags_of
 from rs_assets.dagster.assets.stream_assets import StreamAssets
@@ -159,10 +160,10 @@ def _decided(
     wanted = policy.wanted(partitions, splits=splits, change=change["by"] if change else 0, lagging=lagging)
     if wanted == partitions:
         context.update_cursor(cursor.dump({**seen, "change": None}))
-        return SkipReason(f"{partitions} partitions are right for {splits} splits")
+        return SkipReason(f"nothing to change: {count_of(partitions, 'partition')} for {count_of(splits, 'split')}")
     if now - seen.get("changed_at", 0.0) < policy.cooldown.total_seconds():
         context.update_cursor(cursor.dump(seen))
-        return SkipReason(f"{wanted} partitions would be right, but the last change is too recent")
+        return SkipReason(f"{count_of(wanted, 'partition')} would be right, but the last change is too recent")
     tags = change["tags"] if change else {WHY: "a lasting lag"}
     request = RunRequest(
         run_key=f"rescale:{partitions}:{wanted}:{int(now)}",

@@ -18,6 +18,7 @@ from dagster import (
 )
 
 from rs_assets.checkpoint import manifest as manifests
+from rs_assets.common.plural import count_of
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import place_of
 from rs_assets.dagster.sensors import cursor
@@ -72,10 +73,11 @@ def split_change_sensor(assets: StreamAssets, *, running: bool = True) -> Sensor
 def _observation(key: AssetKey, known: list[str] | None, splits: list[str]) -> AssetObservation:
     before, now = set(known or ()), set(splits)
     added, removed = sorted(now - before), sorted(before - now)
-    change = f"{len(added)} splits added, {len(removed)} removed: {len(now)} splits"
+    there = count_of(len(now), "split")
+    change = f"{count_of(len(added), 'split')} added, {len(removed)} removed: {there}"
     return AssetObservation(
         key,
-        description=change if known is not None else f"first look: {len(now)} splits",
+        description=change if known is not None else f"first look: {there}",
         metadata={
             SPLITS: len(now),
             ADDED: len(added),

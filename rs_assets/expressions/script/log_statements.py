@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from rs_assets.common.plural import count_of
 from rs_assets.errors import TopologyError
 from rs_assets.expressions.functions.builtin.grok import Matcher, match_groups, matcher
 from rs_assets.expressions.functions.builtin.log_pairs import pairs_map
@@ -122,7 +123,7 @@ def split_by_regex(binder: Binder, call: Call, guard: str) -> None:
     known = groups_of(pattern)
     names = _names(binder, call, 2, line) or [f"f{number}" for number in range(1, known + 1)]
     if not known or len(names) > known:
-        what = f"the pattern of {call.name} has {known} groups for {len(names)} fields"
+        what = f"the pattern of {call.name} has {count_of(known, 'group')} for {count_of(len(names), 'field')}"
         raise binder.scope.error(what, call.at, remedy="put each field in brackets: '([a-z]+) (.*)'")
     found = binder.hidden(match_groups(_text(line), rf"\A(?:{pattern})\z", range(1, len(names) + 1)))
     _instead(binder, line, {name: f"nullif(get({found}, {n}), '')" for n, name in enumerate(names, 1)}, guard, call.at)

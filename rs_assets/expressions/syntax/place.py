@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from rs_assets.common.plural import count_of
 from rs_assets.errors import TopologyError
 
 if TYPE_CHECKING:
@@ -80,9 +81,9 @@ def _syntax_error(found: str, text: str, at: int, expected: Any) -> LanguageErro
     balance = _brackets(text)
     hint = ""
     if balance > 0:
-        hint = f"; {balance} bracket{'s' if balance > 1 else ''} not closed"
+        hint = f"; {count_of(balance, 'bracket')} not closed"
     elif balance < 0:
-        hint = f"; {-balance} closing bracket{'s' if balance < -1 else ''} too many"
+        hint = f"; {count_of(-balance, 'closing bracket')} too many"
     return LanguageError(f"{found} is not allowed here{hint}", text, at, remedy=f"expected {' or '.join(wanted)}")
 
 

@@ -24,7 +24,7 @@ class Network:
     >>> logs = StreamBuilder.data_stream("docs", "threats").from_array([{"ip": "10.1.2.3"}])
     >>> print(logs.dim_left_join(feed, on={"ip": Network("cidr")}, name="feed").to_print().build().describe())
     docs.threats  fingerprint ...
-      array  array_source  [1 rows]
+      array  array_source  [1 row]
       feed   dim_join <- array  [left on ip in network cidr with json /data/feed.jsonl]
       print  print_sink <- feed
     """

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 from tenacity import RetryError, Retrying, retry_if_result, stop_after_delay, wait_fixed
 
+from rs_assets.common.plural import count_of
 from rs_assets.connectors.kafka.client.admin import Admin, connected, partitions_of
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.sink.exactly_once import TransactionalWriter
@@ -77,7 +78,7 @@ class TopicShuffle:
         has = len(found.partitions) if found is not None else self.partitions
         if has < self.partitions:
             raise SinkError(
-                f"the topic of a shuffle has {has} partitions, and the pipeline now needs {self.partitions}",
+                f"the topic of a shuffle has {count_of(has, 'partition')}, the pipeline now needs {self.partitions}",
                 remedy=f"put shuffle({has}, ...) back, or begin a new generation (rs-assets run --new-generation)",
                 topic=self.topic,
             )

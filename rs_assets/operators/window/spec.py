@@ -11,6 +11,7 @@ from datetime import timedelta
 from math import gcd
 from typing import ClassVar, Literal
 
+from rs_assets.common.plural import count_of
 from rs_assets.common.zones import checked_zone
 from rs_assets.errors import TopologyError
 from rs_assets.operators.window.durations import checked_duration
@@ -350,7 +351,7 @@ class CountWindow(WindowKind):
 
     def __str__(self) -> str:
         """In a few words."""
-        return f"each {self.size} rows"
+        return f"each {count_of(self.size, 'row')}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from rs_assets.common.plural import count_of
 from rs_assets.errors import CheckpointError
 from rs_assets.recovery.preflight.facts import Facts
 from rs_assets.recovery.preflight.finding import Finding
@@ -40,7 +41,7 @@ def check_leftovers(facts: Facts) -> Iterator[Finding]:
             code="leftover",
             severity="warning",
             file=facts.folder,
-            meaning=f"holds {len(found)} temporary files of runs that were killed",
+            meaning=f"holds {count_of(len(found), 'temporary file')} of runs that were killed",
             remedy="remove them while no run is active",
             repair="clean_temporaries",
         )

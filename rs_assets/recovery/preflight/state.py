@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rs_assets.checkpoint.log import PARTITIONS
+from rs_assets.common.plural import count_of
 from rs_assets.recovery.preflight.facts import Facts, Read, read
 from rs_assets.recovery.preflight.files import file_names, file_numbers, folder_numbers, gaps
 from rs_assets.recovery.preflight.finding import Finding, Severity
@@ -80,7 +81,8 @@ def _operator(folder: Path, expected: int, version: int, *, logged: int) -> Iter
         strays = not logged and (noted not in {0, partitions} or (there and there[-1] >= partitions))
         if strays or (expected and partitions != expected):
             found = logged or max(noted, there[-1] + 1 if there else 0)
-            yield _lost(folder, f"has the state of {label} in {found} partitions instead of {expected or partitions}")
+            has = count_of(found, "partition")
+            yield _lost(folder, f"has the state of {label} in {has} instead of {expected or partitions}")
             return
         for partition in range(partitions):
             place = folder / str(partition) / ("" if store == DEFAULT_STORE else store)

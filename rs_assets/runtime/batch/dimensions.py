@@ -12,6 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from rs_assets.common.background import BackgroundFailures
+from rs_assets.common.plural import count_of
 from rs_assets.compile.planner.context import HeldDimension
 from rs_assets.errors import CheckpointError, SchemaError, SourceReadError
 from rs_assets.expressions.rules.matched import note_rules
@@ -113,7 +114,7 @@ class RunDimension:
             self.failures.succeeded(effect)
             return
         remedy = f"give each a name in {self.node.dimension.text}"
-        self.failures.failed(effect, SchemaError(f"{rules} rules have no name", remedy=remedy))
+        self.failures.failed(effect, SchemaError(f"{count_of(rules, 'rule')} without a name", remedy=remedy))
 
     def _report_ranges(self, table: pa.Table) -> None:
         """Networks and intervals that are left out, and intervals of which the narrower one is found."""

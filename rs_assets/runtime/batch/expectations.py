@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from rs_assets.common.plural import count_of
 from rs_assets.compile.planner.context import BadRecordCollector, Dead
 from rs_assets.errors import BadRecordError
 from rs_assets.records.admit import MET, expected
@@ -31,7 +32,7 @@ class BatchRecordFilter(BadRecordCollector):
         rows, failed = self.judged[step] = found[0], found[1]
         unmet = frame.filter(F.col(REASON).isNotNull())
         if failed and on_fail is OnFail.FAIL:
-            raise _error(unmet, step, f"{failed:,} of {rows:,} rows")
+            raise _error(unmet, step, f"{failed:,} of {count_of(rows, 'row')}")
         if failed and on_fail is OnFail.DEAD_LETTER and set(ADDRESS) <= set(frame.columns):
             self.dead.append(Dead.of(step, unmet))
         return expected(frame, step=step, on_fail=on_fail, counted=False)

@@ -12,6 +12,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from rs_assets.common.names import checked_name
+from rs_assets.common.plural import count_of
 from rs_assets.common.project import anchored
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.errors import ConfigurationError
@@ -100,7 +101,7 @@ class Capture:
         folder = self.folder.relative_to(here) if self.folder.is_relative_to(here) else self.folder
         earlier = f", after {self.earlier:,} earlier ones for the state" if self.earlier else ""
         notes = [
-            *([f"{self.refused:,} records that a source refused are left out"] if self.refused else []),
+            *([f"left out: {count_of(self.refused, 'record')} that a source refused"] if self.refused else []),
             *([] if self.committed else [f"batch {self.batches[-1]} is not committed: its rows are not compared"]),
             *self.notes,
             f"run it: python -m pytest {quote(str(folder))}"
@@ -109,7 +110,7 @@ class Capture:
             "look at the records before they come into a repository: they are those of production",
         ]
         head = f"{self.pipeline}: batch {self.batches[0]}{last}{earlier}"
-        counts = f"{self.records:,} records, {self.expected:,} expected rows in {folder}"
+        counts = f"{count_of(self.records, 'record')}, {count_of(self.expected, 'expected row')} in {folder}"
         return "\n".join([f"{head}: {counts}", *(f"  {note}" for note in notes)])
 
 

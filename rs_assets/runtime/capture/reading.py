@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from rs_assets.common.plural import count_of
 from rs_assets.compile.planner.query_plan import CONTROL_SOURCE
 from rs_assets.compile.readers import batch_reader
 from rs_assets.connectors.delta.log.history import Change, change_of
@@ -143,7 +144,7 @@ class Records:
         total = sum(some.count() for _, some in parts)
         if total > most:
             raise ConfigurationError(
-                f"the batches {batches[0]} to {batches[-1]} have read {total:,} records, more than {most:,}",
+                f"the batches {batches[0]} to {batches[-1]} have read {count_of(total, 'record')}, more than {most:,}",
                 remedy=f"capture fewer batches, or all of these records: --max-records {total}",
                 pipeline=topology.name,
             )

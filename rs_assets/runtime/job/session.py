@@ -26,6 +26,7 @@ from rs_assets.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.checkpoint.source_log import SourceLog
 from rs_assets.common.background import BackgroundFailures
 from rs_assets.common.extras import check_extra
+from rs_assets.common.plural import count_of
 from rs_assets.compile.late_sinks import closing, unmarked
 from rs_assets.compile.planner.context import Flow
 from rs_assets.compile.planner.plan import plan_queries
@@ -220,7 +221,8 @@ class JobSession:
         """Make the queries, so that nodes can be wired."""
         if self.manifest.rescaling:
             self.finish_rescale(spark)
-            self.note("rescale", f"completed an interrupted rescale: {self.manifest.partitions} partitions")
+            done = count_of(self.manifest.partitions, "partition")
+            self.note("rescale", f"completed an interrupted rescale: {done}")
         self._pin_partitions(spark)
         self.follow_sources()
         self._load_dimensions(spark)
@@ -295,7 +297,7 @@ class JobSession:
         asked, kept = self.options.partitions, self.manifest.partitions
         if asked and kept and asked != kept:
             raise ConfigurationError(
-                f"the state of this pipeline has {kept} partitions, {asked} were requested",
+                f"the state of this pipeline has {count_of(kept, 'partition')}; requested: {asked}",
                 remedy="leave the number out, or begin a new generation (--new-generation)",
                 pipeline=self.topology.name,
             )

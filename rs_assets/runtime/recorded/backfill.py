@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 from pyspark.sql import SparkSession
 
 from rs_assets.catalog.catalog import Row, operation
+from rs_assets.common.plural import count_of
 from rs_assets.connectors.delta.backfill import Replacement
 from rs_assets.connectors.sink import BatchMark
 from rs_assets.errors import ConfigurationError
@@ -41,10 +42,10 @@ class Backfilled:
 
     def __str__(self) -> str:
         """In one line."""
+        before, batches = count_of(self.rows_before, "row"), count_of(self.batches, "batch")
         if self.rows is None:
-            return f"{self.partition}: {self.rows_before:,} rows, to be computed from {self.batches:,} batches"
-        changed = f"{self.rows_before:,} rows before, {self.rows:,} now"
-        return f"{self.partition}: {changed}, from {self.batches:,} batches, in version {self.version}"
+            return f"{self.partition}: {before}, to be computed from {batches}"
+        return f"{self.partition}: {before} before, {self.rows:,} now, from {batches}, in version {self.version}"
 
 
 def backfill(

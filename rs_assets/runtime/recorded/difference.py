@@ -11,6 +11,7 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from rs_assets.common.plural import count_of
 from rs_assets.errors import ConfigurationError
 from rs_assets.records.schema import quoted
 
@@ -74,9 +75,9 @@ class Difference:
 
     def __str__(self) -> str:
         """A line for the counts, one for the columns, and one for each sample."""
-        rows = f"{self.rows_before:,} rows before, {self.rows_after:,} after"
-        where = "the whole table" if self.whole else f"{len(self.partitions):,} partitions"
-        head = f"{rows}, in {where}, from {self.batches:,} batches{' as a stream' if self.streamed else ''}"
+        rows = f"{count_of(self.rows_before, 'row')} before, {self.rows_after:,} after"
+        where = "the whole table" if self.whole else count_of(len(self.partitions), "partition")
+        head = f"{rows}, in {where}, from {count_of(self.batches, 'batch')}{' as a stream' if self.streamed else ''}"
         counts = ", ".join(f"{kind} {getattr(self, kind):,}" for kind in KINDS)
         columns = [f"  changed in {name}: {count:,}" for name, count in self.by_column.items()]
         sides = (("added", self.columns_added), ("removed", self.columns_removed), ("retyped", self.columns_retyped))

@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rs_assets.catalog.batch_counts import CountedBatch, counted
+from rs_assets.common.plural import count_of
 from rs_assets.compile.window import late_for_window
 from rs_assets.connectors.delta.files.event_partitions import PartitionValue
 from rs_assets.connectors.delta.files.partitions import event_partition, with_event_partition
@@ -71,8 +72,8 @@ class Equation:
         terms = [f"{rows:,} {name}" for name in TERMS if (rows := getattr(self, name)) or name == TERMS[0]]
         said = " + ".join(terms) + (f" (filtered by {by})" if by else "")
         lost = f"; {self.unaccounted:,} unaccounted for" if self.unaccounted else ""
-        unknown = [f"of {self.unknown:,} batches there are no counts of the stream"] if self.unknown else []
-        return "\n".join([f"{self.rows_in:,} records = {said}{lost}", *self.miscounted, *unknown])
+        unknown = [f"of {count_of(self.unknown, 'batch')} there are no counts of the stream"] if self.unknown else []
+        return "\n".join([f"{count_of(self.rows_in, 'record')} = {said}{lost}", *self.miscounted, *unknown])
 
 
 @dataclass

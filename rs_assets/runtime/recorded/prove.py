@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType, MapType, VariantType
 
 from rs_assets.catalog.ledger import SCHEMA, Ledger
+from rs_assets.common.plural import count_of
 from rs_assets.connectors.delta.files.event_partitions import EventTimePartitions
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.operators.window.spec import HoppingWindow, TumblingWindow
@@ -73,10 +74,11 @@ class Proof:
         equation = [f"  {line}" for line in str(self.records or NOT_COUNTED).splitlines()]
         if self.equal:
             made = "one batch over" if self.method == "batch" else "a stream of"
-            head = f"{self.partition}: {self.rows_stream:,} rows equal {made} {self.batches:,} batches"
+            rows, batches = count_of(self.rows_stream, "row"), count_of(self.batches, "batch")
+            head = f"{self.partition}: {rows}, equal to {made} {batches}"
             return "\n".join([head, *equation])
         made = "one batch" if self.method == "batch" else "a stream"
-        head = f"{self.partition}: {self.rows_stream:,} rows in the table, {self.rows_batch:,} by {made}"
+        head = f"{self.partition}: {count_of(self.rows_stream, 'row')} in the table, {self.rows_batch:,} by {made}"
         rows = [f"  only in the table: {row}" for row in self.only_stream]
         return "\n".join([head, *rows, *(f"  only by the {self.method}: {row}" for row in self.only_batch), *equation])
 

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from rs_assets.catalog.batch_times import BatchTimes
 from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.common.plural import count_of
 from rs_assets.compile.late_rows import WATERMARK
 from rs_assets.errors import ConfigurationError, DataError, TopologyError
 from rs_assets.operators.window.assign import EDGES, WINDOW, assigned, copied
@@ -59,8 +60,7 @@ class Records:
 
     def __str__(self) -> str:
         """The number of rows, and a line for each record."""
-        rows = f"{self.rows:,} row{'s' if self.rows != 1 else ''}"
-        head = f"{rows} of records, in the batches since {self.since}"
+        head = f"{count_of(self.rows, 'row')} of records, in the batches since {self.since}"
         return "\n".join([head, *(f"  {record}" for record in self.records)])
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from rs_assets.catalog.catalog import operation
+from rs_assets.common.plural import count_of
 from rs_assets.common.scratch import scratch_folder
 from rs_assets.connectors.delta.addition import Addition, last_number
 from rs_assets.connectors.delta.nodes import DeltaSink
@@ -53,7 +54,8 @@ class Redriven:
         if self.rows is None:
             done = f"{self.letters:,} would be redriven{into}"
         elif self.letters:
-            done += f": {self.rows:,} rows" + (f", in version {self.version}" if self.version is not None else "")
+            version = f", in version {self.version}" if self.version is not None else ""
+            done += f": {count_of(self.rows, 'row')}{version}"
         still = [f"{self.refused:,} still refused"] if self.refused else []
         return "\n".join([done, *still, *(f"{count:,} left: {why}" for why, count in self.left.items())])
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from rs_assets.common.home import Home
+from rs_assets.common.plural import count_of
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.runtime.job.analysis import schemas_of
@@ -33,7 +34,8 @@ def bounded_result(topology: Topology, folder: Path, options: RunOptions) -> Dat
     own = replace(options, home=Home(folder / "home", tables_of=options.home)).apart()
     report = run(topology, own, finish=True)
     if report.rows_dead:
-        LOG.warning("%s: %d rows could not be used and were left out", topology.name, report.rows_dead)
+        dead = count_of(report.rows_dead, "row")
+        LOG.warning("%s: left out, because it could not be used: %s", topology.name, dead)
     table = open_table(sink.table)
     files = table.file_uris() if table is not None else []
     if files:

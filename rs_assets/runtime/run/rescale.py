@@ -9,6 +9,7 @@ import threading
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from rs_assets.common.plural import count_of
 from rs_assets.errors import ConfigurationError
 from rs_assets.runtime.job.opening import opened
 from rs_assets.runtime.options import RunOptions
@@ -55,7 +56,7 @@ def rescale(topology: Topology, partitions: int, options: RunOptions | None = No
             state_rows={name: found.rows for name, found in sums.items()},
             seconds=(datetime.now(UTC) - began).total_seconds(),
         )
-        session.note("rescale", f"{before} -> {partitions} partitions", state_rows=report.state_rows)
+        session.note("rescale", f"{before} -> {count_of(partitions, 'partition')}", state_rows=report.state_rows)
     return report
 
 

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from rs_assets.checkpoint.log import PARTITIONS, CheckpointLog
+from rs_assets.common.plural import count_of
 from rs_assets.errors import CheckpointError
 from rs_assets.operators.state.reader import STORE
 from rs_assets.recovery.preflight.state import DEFAULT_STORE
@@ -72,7 +73,7 @@ def _rewritten(spark: SparkSession, query: str, log: CheckpointLog, wanted: int)
     if after != before:
         log.take_away(last + 1)
         raise CheckpointError(
-            f"the state of {query} has {after.rows} rows after the rescale, {before.rows} before it",
+            f"the state of {query} has {count_of(after.rows, 'row')} after the rescale, {before.rows} before it",
             remedy="the state was restored: report this with the pipeline's describe()",
             file=log.folder,
         )

@@ -12,6 +12,7 @@ from pathlib import Path
 from rs_assets.checkpoint import manifest as manifests
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.checkpoint.manifest import Manifest, QueryFacts, generation_folder
+from rs_assets.common.plural import count_of
 from rs_assets.common.storage import is_remote
 from rs_assets.compile.planner.query_plan import CONTROL_SOURCE, QueryPlan
 from rs_assets.connectors.delta.files.staging import STAGING
@@ -46,8 +47,9 @@ def partitions_at(queries: Sequence[QueryReturn], manifest: Manifest, folder: Pa
     by_query = {name: known.get(name) or manifest.partitions for name in stateful}
     if len({*by_query.values()}) > 1:
         first = queries[0]
+        before = count_of(known[first.folder] or 0, "partition")
         raise CheckpointError(
-            f"at batch {first.batch} the state of {first.plan.name} had {known[first.folder]} partitions, and that of"
+            f"at batch {first.batch} the state of {first.plan.name} had {before}, and that of"
             f" the other queries of the pipeline has {manifest.partitions}",
             remedy="go back to a batch after the rescale, or restore a savepoint from before it",
             file=folder,

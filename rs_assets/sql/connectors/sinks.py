@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from rs_assets.common.plural import count_of
 from rs_assets.connectors.connector import SqlSink
 from rs_assets.connectors.registry import sql_sinks
 from rs_assets.errors import SqlError
@@ -126,7 +127,7 @@ def written(planner: Planner, insert: Insert, made: Selected, context: QueryCont
     columns = _targets(planner, insert, table)
     if len(columns) != len(made.outputs):
         raise planner.error(
-            f"{len(made.outputs)} columns are selected for the {len(columns)} of {table.name.text!r}",
+            f"{count_of(len(made.outputs), 'column')} selected for the {len(columns)} of {table.name.text!r}",
             insert.table.start,
             remedy=f"select: {', '.join(column.name.text for column in columns)}",
         )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from rs_assets.common.plural import count_of
 from rs_assets.errors import TopologyError
 from rs_assets.expressions.functions.literals import quote, quote_name
 from rs_assets.records.types import Type, type_in
@@ -137,7 +138,9 @@ def _names(planner: Planner, found: Elements, item: Any) -> list[str]:
     given = [column.name for column in alias.columns] if alias is not None else []
     own = [name for name, _, _ in found.columns] + (["ordinality"] if item.args.get("ordinality") else [])
     if given and len(given) != len(own):
-        raise planner.error(f"expected {len(own)} column names, found {len(given)}", item, remedy="name each column")
+        raise planner.error(
+            f"expected {count_of(len(own), 'column name')}, found {len(given)}", item, remedy="name each column"
+        )
     names = given or own
     if not all(names):
         raise planner.error("the elements have no name", item, remedy=f"name them: {REMEDY}")

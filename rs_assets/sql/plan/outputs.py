@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rs_assets.common.plural import count_of
 from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.planner import Planner, QueryContext, name_of
@@ -138,7 +139,9 @@ def _virtual(value: Value, relation: Relation) -> bool:
 def called(planner: Planner, outputs: Sequence[Output], names: Sequence[str], at: Any) -> list[Output]:
     """The columns renamed to `names`, if given; SqlError for unnamed and for duplicate columns."""
     if names and len(names) != len(outputs):
-        raise planner.error(f"expected {len(outputs)} column names, found {len(names)}", at, remedy="name each column")
+        raise planner.error(
+            f"expected {count_of(len(outputs), 'column name')}, found {len(names)}", at, remedy="name each column"
+        )
     made = [replace(out, name=name) for out, name in zip(outputs, names or [o.name for o in outputs], strict=True)]
     seen: set[str] = set()
     for out in made:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from rs_assets.common.plural import count_of
 from rs_assets.operators.window.spec import Window
 from rs_assets.sql.plan.groups.grouping import grouped
 from rs_assets.sql.plan.outputs import Output, Selected, called, mapped
@@ -51,7 +52,7 @@ def _all(planner: Planner, tree: Any, context: QueryContext, select: Select) -> 
     left, right = sides
     if len(left.outputs) != len(right.outputs):
         raise planner.error(
-            f"{word} of {len(left.outputs)} and {len(right.outputs)} columns",
+            f"{word} of {len(left.outputs)} and {count_of(len(right.outputs), 'column')}",
             tree.expression,
             remedy="select equally many columns on both sides",
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from rs_assets.common.node import NO_EFFECT, Family, Node, positive
+from rs_assets.common.plural import count_of
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import TopologyError
@@ -32,7 +33,7 @@ class Shuffle(Node):
 
     def detail(self) -> str:
         """Partitions and keys."""
-        return f"{self.partitions} partitions" + (f" by {', '.join(self.keys)}" if self.keys else "")
+        return count_of(self.partitions, "partition") + (f" by {', '.join(self.keys)}" if self.keys else "")
 
     def identity(self) -> tuple[str, ...]:
         """The partition of a row changes no result."""
@@ -71,7 +72,7 @@ class ShuffleWrite(Sink):
     def detail(self) -> str:
         """Strategy, partitions and keys."""
         by = f" by {', '.join(self.keys)}" if self.keys else ""
-        return f"to {self.strategy}, {self.partitions} partitions{by}"
+        return f"to {self.strategy}, {count_of(self.partitions, 'partition')}{by}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

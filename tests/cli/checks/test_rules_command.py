@@ -36,7 +36,7 @@ def command(tmp_path, monkeypatch):
 
 
 def test_rules_are_listed_tested_and_explained(command):
-    assert command().output.startswith("3 rules, 1 patterns, ")
+    assert command().output.startswith("3 rules, 1 pattern, ")
     told = json.loads(command("--test", "rows.jsonl", "--json").output)
     assert told == {"rows": [["shell", "slow"], []], "never": ["never"], "left_out": {}}
     shown = command("--test", "rows.jsonl", "--explain", "slow").output.splitlines()

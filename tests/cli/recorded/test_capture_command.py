@@ -45,7 +45,7 @@ def test_the_written_test_passes_and_fails_once_the_code_is_changed(project: Mod
     code, text = call("capture", "kept")
     assert (code, text.splitlines()[0]) == (
         0,
-        "shop.kept: batch 0: 2 records, 1 expected rows in tests/captured/kept_0",
+        "shop.kept: batch 0: 2 records, 1 expected row in tests/captured/kept_0",
     )
     assert (
         text.splitlines()[-1]

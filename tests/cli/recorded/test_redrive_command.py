@@ -39,7 +39,7 @@ def test_the_command_says_what_became_of_dead_letters(pipeline: Pipeline) -> Non
     code, text = call("redrive", "hits", "--plan")
     assert (code, text) == (0, "1 would be redriven into out\n1 still refused\n")
     code, text = call("redrive", "--where", "line = 3")
-    assert (code, text) == (0, "1 redriven into out: 1 rows, in version 1\n")
+    assert (code, text) == (0, "1 redriven into out: 1 row, in version 1\n")
     code, text = call("redrive", "hits", "--json")
     done = json.loads(text)
     assert (code, done["letters"], done["refused"], done["sink"]) == (0, 0, 1, "out")

@@ -15,6 +15,7 @@ from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 
 from rs_assets.common.files import modified_ms
+from rs_assets.common.plural import count_of
 from rs_assets.connectors.delta.files.partitions import PARTITION, partitioned, value_in
 from rs_assets.connectors.delta.files.staging import staging_of
 from rs_assets.connectors.delta.files.statistics import FileStatistics, file_statistics
@@ -105,7 +106,7 @@ class StagedFiles(BatchFiles):
         gone = [file for file in self.files if not file.there]
         if gone:
             raise SinkError(
-                f"{len(gone)} of the batch's {len(self.files)} staged files were removed or changed by another process",
+                f"another process has removed or changed {len(gone)} of {count_of(len(self.files), 'staged file')}",
                 remedy="start again: the batch is computed again",
                 step=step,
                 file=gone[0].path,

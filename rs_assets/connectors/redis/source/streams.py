@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from rs_assets.common.plural import count_of
 from rs_assets.connectors.own.plan import OffsetForm
 from rs_assets.connectors.redis.client import RedisClient
 from rs_assets.connectors.source import BEGIN_ANEW
@@ -196,7 +197,7 @@ def _after(at: Offset) -> str:
 
 def _lost(stream: str, start: Offset, end: Offset, found: int) -> DataLossError:
     return DataLossError(
-        f"{end.added - start.added} entries of the stream {stream!r} were added and not read, and {found} are there:"
+        f"of {count_of(end.added - start.added, 'unread entry')} of the stream {stream!r} {found} can be found:"
         " others were trimmed, deleted, or put in between",
         remedy=KEPT,
         stream=stream,

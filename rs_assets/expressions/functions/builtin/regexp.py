@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from rs_assets.common.plural import count_of
 from rs_assets.errors import TopologyError
 from rs_assets.expressions.functions.function import Family, Template
 from rs_assets.expressions.functions.literals import is_null, quote, unquote
@@ -29,7 +30,7 @@ def _guarded(good: str | Template, bad: str, parameter: str = "p") -> Template:
 def _check_group(pattern: str, group: int) -> None:
     if not 0 <= group <= groups_of(pattern):
         raise TopologyError(
-            f"the pattern {pattern!r} has {groups_of(pattern)} groups, not {group}",
+            f"the pattern {pattern!r} has {count_of(groups_of(pattern), 'group')}, not {group}",
             remedy="add a group in brackets: 'a(.*)b'",
         )
 
