@@ -47,6 +47,20 @@ def test_partitions_should_have_the_keys_of_dagster(zone: str) -> None:
             assert definition.time_window_for_partition_key(key).start.timestamp() == made[key].timestamp()
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/Havana", "Pacific/Apia"])
+def test_partitions_of_input_that_has_ended_should_end_with_its_last_day(zone: str) -> None:
+    """In Havana the clocks repeat the hour after the last day."""
+    for make in (EventTimePartitions.hourly, EventTimePartitions.daily, EventTimePartitions.monthly):
+        partitions = make("ts", since="2026-10-30", until="2026-10-31", zone=zone)
+        value, made = partitions.first, list[str]()
+        while partitions.holds(value):
+            made.append(partitions.key(value))
+            value = partitions.following(value)
+        assert len(made) == {"hour": 48, "day": 2, "month": 1}[partitions.unit]
+        with partition_loading_context(effective_dt=datetime(2027, 1, 1, tzinfo=UTC)):
+            assert made == list(partitions.definition().get_partition_keys())
+
+
 def partition(n: int, *, rows: int = 1, late: int = 0, closed: bool = True) -> Partition:
     start = datetime(2026, 1, 5, tzinfo=UTC) + n * HOUR
     return Partition(

@@ -57,6 +57,12 @@ CASES = [
         lambda: EventTimePartitions.daily("ts", since="2026-01-01").value_of(datetime(2026, 1, 1, tzinfo=UTC)),
     ),
     Case(
+        "connectors/delta/files/event_partitions.py::EventTimePartitions._check_until",
+        lambda: made(until=date(2025, 12, 31)),
+        "until= is the last day: a date from since= on, or leave it out",
+        lambda: (made(until=date(2026, 1, 1)), made()),
+    ),
+    Case(
         SINK,
         lambda: written(partitions="country"),
         "partition_by=['country'] for fields of the rows",

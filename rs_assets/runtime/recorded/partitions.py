@@ -42,7 +42,7 @@ class Partition:
     """One partition: its name, `[start, end)` in UTC, its rows, bytes and files, and whether it has closed.
 
     `late` are the rows that came too late for a window in it, since its last backfill. `known`: whether Dagster has it;
-    not if it is before the `since` of the partitions.
+    not if it is before the `since` of the partitions, or after their `until`.
     """
 
     key: str
@@ -332,5 +332,5 @@ class _Listing:
             files=files,
             closed=self._closed(value),
             late=self.late.get(self.partitions.start(value), 0),
-            known=self.partitions.start(value) >= self.partitions.start(self.partitions.first),
+            known=self.partitions.holds(value),
         )

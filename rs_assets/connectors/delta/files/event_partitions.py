@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PartitionUnit = Literal["hour", "day", "month"]
 # The value of the partition column: an hour by the instant at which it starts, others by their first date.
 PartitionValue = datetime | date
-HOUR = timedelta(hours=1)
+HOUR, DAY, MOMENT = timedelta(hours=1), timedelta(days=1), timedelta.resolution
 FORMATS: Mapping[PartitionUnit, str] = MappingProxyType(
     {"hour": "%Y-%m-%d-%H:%M", "day": "%Y-%m-%d", "month": "%Y-%m-%d"}
 )
@@ -40,6 +40,8 @@ class EventTimePartitions:
     - `zone` (str, default "UTC"): a name of the IANA data base. With daylight saving days have 23 to 25 hours.
     - `settle` (timedelta, default 0): how much longer a partition stays open. Rows that have passed no step with
       event time need one: their watermark is the greatest time in the table less `settle`.
+    - `until` (date, or "2026-01-31", default none): the last day, of input that has ended. Later rows are in the table,
+      and are not reported to Dagster, which has partitions up to the present without it.
 
     >>> hours = EventTimePartitions.hourly("start_time", since="2026-01-01", zone="Europe/Berlin")
     >>> hours.key(datetime(2026, 1, 5, 11, tzinfo=UTC))
@@ -53,6 +55,7 @@ class EventTimePartitions:
     since: date = dataclasses.field(metadata=NO_EFFECT)
     zone: str = "UTC"
     settle: timedelta | None = dataclasses.field(default=None, metadata=NO_EFFECT)
+    until: date | None = dataclasses.field(default=None, metadata=NO_EFFECT)
 
     def __post_init__(self) -> None:
         """Refuse unknown units and zones, and dates and durations that are none."""
@@ -65,7 +68,8 @@ class EventTimePartitions:
             raise TopologyError(
                 f"partitions by event time need the name of a field, not {self.field!r}", remedy="name it: 'start_time'"
             )
-        object.__setattr__(self, "since", _date(self.since))
+        object.__setattr__(self, "since", _date("since", self.since))
+        self._check_until()
         checked_zone(self.zone)
         if self.unit == "hour" and self._uneven:
             raise TopologyError(
@@ -77,26 +81,55 @@ class EventTimePartitions:
                 f"settle= must be a timedelta from 0, not {self.settle!r}", remedy="settle=Time.minutes(10)"
             )
 
+    def _check_until(self) -> None:
+        """Make the last day a date; refuse one before the first day."""
+        if self.until is None:
+            return
+        object.__setattr__(self, "until", _date("until", self.until))
+        if self.until < self.since:
+            raise TopologyError(
+                f"until={self.until} is before since={self.since}",
+                remedy="until= is the last day: a date from since= on, or leave it out",
+            )
+
     @classmethod
     def hourly(
-        cls, field: str, *, since: date | str, zone: str = "UTC", settle: timedelta | None = None
+        cls,
+        field: str,
+        *,
+        since: date | str,
+        until: date | str | None = None,
+        zone: str = "UTC",
+        settle: timedelta | None = None,
     ) -> EventTimePartitions:
         """Hours, which start at full hours of the zone."""
-        return cls("hour", field, since, zone, settle)  # type: ignore[arg-type]  # made a date by __post_init__
+        return cls("hour", field, since, zone, settle, until)  # type: ignore[arg-type]  # made dates by __post_init__
 
     @classmethod
     def daily(
-        cls, field: str, *, since: date | str, zone: str = "UTC", settle: timedelta | None = None
+        cls,
+        field: str,
+        *,
+        since: date | str,
+        until: date | str | None = None,
+        zone: str = "UTC",
+        settle: timedelta | None = None,
     ) -> EventTimePartitions:
         """Days, from midnight to midnight."""
-        return cls("day", field, since, zone, settle)  # type: ignore[arg-type]
+        return cls("day", field, since, zone, settle, until)  # type: ignore[arg-type]
 
     @classmethod
     def monthly(
-        cls, field: str, *, since: date | str, zone: str = "UTC", settle: timedelta | None = None
+        cls,
+        field: str,
+        *,
+        since: date | str,
+        until: date | str | None = None,
+        zone: str = "UTC",
+        settle: timedelta | None = None,
     ) -> EventTimePartitions:
         """Months, from their first day to that of the next one."""
-        return cls("month", field, since, zone, settle)  # type: ignore[arg-type]
+        return cls("month", field, since, zone, settle, until)  # type: ignore[arg-type]
 
     @property
     def column(self) -> str:
@@ -107,6 +140,16 @@ class EventTimePartitions:
     def first(self) -> PartitionValue:
         """The value of the first partition."""
         return self.value_of(self._midnight(self.since))
+
+    @property
+    def _end(self) -> datetime | None:
+        """The first instant after the last partition; None if there is always another one."""
+        return None if self.until is None else self.end(self.value_of(self._midnight(self.until + DAY) - MOMENT))
+
+    def holds(self, value: PartitionValue) -> bool:
+        """Whether Dagster has a partition, or will have it: it is not before `since`, nor after `until`."""
+        start, end = self.start(value), self._end
+        return self.start(self.first) <= start and (end is None or start < end)
 
     def value_of(self, at: datetime) -> PartitionValue:
         """The value of the partition that holds the instant `at`."""
@@ -167,7 +210,8 @@ class EventTimePartitions:
             "day": dagster.DailyPartitionsDefinition,
             "month": dagster.MonthlyPartitionsDefinition,
         }
-        return kinds[self.unit](start_date=self.key(self.first), timezone=self.zone)
+        end = None if self._end is None else self.key(self.value_of(self._end))
+        return kinds[self.unit](start_date=self.key(self.first), end_date=end, timezone=self.zone)
 
     def stored(self, text: object) -> PartitionValue | None:
         """The value in Delta's log, where times are text or in UTC; None for rows without a time."""
@@ -194,7 +238,7 @@ class EventTimePartitions:
         return datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(self.zone)).astimezone(UTC)
 
 
-def _date(given: object) -> date:
+def _date(name: str, given: object) -> date:
     """A day that was given as a date, or as text."""
     if isinstance(given, str):
         try:
@@ -203,4 +247,4 @@ def _date(given: object) -> date:
             pass
     if isinstance(given, date):
         return given.date() if isinstance(given, datetime) else given
-    raise TopologyError(f"since= must be a date, not {given!r}", remedy="since='2026-01-01'")
+    raise TopologyError(f"{name}= must be a date, not {given!r}", remedy=f"{name}='2026-01-01'")
