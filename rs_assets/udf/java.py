@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import zipfile
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,9 +20,9 @@ from rs_assets.udf.class_file import (
     SYNTHETIC,
     JavaClass,
     Method,
-    NoClassError,
     java_class,
 )
+from rs_assets.udf.jars import class_path, opened
 from rs_assets.udf.names import check_names
 
 # The method that is called: of Flink's ScalarFunction, of Hive's UDF, and of Spark's UDF0 to UDF22.
@@ -59,9 +58,11 @@ def java(cls: str, name: str, jars: Sequence[Path]) -> Function:
     """A class of the jars as a scalar function; TopologyError if it cannot be one.
 
     It has a public constructor without parameters, and one public method `eval`, `evaluate` or `call`, whose types are
-    those of the function. The jars, in the order of the class path, must be at these places on all machines.
+    those of the function. The jars, in the order of the class path, and those that their manifests name must be at
+    these places on all machines.
     """
     check_names((name,))
+    jars = class_path(jars)
     found = _class_of(cls, jars)
     method = _method(found, cls)
     if _is_opened(found, jars):
@@ -98,14 +99,10 @@ def _first(cls: str, jars: Sequence[Path], known: list[str]) -> JavaClass | None
     """The class, from the first jar that has it; the names of the classes of jars without it are added to `known`."""
     entry = f"{cls.replace('.', '/')}.class"
     for jar in jars:
-        try:
-            with zipfile.ZipFile(jar) as archive:
-                names = archive.namelist()
-                if entry in names:
-                    return java_class(archive.read(entry))
-        except (OSError, zipfile.BadZipFile, NoClassError) as error:
-            remedy = "name the path of a jar on this machine: USING JAR '/opt/shop/functions.jar'"
-            raise TopologyError(f"the jar {str(jar)!r} cannot be read: {error}", remedy=remedy) from error
+        with opened(jar) as archive:
+            names = archive.namelist()
+            if entry in names:
+                return java_class(archive.read(entry))
         known += [each.removesuffix(".class").replace("/", ".") for each in names if each.endswith(".class")]
     return None
 

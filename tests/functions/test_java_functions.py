@@ -15,6 +15,7 @@ from rs_assets.errors import ConfigurationError, RsError, SqlError, TopologyErro
 from rs_assets.spark.jars import jars_of_pyspark
 from rs_assets.spark.java import java_home
 from rs_assets.udf.class_file import Method, NoClassError, java_class
+from rs_assets.udf.jars import class_path
 from rs_assets.udf.java import java
 
 SOURCE = """
@@ -119,6 +120,20 @@ def parted(jar, folder):
     return one, other
 
 
+def with_class_path(jar, place, entries, *, only=(), without=()):
+    """The jar at another place, with some of its classes and a manifest that names `entries`."""
+    line = f"class-path: {entries}".encode()
+    # The lines of a manifest have at most 72 bytes.
+    manifest = b"Manifest-Version: 1.0\r\n" + b"\r\n ".join(line[at : at + 70] for at in range(0, len(line), 70))
+    with zipfile.ZipFile(jar) as given, zipfile.ZipFile(place, "w") as made:
+        made.writestr("META-INF/MANIFEST.MF", manifest + b"\r\n\r\nName: shop\r\nClass-Path: of_a_section.jar\r\n")
+        for name in given.namelist():
+            cls = name.removesuffix(".class").rpartition("/")[2]
+            if name.endswith(".class") and cls not in without and (not only or cls in only):
+                made.writestr(name, given.read(name))
+    return place
+
+
 def created(jars, *classes):
     using = ", ".join(f"JAR '{each}'" for each in jars)
     return "".join(f"CREATE FUNCTION f_{each} AS 'shop.{each}' USING {using};" for each in classes)
@@ -182,6 +197,8 @@ def test_class_that_needs_another_jar_is_refused_with_a_remedy_that_works(driver
         ROWS[:1], spark=driver
     )
     assert pipeline([one, other], ["Needing"], *query).try_(ROWS, spark=driver)["found"] == [{"a": "a!"}]
+    naming = with_class_path(one, tmp_path / "naming.jar", "base.jar")
+    assert pipeline([naming], ["Needing"], *query).try_(ROWS, spark=driver)["found"] == [{"a": "a!"}]
 
 
 def test_method_that_is_called_is_the_public_one_on_a_copy_of_bytes_in_the_loader_of_the_jar(driver, jar, tmp_path):
@@ -258,6 +275,36 @@ def test_other_content_of_a_jar_is_another_code(jar, tmp_path):
     copy.write_bytes(jar.read_bytes())
     codes = [pipeline([each], *query).topology.code for each in (jar, copy, other)]
     assert (codes[0] == codes[1], codes[0] == codes[2]) == (True, False)
+
+
+def test_jars_that_a_manifest_names_belong_to_the_function(jar, tmp_path):
+    folder = tmp_path / "a b"
+    folder.mkdir()
+    moved = ("Masked", "Prepared")
+    entries = "gone.jar http://127.0.0.1/far.jar a%20b/masked.jar " + "much/too/long/for/a/line.jar " * 3
+    one = with_class_path(jar, tmp_path / "one.jar", entries, without=moved)
+    with_class_path(jar, folder / "masked.jar", "../prepared.jar ../one.jar", only=("Masked",))
+    last = with_class_path(jar, tmp_path / "prepared.jar", "", only=("Prepared",))
+    assert class_path([one, last]) == [one, folder / "masked.jar", last]
+    assert java("shop.Masked", "own_in_java", [one]).returns == "string"
+    with pytest.raises(TopologyError, match="has a method 'open'"):
+        java("shop.Inherits", "own_in_java", [one])
+    query = ["Masked"], "a STRING", "SELECT f_masked(page, 1) FROM clicks"
+    before = pipeline([one], *query).topology.code
+    with_class_path(jar, last, "", only=("Prepared", "Eve"))
+    assert pipeline([one], *query).topology.code != before
+
+
+@pytest.mark.parametrize("entry", [".", "classes/", "file:{folder}/"])
+def test_manifest_that_names_a_folder_is_refused_with_a_remedy_that_works(jar, tmp_path, entry):
+    (tmp_path / "classes").mkdir()
+    one = with_class_path(jar, tmp_path / "one.jar", entry.format(folder=tmp_path / "classes"), without=("Masked",))
+    with pytest.raises(TopologyError, match="names the folder") as error:
+        java("shop.Masked", "own_in_java", [one])
+    assert "USING JAR 'a.jar', JAR 'b.jar'" in error.value.remedy
+    with_class_path(jar, one, "", without=("Masked",))
+    other = with_class_path(jar, tmp_path / "other.jar", "", only=("Masked",))
+    assert java("shop.Masked", "own_in_java", [one, other]).returns
 
 
 # A class, what is said of it, words of the remedy, and a class that is as they say.
