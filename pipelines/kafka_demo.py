@@ -16,6 +16,8 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from rs_assets.common.plural import count_of
+
 if TYPE_CHECKING:
     from rs_assets.stream.pipeline import Pipeline
     from rs_assets.testing import KafkaBroker, KafkaRecord
@@ -59,7 +61,7 @@ def _fill(broker: KafkaBroker, orders: int, out: Console) -> None:
     made = list(track(events(orders), total=None, description="making orders and payments", console=out))
     for topic in (ORDERS, PAYMENTS):
         sent = broker.produce(topic, (KafkaRecord(key=e.key, value=e.value) for e in made if e.topic == topic))
-        out.print(f"  {sent:,} records in topic [bold]{topic}[/]")
+        out.print(f"  {count_of(sent, 'record')} in topic [bold]{topic}[/]")
 
 
 def _pipeline(broker: KafkaBroker) -> Pipeline:
@@ -73,7 +75,7 @@ def _show_topic(broker: KafkaBroker, out: Console) -> None:
     from pipelines.order_totals import TOTALS
 
     records = broker.read(TOTALS)
-    table = Table(title=f"topic {TOTALS}: {len(records):,} records, read committed", title_justify="left")
+    table = Table(title=f"topic {TOTALS}: {count_of(len(records), 'record')}, read committed", title_justify="left")
     for name in ("partition", "offset", "key", *FIELDS):
         table.add_column(name, overflow="fold")
     for cells in _cells(records[:SHOWN]):

@@ -15,6 +15,7 @@ NOUNS = (
     "|savepoints|events|columns|fields|findings|jars|topics|times|letters|differences|changes|values|keys|names"
 )
 AFTER_A_NUMBER = re.compile(rf" (?:\w+ ){{0,2}}(?:{NOUNS})\b(?!/)")
+AFTER_A_BRACE = re.compile(rf"\}}{AFTER_A_NUMBER.pattern}")
 # Expressions of numbers, or any expression with a comma between thousands. Names of constants are in capitals.
 NUMBER = re.compile(r"len\([^A-Z]|\b(?:rows|count|number|total|batches|partitions|times|found|most|left)(?:_\w+)?$|:,$")
 CONSTANT = re.compile(r"[A-Z_]+(?::,)?$")
@@ -34,7 +35,8 @@ GREATER = (
 
 def texts(file: Path) -> Iterator[tuple[int, str]]:
     """Line and source of each number of an f-string that a plural follows."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    source = file.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(source)) if AFTER_A_BRACE.search(source) else ():
         parts = node.values if isinstance(node, ast.JoinedStr) else []
         for value, after in pairwise(parts):
             if not (isinstance(value, ast.FormattedValue) and isinstance(after, ast.Constant)):
