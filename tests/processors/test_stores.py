@@ -4,6 +4,7 @@ import json
 import math
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -107,6 +108,18 @@ def test_a_list_store_keeps_the_order():
         lambda c: c.rows.put([*c.rows.get(), {"n": 2}]),
         lambda c: (len(c.rows), c.rows.clear(), c.rows.get()),
     )[1:] == [[{"n": 3}, {"n": 1}], None, (3, None, [])]
+
+
+def test_times_of_another_zone_are_those_of_utc_as_in_later_batches():
+    # An hour that comes twice: Python has such times equal to none of another zone.
+    berlin = datetime(2026, 10, 25, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"))
+    found = done(
+        lambda c: c.windows.put(berlin, {"n": 1}),
+        lambda c: c.windows.get(berlin.astimezone(UTC)),
+        lambda c: [start.isoformat() for start, _ in c.windows.fetch(berlin, berlin)],
+        lambda c: c.windows.delete(berlin.astimezone(UTC)) or len(c.windows),
+    )
+    assert found[1:] == [{"n": 1}, ["2026-10-25T00:30:00+00:00"], 0]
 
 
 def test_a_window_store_forgets_windows_after_its_retention():

@@ -74,7 +74,7 @@ def key_fields(schema: str, step: str) -> None:
 
 
 def moment(at: datetime) -> datetime:
-    """A time of a store as state gives it back, in UTC if it has no zone; TypeError for what is none.
+    """A time of a store as state gives it back, in UTC, which one without a zone is taken to be; TypeError for others.
 
     >>> moment(datetime(2026, 1, 5, 10)).isoformat()
     '2026-01-05T10:00:00+00:00'
@@ -83,7 +83,8 @@ def moment(at: datetime) -> datetime:
         raise TypeError(f"a time of a store must be a datetime, such as context.time, not {at!r}")
     # Other libraries have moments of their own, with more digits.
     made = at if type(at) is datetime else datetime.combine(at.date(), at.timetz())
-    return made if made.tzinfo else made.replace(tzinfo=UTC)
+    # In one zone: times of an hour that comes twice a year equal none of another zone.
+    return made.astimezone(UTC) if made.tzinfo else made.replace(tzinfo=UTC)
 
 
 def one_key(value: Any) -> Any:
