@@ -49,6 +49,11 @@ FOLLOWED = {
     "alternatives": (lambda: held(PAIRS), "several rules", lambda: held("((k,=,a)|(k,=,b))&(ms,>,1)")),
     "no rule": (lambda: Rules.of(["a"]), "Rules.of", lambda: Rules.of({"slow": "(ms,>,100)"})),
     "twice": (lambda: Rules.of(TABLE * 2), "a name of its own", lambda: Rules.of([*TABLE, TABLE[0] | {"rule": "b"}])),
+    "half": (
+        lambda: held(r"(k,regex,'\ud83d\ude00')"),
+        "filter_by_expression",
+        lambda: logs().filter_by_expression(r"(k,regex,'\ud83d\ude00')").to_print().build(),
+    ),
     "no set": (lambda: logs().match({}), "Rules.of", lambda: logs().match(Rules.of({"slow": "(ms,>,100)"}))),
     "form": (
         lambda: logs().match(Rules.of(TABLE), form="some"),

@@ -50,6 +50,8 @@ _REPEAT = re.compile(r"([*+?]|\{\d+(?:,\d*)?\})([?+]?)")
 _OPENING = re.compile(r"\((?:\?(?:(?P<kind>[:=!>]|<[=!]|i:)|<(?P<name>[a-zA-Z][a-zA-Z0-9]*)>))?")
 _FLAGS = re.compile(r"\(\?([is]+)\)")
 _POSIX = re.compile(r"p\{(\w+)\}")
+# Java reads two of them as one character.
+SURROGATES = range(0xD800, 0xE000)
 LOOKS = frozenset({"=", "!", "<=", "<!"})
 
 
@@ -129,8 +131,9 @@ class _Reader:
         self.certain = not self.caseless
         self.python: list[str] = []
         self.scan: list[str] = []
-        # For each open group whether Hyperscan leaves it out.
+        # For each open group whether Hyperscan leaves it out, and whether it is read without regard to case.
         self.hidden: list[bool] = []
+        self.folded: list[bool] = []
         # Whether the pattern has no alternatives outside of groups, and its last part is a character other than \r.
         self.one, self.plain = True, False
 
@@ -189,6 +192,7 @@ class _Reader:
     def _close(self) -> None:
         self.at += 1
         self._emit(")", ")")
+        self.folded.pop()
         if self.hidden.pop():
             # Hyperscan reads nothing there; a repetition may follow.
             self._emit("", NOTHING)
@@ -201,6 +205,7 @@ class _Reader:
         if self.pattern.startswith("?", self.at):
             raise NotPortableError("flags inside of a pattern")
         looks = kind in LOOKS
+        self.folded.append(kind == "i:")
         self.certain &= not looks and kind not in (">", "i:")
         if looks:
             self.hidden.append(True)
@@ -244,7 +249,10 @@ class _Reader:
         code = _CODE.match(self.pattern, self.at)
         if code is not None:
             self.at = code.end()
-            return chr(int(code[1], 8) if code[1] else int(code[2] or code[3] or code[4], 16))
+            found = int(code[1], 8) if code[1] else int(code[2] or code[3] or code[4], 16)
+            if found in SURROGATES:
+                raise NotPortableError(f"the escape \\{code[0]}, which is half of a character; write \\x{{1F600}}")
+            return chr(found)
         if letter.isascii() and letter.isalnum() and letter not in CONTROLS:
             raise NotPortableError(f"the escape \\{letter}")
         self.at += 1
@@ -264,7 +272,7 @@ class _Reader:
         self.at += 1
         begin = "[^" if negated else "["
         # Hyperscan may fold more than ASCII, so that what a class leaves out would be too much.
-        wide = negated and self.caseless
+        wide = negated and (self.caseless or True in self.folded)
         self._emit(f"{begin}{''.join(python)}]", "." if wide else f"{begin}{''.join(scan)}]")
 
     def _item(self) -> tuple[str, str]:

@@ -29,7 +29,7 @@ KEYS = (RULE,)
 # What a rule without a name is reported as.
 NAMELESS = "(no name)"
 # Changed when the form of compiled rules changes.
-FORM = 3
+FORM = 4
 FOLDER = ".compiled"
 # Sets that a worker keeps: both versions of a change, for a few steps.
 KEPT = 4
