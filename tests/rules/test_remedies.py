@@ -49,6 +49,21 @@ FOLLOWED = {
     "alternatives": (lambda: held(PAIRS), "several rules", lambda: held("((k,=,a)|(k,=,b))&(ms,>,1)")),
     "no rule": (lambda: Rules.of(["a"]), "Rules.of", lambda: Rules.of({"slow": "(ms,>,100)"})),
     "twice": (lambda: Rules.of(TABLE * 2), "a name of its own", lambda: Rules.of([*TABLE, TABLE[0] | {"rule": "b"}])),
+    "enabled": (
+        lambda: Rules.from_delta("rules", columns="enabled string"),
+        "columns='enabled boolean'",
+        lambda: Rules.from_delta("rules", columns="enabled boolean"),
+    ),
+    "enabled of a program": (
+        lambda: Rules.of([TABLE[0] | {"enabled": "false"}]),
+        "values of that type",
+        lambda: Rules.of([TABLE[0] | {"enabled": False}]),
+    ),
+    "case": (
+        lambda: Rules.from_delta("rules", columns="Priority int"),
+        "name it 'priority'",
+        lambda: Rules.from_delta("rules", columns="priority int"),
+    ),
     "half": (
         lambda: held(r"(k,regex,'\ud83d\ude00')"),
         "filter_by_expression",

@@ -1,8 +1,12 @@
-"""Sets of rules without Spark: what the search of all patterns at once must not miss."""
+"""Sets of rules without Spark: what the search of all patterns at once must not miss, and which rows of a table count."""
+
+import math
 
 import pyarrow as pa
 import pytest
 
+from rs_assets import Rules
+from rs_assets.errors import TopologyError
 from rs_assets.expressions.rules import scan
 from rs_assets.expressions.rules.batch import Batch
 from rs_assets.expressions.rules.match import matches
@@ -26,3 +30,39 @@ def test_a_class_that_leaves_letters_out_in_any_case_leaves_out_those_of_ascii(m
     elif scan.hyperscan() is None:
         pytest.skip("hyperscan is not installed")
     assert held(f"(text,regex,'{pattern}')", [*FOLDED, "k", "S"]) == FOLDED
+
+
+def set_of(**columns):
+    return rule_set_of(pa.table(columns), {"text": "string"}, step="judge")
+
+
+@pytest.mark.parametrize("enabled", [[True, False], [False, True], [None, False]])
+def test_a_rule_that_is_switched_off_takes_no_name(enabled):
+    made = set_of(rule=["a", "a"], condition=["(text,=,x)", "(text,=,x)"], enabled=enabled)
+    assert (len(made), dict(made.faults)) == (1, {})
+    assert made.rows.to_pylist() == [enabled.index(False) ^ 1]
+
+
+def test_rules_without_a_number_as_priority_come_last():
+    made = set_of(rule=["a", "b", "c", "d"], condition=["(text,=,x)"] * 4, priority=[math.nan, 2.5, None, -1.0])
+    assert made.rows.to_pylist() == [3, 1, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("columns", "why"),
+    [
+        ("enabled string", "'enabled' of rules is of type string, and must be of type boolean"),
+        ("enabled int", "must be of type boolean"),
+        ("priority string", "must be of type int"),
+        ("having int", "must be of type string"),
+        ("Enabled boolean", "would have no effect: it differs from 'enabled'"),
+    ],
+)
+def test_a_column_that_would_not_have_its_meaning_is_refused(columns, why):
+    with pytest.raises(TopologyError, match=why):
+        Rules.from_delta("rules", columns=columns)
+
+
+def test_columns_of_other_kinds_of_numbers_and_of_a_text_are_taken():
+    columns = "priority decimal(9,2), having varchar(80), severity string, enabled boolean"
+    assert Rules.from_file("rules.jsonl", columns=columns).dimension.names[-1] == "enabled"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import pickle
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -78,21 +79,30 @@ def rule_set_of(table: pa.Table, fields: Types, *, step: str, known: Read | None
         name = each[RULE]
         if not name:
             faults[NAMELESS] = "a rule has no name"
+        elif each.get(ENABLED) is False:
+            # Whatever has its name: which of the two comes first is not known of a table.
+            continue
         elif name in kept or name in faults:
             faults[name] = "several rules have this name"
             kept.pop(name, None)
-        elif each.get(ENABLED) is not False:
+        else:
             found = _read_condition(each[CONDITION] or "", fields, step, known)
             found = _wrong_having(each.get(HAVING), fields, step) or found
             if isinstance(found, str):
                 faults[name] = found
             else:
                 kept[name] = row, found
-                order.append(((each.get(PRIORITY) is None, each.get(PRIORITY) or 0, name), name))
+                order.append(((*_rank(each.get(PRIORITY)), name), name))
     names = [name for _, name in sorted(order) if name in kept]
     wholes = (name for name, kind in fields.items() if kind in WHOLE)
     made = compiled([kept[name][1] for name in names], wholes)
     return RuleSet(made, pa.array([kept[name][0] for name in names], pa.int64()), faults)
+
+
+def _rank(priority: Any) -> tuple[bool, Any]:
+    """By what rules are sorted: null and NaN come last."""
+    last = priority is None or (isinstance(priority, float) and math.isnan(priority))
+    return last, 0 if last else priority
 
 
 def _read_condition(text: str, fields: Types, step: str, known: Read) -> tuple[Conjunction, ...] | str:

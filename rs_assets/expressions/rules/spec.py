@@ -16,12 +16,23 @@ from rs_assets.expressions.rules.atoms import formula_of
 from rs_assets.expressions.rules.having import check_having, having_of
 from rs_assets.expressions.rules.normal import TooManyError, conjunctions_of
 from rs_assets.expressions.syntax.tree import Both, Not, Word
+from rs_assets.expressions.syntax.typed import FLOATING, WHOLE
 from rs_assets.operators.dimension.spec import LOOK, Dimension, FileFormat
+from rs_assets.records.fields import declared
+from rs_assets.records.types import Type
 
 RULE, CONDITION, HAVING = "rule", "condition", "having"
 # The columns that every table of rules has.
 OWN = "rule string, condition string"
 KINDS: Mapping[type, str] = MappingProxyType({bool: "boolean", int: "bigint", float: "double", str: "string"})
+# The columns that have a meaning besides the own ones: how each is declared, and the types that it may have.
+MEANT: Mapping[str, tuple[str, frozenset[str]]] = MappingProxyType(
+    {
+        "enabled": ("boolean", frozenset({"boolean"})),
+        "priority": ("int", WHOLE | FLOATING | {"decimal"}),
+        HAVING: ("string", frozenset({"string", "varchar", "char"})),
+    }
+)
 # Rules in the program change with the program.
 NEVER = timedelta(days=365)
 
@@ -53,11 +64,17 @@ class Rules:
 
     dimension: Dimension
 
+    def __post_init__(self) -> None:
+        """Refuse a column that would not have its meaning: TopologyError."""
+        for name, kind in declared(self.dimension.schema, step="rules").types.items():
+            _check_meant(name, kind)
+
     @classmethod
     def of(cls, rules: Mapping[str, str] | Iterable[Mapping[str, Any]]) -> Self:
         """Rules of the program: conditions by name, or rows with at least `rule` and `condition`.
 
-        TopologyError for a condition that cannot be parsed, and for a name that is there twice.
+        TopologyError for a condition that cannot be parsed, for a name that is there twice, and for `enabled`,
+        `priority` or `having` of another type.
 
         >>> Rules.of({"slow": "(ms,>,100)"}).dimension.text
         'rules[1]()'
@@ -84,7 +101,8 @@ class Rules:
         """The rules in a Delta table, read again when its version has changed; running pipelines take them up.
 
         `table` is named as for `to_delta`. `columns` declares its columns besides `rule` and `condition`, as in
-        `"enabled boolean, severity string"`; others are not read.
+        `"enabled boolean, severity string"`; others are not read. TopologyError for `enabled`, `priority` or `having`
+        of another type.
 
         >>> Rules.from_delta("rules", columns="severity string").dimension.names
         ('rule', 'condition', 'severity')
@@ -131,6 +149,20 @@ def check_given(call: Callable[..., Any], fields: Mapping[str, str | None], *, s
         except RsError as error:
             error.add_note(f"in rule {row[RULE]!r}")
             raise
+
+
+def _check_meant(name: str, kind: Type | None) -> None:
+    """TopologyError for a column of rules that has a meaning under another name or type."""
+    known = name.casefold()
+    if known not in MEANT:
+        return
+    written, kinds = MEANT[known]
+    if name != known:
+        what = f"the column {name!r} of rules would have no effect: it differs from {known!r} by its case"
+        raise TopologyError(what, remedy=f"name it {known!r}")
+    if kind is not None and kind.name.partition("(")[0] not in kinds:
+        what = f"the column {name!r} of rules is of type {kind.name}, and must be of type {written}"
+        raise TopologyError(what, remedy=f"give it values of that type; of a table declare it: columns='{name} {written}'")
 
 
 def _schema(columns: str) -> str:
