@@ -30,6 +30,8 @@ CONDITIONS = [
     ("(ok,=,maybe)", 7, "neither true nor false"),
     ("(at,>,yesterday)", 7, "is not a time"),
     ("(name,>,date,soon)", 14, "is not a time"),
+    ("(at,<,2026-02-30)", 7, "is not a time"),
+    ("(name,!=,date,'2026-01-31 24:00:00')", 15, "is not a time"),
     ("(name,regex,'(')", 13, "'(' is not closed"),
     ("(name,regex,'*a')", 13, "repeats nothing"),
     ("(name,ipContains,'ten')", 18, "is not a network"),

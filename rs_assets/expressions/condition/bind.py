@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from types import MappingProxyType
 
@@ -20,7 +21,8 @@ from rs_assets.expressions.syntax.typed import FLOATING, WHOLE, Sql, is_numeric
 
 # Floating-point numbers that differ by less than this are equal.
 NEAR = "0.000001D"
-_TIME = re.compile(r"\s*\d{4}-\d{1,2}-\d{1,2}([T ]+\d{1,2}(:\d{1,2}(:\d{1,2}([.]\d{1,9})?)?)?(Z|[+-]\d\d:\d\d)?)?\s*")
+_CLOCK = r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:[.]\d{1,9})?)?)?(?:Z|[+-]\d\d:[0-5]\d)?"
+_TIME = re.compile(rf"\s*(\d{{4}})-(\d{{1,2}})-(\d{{1,2}})(?:[T ]+{_CLOCK})?\s*", re.ASCII)
 
 
 def condition_sql(text: str, fields: Mapping[str, str | None], *, step: str) -> str:
@@ -119,10 +121,23 @@ def number_of(atom: Atom, scope: Scope) -> Decimal:
 
 
 def _as_times(atom: Atom, left: Sql, scope: Scope) -> str:
-    if not _TIME.fullmatch(atom.value or ""):
+    if not _is_time(atom.value or ""):
         raise scope.error(f"{atom.value!r} is not a time", atom.value_at, remedy="write it as 2026-01-31 23:59:59")
     time = time_of(left.text) if left.kind == "string" else f"try_cast({left.text} as timestamp)"
     return f"coalesce({time} {atom.operator} {time_of(quote(atom.value or ''))}, false)"
+
+
+def _is_time(text: str) -> bool:
+    """Whether a text is a time that there is: of one such as 2026-02-30 Spark makes null, and no row would match."""
+    found = _TIME.fullmatch(text)
+    if found is None:
+        return False
+    year, month, day, hour, minute, second = (int(each or 0) for each in found.groups())
+    try:
+        datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+    except ValueError:
+        return False
+    return True
 
 
 def _as_booleans(atom: Atom, left: Sql, scope: Scope) -> str:
