@@ -107,7 +107,7 @@ def _table(pipeline: Pipeline, node: MatchRules) -> pa.Table:
         case LoaderOrigin(GivenRules(rows)):
             return pa.Table.from_pylist([dict(row) for row in rows], schema)
         case DeltaOrigin(table):
-            return small_table(delta_table(home.table(space, table)), schema.names)
+            return small_table(delta_table(home.table(space, table)), schema.names).cast(schema)
     store = VersionStore(home.dimension(space, pipeline.topology.job, node.name))
     version = store.newest(shape_of(schema, node.keys), node.dimension.text)
     if version is None:
@@ -158,16 +158,16 @@ def _used(pipeline: Pipeline, node: MatchRules, *, as_json: bool) -> None:
 
 
 def _batch(rows: Path, fields: Mapping[str, str | None]) -> tuple[list[Mapping[str, Any]], Batch]:
-    import pyarrow as pa
-
     from rs_assets.expressions.rules.batch import batch_of
     from rs_assets.expressions.rules.rule_set import readable
     from rs_assets.records.ddl import arrow_schema
+    from rs_assets.records.rows import to_table
 
     fields = readable(fields)
     lines = records_in(rows)
     schema = arrow_schema(", ".join(f"`{name}` {kind}" for name, kind in fields.items()))
-    made = pa.Table.from_pylist([{name: line.get(name) for name in fields} for line in lines], schema)
+    assert schema is not None  # noqa: S101  of types that rules can read
+    made = to_table([{name: line.get(name) for name in fields} for line in lines], schema)
     return lines, batch_of(list(fields), [column.combine_chunks() for column in made.columns])
 
 

@@ -2,12 +2,14 @@
 
 import ipaddress
 import json
+import re
 from collections import Counter, defaultdict
 from datetime import datetime
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from pipelines.security import detections
 from pipelines.security_data import write
@@ -46,6 +48,22 @@ def test_rules_are_listed_tested_and_explained(command):
         "    yes  ms is from 101",
         "    no   k is not one of 'a', 'b'",
     ]
+
+
+def test_a_row_that_does_not_fit_the_fields_of_the_stream_is_refused(command, tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"k": "a", "ms": 200}\n{"k": "a", "ms": 100.7}\n')
+    told = command("--test", "rows.jsonl")
+    assert told.exit_code
+    assert "ms=100.7 is not of type bigint" in told.output
+
+
+def test_rules_of_a_table_have_the_types_that_are_declared(command, tmp_path):
+    rows = {"rule": ["on", "off"], "condition": ["(ms,>,1)"] * 2, "enabled": ["true", "false"]}
+    write_deltalake(str(tmp_path / "rules"), pa.table(rows))
+    table = f"Rules.from_delta({str(tmp_path / 'rules')!r}, columns='enabled boolean')"
+    (tmp_path / "judged_table.py").write_text(re.sub(r"Rules\.of\(.*\)", table, MODULE))
+    told = CliRunner().invoke(main, ["rules", "judged", "-m", "judged_table", "--json"])
+    assert json.loads(told.output)["rules"] == ["on"]
 
 
 @pytest.mark.long
