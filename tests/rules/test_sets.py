@@ -2,12 +2,13 @@
 
 import math
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from rs_assets import Rules
 from rs_assets.errors import TopologyError
-from rs_assets.expressions.rules import scan
+from rs_assets.expressions.rules import matched, scan
 from rs_assets.expressions.rules.batch import Batch
 from rs_assets.expressions.rules.match import matches
 from rs_assets.expressions.rules.rule_set import rule_set_of
@@ -66,3 +67,12 @@ def test_a_column_that_would_not_have_its_meaning_is_refused(columns, why):
 def test_columns_of_other_kinds_of_numbers_and_of_a_text_are_taken():
     columns = "priority decimal(9,2), having varchar(80), severity string, enabled boolean"
     assert Rules.from_file("rules.jsonl", columns=columns).dimension.names[-1] == "enabled"
+
+
+def test_matches_are_noted_of_a_version_that_has_more_rules_over_more_fields(tmp_path):
+    # A pipeline that was changed in one session: its workers live on.
+    for rules in (1, 3):
+        held = np.array([rules - 1, rules - 1], np.int64)
+        matched.note_matches(tmp_path, "v000001-0123456789ab", rules, held, "r{}".format)
+    (day,) = (tmp_path / matched.FOLDER).iterdir()
+    assert sorted(matched._names(day)) == ["r0", "r2"]

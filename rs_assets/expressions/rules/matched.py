@@ -24,8 +24,9 @@ from rs_assets.expressions.rules.batch import Ints
 FOLDER, SINCE = ".matched", "since.json"
 # The days with judged rows that are kept, and that a rule may be without a match.
 DAYS = 30
-# What this process has noted, by step: the day and version, and which rules.
-_noted: dict[Path, tuple[tuple[str, str], np.ndarray[Any, np.dtype[np.bool_]]]] = {}
+# What this process has noted, by step: the day, the version and how many rules it has, and which of them. Over other
+# fields of the stream a version has other rules.
+_noted: dict[Path, tuple[tuple[str, str, int], np.ndarray[Any, np.dtype[np.bool_]]]] = {}
 _me = f"{os.getpid()}-{uuid4().hex[:8]}"
 
 
@@ -39,7 +40,7 @@ def note_matches(root: Path, version: str, rules: int, held: Ints, name_of: Call
 
     A disk that cannot be written stops nothing: the notes are for people.
     """
-    now = (today(), version)
+    now = (today(), version, rules)
     known, fresh = _noted.get(root), np.unique(held)
     if known is None or known[0] != now:
         known = _noted[root] = now, np.zeros(rules, np.bool_)
