@@ -21,8 +21,9 @@ from rs_assets.expressions.syntax.typed import FLOATING, WHOLE, Sql, is_numeric
 
 # Floating-point numbers that differ by less than this are equal.
 NEAR = "0.000001D"
-_CLOCK = r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:[.]\d{1,9})?)?)?(?:Z|[+-]\d\d:[0-5]\d)?"
-_TIME = re.compile(rf"\s*(\d{{4}})-(\d{{1,2}})-(\d{{1,2}})(?:[T ]+{_CLOCK})?\s*", re.ASCII)
+# As Spark reads it: a zone comes after seconds, and is less than 18 hours away.
+_CLOCK = r"(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:[.]\d{1,9})?(?:Z|[+-](?:0\d|1[0-7]):[0-5]\d|[+-]18:00)?)?)?"
+_TIME = re.compile(rf"\s*(\d{{4}})-(\d{{1,2}})-(\d{{1,2}})(?:(?:T| +){_CLOCK})?\s*", re.ASCII)
 
 
 def condition_sql(text: str, fields: Mapping[str, str | None], *, step: str) -> str:
@@ -97,7 +98,7 @@ def _as_numbers(atom: Atom, left: Sql, kind: str, scope: Scope) -> str:
         near = f"abs({number} - {written}) < {NEAR}"
         made = {"=": near, "!=": f"not ({near})"}.get(atom.operator, f"{number} {atom.operator} {written}")
         return f"coalesce({made}, false)"
-    if kind in WHOLE and not -(2**63) <= value < 2**63:
+    if kind in WHOLE and not -(2**63) <= value <= 2**63 - 1:
         # Spark 4.2 takes null for a value here, when it simplifies the comparison.
         beyond = atom.operator == "!=" or (atom.operator in ("<", "<=")) == (value > 0)
         return f"({number} is not null)" if beyond and atom.operator != "=" else "false"
