@@ -13,12 +13,14 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
 
 from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
 from rs_assets.catalog.ledger import SCHEMA, Ledger
 from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.errors import ConfigurationError
 from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.recorded.prove import _facts, comparable
 from rs_assets.spark.driver import SparkDriver
 from tests.runtime.test_backfill import NINE, TEN, Log, _at, counted, hourly, kept, log, rows, table
 
@@ -77,6 +79,18 @@ def test_a_partition_equals_a_batch_until_it_is_changed_by_hand(log: Log, option
     assert (proof.equal, proof.rows_stream) == (True, 2)
     ledger = Ledger(options.home.catalog, "fill.hits")
     assert ([entry["equal"] for entry in ledger.entries()], ledger.first_break()) == ([True, True, False, True], "")
+
+
+def test_rows_whose_nulls_are_in_other_places_are_not_equal(spark: SparkSession) -> None:
+    def equal(schema: str, one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+        frames = [comparable(spark.createDataFrame([row], schema)) for row in (one, other)]
+        return bool(_facts(*frames)["equal"])
+
+    assert equal("n bigint, m bigint", (1, None), (1, None))
+    assert not equal("n bigint, m bigint", (1, None), (None, 1))
+    assert not equal("n array<bigint>", ([1, None],), ([None, 1],))
+    assert not equal("n struct<a: bigint, b: map<string, bigint>>", ((1, {"a": None}),), ((1, {"a": 1}),))
+    assert equal("n double", (0.0,), (-0.0,))
 
 
 @pytest.mark.long

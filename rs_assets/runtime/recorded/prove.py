@@ -12,7 +12,16 @@ from typing import Any, Final, Literal
 from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, DoubleType, FloatType, MapType, VariantType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DoubleType,
+    FloatType,
+    MapType,
+    StructField,
+    StructType,
+    VariantType,
+)
 
 from rs_assets.catalog.ledger import SCHEMA, Ledger
 from rs_assets.common.plural import count_of
@@ -33,6 +42,8 @@ from rs_assets.topology.topology import Topology
 SHOWN: Final = 20
 # Sums of floating-point numbers depend on the order of rows: they are compared to so many digits after the first.
 DIGITS: Final = "%.11e"
+# In a text of JSON a null is a value, and a time has its microseconds.
+AS_JSON: Final = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 NOT_COUNTED: Final = "its records are not accounted for: they have passed a join, a session, or several states"
 Method = Literal["batch", "stream"]
 
@@ -250,16 +261,33 @@ def comparable(rows: DataFrame) -> DataFrame:
 
 def _same(column: Column, kind: DataType) -> Column:
     if isinstance(kind, DoubleType | FloatType):
-        return F.format_string(DIGITS, column.cast("double"))
-    return F.to_json(column) if isinstance(kind, MapType | VariantType) else column
+        # Which of two zeros a least value is depends on the order of rows.
+        return F.format_string(DIGITS, column.cast("double") + F.lit(0.0))
+    return F.to_json(column, AS_JSON) if _has_no_order(kind) else column
+
+
+def _has_no_order(kind: DataType) -> bool:
+    """Whether values of a type cannot be compared, or a part of them."""
+    if isinstance(kind, ArrayType):
+        return _has_no_order(kind.elementType)
+    if isinstance(kind, StructType):
+        return any(_has_no_order(each.dataType) for each in kind)
+    return isinstance(kind, MapType | VariantType)
 
 
 def _digest(rows: DataFrame) -> tuple[int, str]:
     """The number of rows, and the sum of their hashes."""
-    hashes = F.xxhash64(*(F.col(quoted(name)) for name in rows.columns)).cast("decimal(38,0)")
+    hashes = F.xxhash64(*(part for each in rows.schema for part in _hashed(each))).cast("decimal(38,0)")
     found = rows.agg(F.count(F.lit(1)), F.sum(hashes)).head()
     assert found is not None  # noqa: S101  without groups there is one row
     return found[0], str(found[1] or 0)
+
+
+def _hashed(each: StructField) -> tuple[Column, ...]:
+    """What the hash of a row takes of a field: Spark's passes over a null, also in a list, wherever it is."""
+    column = F.col(quoted(each.name))
+    nested = isinstance(each.dataType, ArrayType | StructType)
+    return (column.isNull(), column, *([F.to_json(column, AS_JSON)] if nested else ()))
 
 
 def _beyond(one: DataFrame, other: DataFrame) -> Sequence[Any]:
