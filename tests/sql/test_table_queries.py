@@ -121,6 +121,13 @@ def test_a_group_is_a_table_only_where_its_rows_may_stop_to_pass(query, step):
     )
 
 
+def test_a_sub_query_over_a_table_may_be_a_view_that_groups_a_stream():
+    view = "CREATE VIEW often AS SELECT buyer, COUNT(*) AS n FROM clicks GROUP BY buyer;"
+    query = "SELECT buyer, id FROM orders WHERE buyer IN (SELECT buyer FROM often WHERE n > 2)"
+    made = pipeline_from_sql(TABLES.format(columns="a STRING, b BIGINT") + view + f"INSERT INTO shown {query}")
+    assert "table_group <- clicks  [n by buyer]" in made.describe()
+
+
 @pytest.mark.parametrize(
     ("columns", "key", "query"),
     [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rs_assets.operators.join.spec import JoinType
@@ -56,7 +56,8 @@ def kept(
     _check(planner, left, sub)
     source = sub.select.args["from_"].this
     inside = read_again(planner, left, source, context.inside(source.alias or source.name or INNER))
-    right = item(planner, source, inside)
+    # A group of a stream is a table then, too, of whose rows some may go.
+    right = item(planner, source, replace(inside, changes=inside.changes or left.changes))
     join = Join(planner, left, right, KEPT[sub.negated], sub.at, inside)
     if left.changes:
         right = as_table(planner, right, inside, sub.at)
