@@ -1,4 +1,4 @@
-"""Checks of a query that a version starts from scratch: outputs with another query's rows, leftover checkpoints."""
+"""Checks of what a version finds in its outputs: rows of another query, none of its own, leftover checkpoints."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rs_assets.connectors.nodes import Sink
 from rs_assets.connectors.sink import BatchMark, Closing
 from rs_assets.deploy.io_compatibility import afresh
 from rs_assets.errors import TopologyChangedError
+from rs_assets.runtime.io_compatibility import targets_of
 from rs_assets.runtime.options import RunOptions
 from rs_assets.topology.topology import Topology
 
@@ -57,6 +58,25 @@ def refuse_missed(topology: Topology, plan: QueryPlan, now: Manifest, known: Que
                 f"the output {name!r} has rows of the query {plan.name!r}, which has gone on without it: later rows"
                 " would be missing",
                 remedy=f"write the rows from now on to another table under another name; or {afresh(plan)}",
+                pipeline=topology.name,
+            )
+
+
+def refuse_moved(topology: Topology, plan: QueryPlan, now: Manifest, known: QueryFacts, options: RunOptions) -> None:
+    """TopologyChangedError if an output with rows writes to a place that lacks them: its start would be refused.
+
+    `known` is the stored state of the query, by current names.
+    """
+    places = targets_of(topology, plan)
+    moved = tuple(name for name, had in known.sinks.items() if had >= 0 and places.get(name) != known.targets.get(name))
+    for name, batch in _remembered(topology, moved, now, (known.generation,), options):
+        if batch is not None and batch < known.sinks[name]:
+            # Without a common step or output it would be another query, with the same checkpoint.
+            may_leave = plan.stateful or len(plan.sinks) > 1
+            elsewhere = "write the rows from now on to that place under another name; or " if may_leave else ""
+            raise TopologyChangedError(
+                f"the output {name!r} moves to another place, where the rows of its earlier batches are missing",
+                remedy=f"{elsewhere}leave it where it is; or {afresh(plan)}",
                 pipeline=topology.name,
             )
 

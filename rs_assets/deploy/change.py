@@ -11,11 +11,11 @@ from rs_assets.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.common.node import Node
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
-from rs_assets.deploy.beginning import refuse_missed, refuse_used
+from rs_assets.deploy.beginning import refuse_missed, refuse_moved, refuse_used
 from rs_assets.deploy.io_compatibility import place_of, refuse_renamed, refuse_reread
 from rs_assets.deploy.progress import position_of
 from rs_assets.errors import TopologyChangedError
-from rs_assets.runtime.identity import matched, resumed
+from rs_assets.runtime.identity import matched, queries_of_now, resumed
 from rs_assets.runtime.options import RunOptions
 from rs_assets.topology.nodes.versioned import VersionedTable
 from rs_assets.topology.topology import Topology
@@ -99,6 +99,7 @@ def change_of(topology: Topology, version: Version, options: RunOptions, before:
             refuse_used(topology, plan, now, stands, options)
         else:
             refuse_missed(topology, plan, now, facts, options)
+            refuse_moved(topology, plan, now, queries_of_now(topology, stored)[stands], options)
     return Change(
         kept=tuple(what for plan in plans for what in _kept(plan, known[plan.name])),
         begun=tuple(what for plan in plans for what in _begun(plan, known[plan.name])),

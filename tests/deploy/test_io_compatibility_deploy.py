@@ -109,6 +109,22 @@ def test_should_refuse_statements_in_another_order_that_write_to_one_table(versi
         deployed.until(lambda: versions.rows("every") == every, f"all rows once: {versions.rows('every')}")
 
 
+def test_an_output_that_moves_away_from_its_rows_is_refused_before_anything_stops(deployed, options):
+    def version(number, table, **columns):
+        texts = CLICKS.format("clicks", deployed.folder), OUTPUT.format("every", table, "")
+        text = ";\n".join((*texts, "INSERT INTO every SELECT page, ms FROM clicks"))
+        return Version(pipeline=NAME, version=number, text=text, **columns)
+
+    deployed.write(("/", 1), ("/a", 2))
+    first = version(1, "every")
+    pipeline_of(first).run(options)
+    with pytest.raises(TopologyChangedError, match="the output 'every' moves to another place") as refused:
+        checked(version(2, "other"), first, options)
+    assert "--reset clicks" in refused.value.remedy
+    _, change = checked(version(2, "other", reset=("clicks",)), first, options)
+    assert "begins offsets of clicks, output every" in str(change)
+
+
 def kept(*_, **__):
     raise SinkError("a batch stands in the topic and cannot be taken back", remedy="none")
 
