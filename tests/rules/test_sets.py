@@ -1,4 +1,4 @@
-"""Sets of rules without Spark: what the search of all patterns at once must not miss, and which rows of a table count."""
+"""Sets of rules without Spark: what one search for all patterns must find, and which rows of a table count."""
 
 import math
 

@@ -162,7 +162,9 @@ def _check_meant(name: str, kind: Type | None) -> None:
         raise TopologyError(what, remedy=f"name it {known!r}")
     if kind is not None and kind.name.partition("(")[0] not in kinds:
         what = f"the column {name!r} of rules is of type {kind.name}, and must be of type {written}"
-        raise TopologyError(what, remedy=f"give it values of that type; of a table declare it: columns='{name} {written}'")
+        raise TopologyError(
+            what, remedy=f"give it values of that type; of a table declare it: columns='{name} {written}'"
+        )
 
 
 def _schema(columns: str) -> str:

@@ -85,8 +85,8 @@ class Proof:
         equation = [f"  {line}" for line in str(self.records or NOT_COUNTED).splitlines()]
         if self.equal:
             made = "one batch over" if self.method == "batch" else "a stream of"
-            rows, batches = count_of(self.rows_stream, "row"), count_of(self.batches, "batch")
-            head = f"{self.partition}: {rows}, equal to {made} {batches}"
+            proven, batches = count_of(self.rows_stream, "row"), count_of(self.batches, "batch")
+            head = f"{self.partition}: {proven}, equal to {made} {batches}"
             return "\n".join([head, *equation])
         made = "one batch" if self.method == "batch" else "a stream"
         head = f"{self.partition}: {count_of(self.rows_stream, 'row')} in the table, {self.rows_batch:,} by {made}"
