@@ -69,9 +69,9 @@ def of_two_pipelines():
 CASES = [
     Case(
         "topology/check/rules.py::_check_deletes",
-        lambda: built(orders(deletes="ms + 1")),
-        "deletes='(ms + 1) IS NOT NULL'",
-        lambda: built(orders(deletes="(ms + 1) IS NOT NULL")),
+        lambda: built(orders(deletes="CAST(ms AS INT)")),
+        "deletes='(CAST(ms AS INT)) IS NOT NULL'",
+        lambda: built(orders(deletes="(CAST(ms AS INT)) IS NOT NULL")),
     ),
     Case(
         f"{NODES}::ToTable.__post_init__",
