@@ -89,7 +89,7 @@ class TestSpecs:
         specs = {spec.key.path[-1]: spec for spec in build_definitions([made]).resolve_all_asset_specs()}
         assert {spec.group_name for spec in specs.values()} == {"shop_pages"}
         assert all(list(spec.owners) == ["team:web"] for spec in specs.values())
-        assert specs["pages"].description == "Views by page.\n\nAppends rows to the Delta table `pages`."
+        assert specs["pages"].description == "Appends rows to the Delta table `pages`.\n\nViews by page."
         assert {name: spec.kinds for name, spec in specs.items()} == {
             "log": {"source", "file"},
             "tens": {"spark"},

@@ -242,7 +242,7 @@ def test_should_show_assets_of_the_version_that_runs_and_tell_what_became_of_oth
     assert not ticks().asset_events
     ticks.load()
     described = {spec.key.path[-1]: spec.description for spec in ticks.definitions.resolve_all_asset_specs()}
-    assert described["totals"].startswith("Deployed version 1")
+    assert "\n\nDeployed version 1" in described["totals"]
     assert len(asked) == 1
     deployed.insert(3, state="dropped")
     ticks()

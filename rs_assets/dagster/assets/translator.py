@@ -78,8 +78,8 @@ class StreamTranslator:
 
 
 def _described(step: StreamStep) -> str:
-    """The pipeline's description, and what the step does."""
-    return f"{step.pipeline.description}\n\n{describe_step(step.node)}".strip()
+    """What the step does, which lists of assets show, and the description of the pipeline."""
+    return f"{describe_step(step.node)}\n\n{step.pipeline.description}".strip()
 
 
 def _last_part(step: StreamStep) -> str:
