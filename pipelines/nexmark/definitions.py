@@ -1,6 +1,6 @@
 """The queries in Dagster: one group of assets, and for each query the jobs that run and start it.
 
-They are a code location of their own, which workspace.yaml does not list, because it has six times as many assets as
+They are a code location of their own, which workspace.yaml does not list, because it has far more assets than
 the project's pipelines: `rs-assets ui -m pipelines.nexmark.definitions` opens it.
 
 There are no sensors and no maintenance of state: a benchmark is run, and run again.
