@@ -73,7 +73,7 @@ def test_should_refuse_a_batch_whose_staged_files_are_gone(path, whole):
     staged = writer.stage(JsonFrame({"n": 1}, {"n": 2}), mark(0))
     (hidden,) = Path(path).iterdir()
     shutil.rmtree(hidden) if whole else (hidden / "part-1.json").unlink()
-    with pytest.raises(SinkError, match="has removed or changed 1 of 1 staged file") as caught:
+    with pytest.raises(SinkError, match="has removed or changed . of . staged files?") as caught:
         staged.commit()
     assert "start again" in caught.value.remedy
     assert write(writer, JsonFrame({"n": 1}, {"n": 2}), mark(0)) == 2
