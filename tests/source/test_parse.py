@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from rs_assets.connectors.files.lines.spark_source import FORMAT, RECORDS_DDL, SCHEMA_DDL, register
-from rs_assets.connectors.files.parse import LineFormat, java_pattern, parse_lines, without_address
+from rs_assets.connectors.files.parse import LINE_END, LineFormat, java_pattern, parse_lines, without_address
 from rs_assets.errors import ConfigurationError
 from rs_assets.records.columns import LINE, OFFSET, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
 
@@ -89,7 +89,15 @@ def test_a_pattern_without_names_is_refused(pattern: str) -> None:
 
 
 def test_a_pattern_matches_the_whole_line() -> None:
-    assert java_pattern("(?P<a>x)|(?P<b>y)") == (["a", "b"], "^(?:(x)|(y))$")
+    assert java_pattern("(?P<a>x)|(?P<b>y)") == (["a", "b"], f"^(?:(x)|(y)){LINE_END}")
+
+
+def test_an_end_of_line_does_not_come_into_the_last_field(spark: SparkSession) -> None:
+    form = LineFormat("text", schema(spark, "a string, b string"), pattern="(?P<a>[a-z]+) (?P<b>[a-z]+|.*)")
+    ends = ("", "\n", "\r\n", "\r", "\u2028", "\u0085")
+    frame = parse_lines(lines(spark, *(f"x y{end}".encode() for end in ends), b"x y\n\n"), form)
+    assert [row[:2] for row in frame.collect()[:-1]] == [("x", "y")] * len(ends)
+    assert reasons(frame)[-1] == "the line does not match the pattern"
 
 
 def test_blank_lines_are_no_records_but_any_other_is(spark: SparkSession) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -33,6 +34,8 @@ from rs_assets.records.schema import quoted
 GROUP, MATCHED = "\x01", "\x02"
 # The line with those separators, and the text of its groups.
 MATCH, PARTS = f"{PREFIX}match", f"{PREFIX}parts"
+# What a message may have after its line. It is read with it: `$` would leave it, and the last field would have it.
+LINE_END: Final = r"(?:\r\n|[\n\r\u0085\u2028\u2029])?\z"
 UNBALANCED = "malformed CSV: a quote is not closed in its line"
 # Spark's parser of CSV drops it within quotes.
 NUL = "\0"
@@ -192,10 +195,11 @@ def no_value(field: StructField, part: Column, value: Column) -> Column:
 
 
 def java_pattern(pattern: str) -> tuple[list[str], str]:
-    """The names of a pattern's groups, and the pattern in Java's syntax, matching the whole line.
+    r"""The names of a pattern's groups, and the pattern in Java's syntax, matching the whole line and an end of it.
 
-    >>> java_pattern("(?P<user>[a-z]+) (?P<ms>[0-9]+)"), java_pattern("%{USER:user} %{INT:ms}")
-    ((['user', 'ms'], '^(?:([a-z]+) ([0-9]+))$'), (['user', 'ms'], '^(?:((?:[a-zA-Z0-9._-]+)) ([+-]?[0-9]+))$'))
+    >>> names, expression = java_pattern("%{USER:user} %{INT:ms}")
+    >>> print(names, expression.removesuffix(LINE_END))
+    ['user', 'ms'] ^(?:((?:[a-zA-Z0-9._-]+)) ([+-]?[0-9]+))
     """
     pattern = with_named_groups(pattern) if is_grok(pattern) else pattern
     try:
@@ -204,7 +208,7 @@ def java_pattern(pattern: str) -> tuple[list[str], str]:
         raise ConfigurationError(f"the pattern is not a regular expression: {error}") from error
     if compiled.groups != len(compiled.groupindex) or not compiled.groupindex:
         raise ConfigurationError("every group of the pattern needs a name", remedy="(?P<page>...), or (?:...) for none")
-    return list(compiled.groupindex), f"^(?:{re.sub(r'[(][?]P<[^>]+>', '(', pattern)})$"
+    return list(compiled.groupindex), f"^(?:{re.sub(r'[(][?]P<[^>]+>', '(', pattern)}){LINE_END}"
 
 
 def _fields(lines: DataFrame, text: Column, form: LineFormat) -> tuple[DataFrame, list[Column], Column]:
