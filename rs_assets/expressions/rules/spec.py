@@ -30,7 +30,7 @@ MEANT: Mapping[str, tuple[str, frozenset[str]]] = MappingProxyType(
     {
         "enabled": ("boolean", frozenset({"boolean"})),
         "priority": ("int", WHOLE | FLOATING | {"decimal"}),
-        HAVING: ("string", frozenset({"string", "varchar", "char"})),
+        HAVING: ("string", frozenset({"string"})),
     }
 )
 # Rules in the program change with the program.
