@@ -83,8 +83,10 @@ def query(
 
     opened = chosen(modules, name).query(store)
     named = fields_of("--key", keys, example="user=17")
+    what = "windows" if windows else _kind(named, begin, end, begins, reverse=reverse)
+    _check(what, begin, end, begins, reverse=reverse)
     asked = Question(
-        what="windows" if windows else _kind(named, begin, end, begins),
+        what=what,
         keys=named,
         begin=begins if begins is not None else begin,
         end=end,
@@ -141,7 +143,22 @@ def _stores(pipeline: Pipeline) -> dict[str, Store]:
     return {name: pipeline.query(name) for name in names}
 
 
-def _kind(keys: dict[str, str], begin: str | None, end: str | None, begins: str | None) -> str:
+def _kind(keys: dict[str, str], begin: str | None, end: str | None, begins: str | None, *, reverse: bool) -> str:
     if begin is not None or end is not None:
         return "range"
-    return "prefix" if keys or begins is not None else "all"
+    # All rows are a range without ends, which has a direction.
+    return "prefix" if keys or begins is not None else "range" if reverse else "all"
+
+
+def _check(what: str, begin: str | None, end: str | None, begins: str | None, *, reverse: bool) -> None:
+    """ConfigurationError for an option that the question would not regard."""
+    if begins is not None and what != "prefix":
+        other = "--windows" if what == "windows" else "--from" if begin is not None else "--to"
+        raise ConfigurationError(f"--begins is not asked with {other}", remedy=f"leave {other} out, or --begins")
+    if reverse and what != "range":
+        raise ConfigurationError(f"--reverse is of a range, and this is a question for {WHAT[what]}",
+                                 remedy="leave --reverse out, or ask with --from and --to")  # fmt: skip
+
+
+# What questions without a direction are for.
+WHAT = {"prefix": "the rows of some keys", "windows": "windows"}

@@ -169,5 +169,14 @@ def test_the_command_line_answers_in_rows(written, tmp_path, monkeypatch):
     assert "write --key user=17" in run("query", "asked", "totals", "--key", "user").output
     assert "2 rows" in run("query", "asked", "totals", "--key", "user=ann").output
     assert "hold rows in one: .serve('totals')" in run("stores", "plain").output
+    reverse = run("query", "asked", "totals", "--reverse", "--limit", "2", "--json")
+    assert [row["n"] for row in json.loads(reverse.output)["rows"]] == ["3.00", "2.00"]
+    aside = run("query", "asked", "totals", "--key", "user=ann", "--reverse").output
+    assert "leave --reverse out, or ask with --from and --to" in aside
+    assert '"n": "3.00"' in run("query", "asked", "totals", "--from", "b", "--to", "c", "--reverse").output
+    for options in (["--from", "a", "--begins", "b"], ["--to", "z", "--begins", "b"], ["--windows", "--begins", "b"]):
+        told = run("query", "asked", "totals", *options).output
+        assert f"leave {options[0]} out, or --begins" in told
+    assert '"n": "3.00"' in run("query", "asked", "totals", "--begins", "b").output
     refused = run("query", "asked", "other")
     assert (refused.exit_code, "use one of: totals" in refused.output) == (1, True)
