@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from rs_assets.connectors.store.reader import Store
     from rs_assets.stream.pipeline import Pipeline
 
+# What questions without a direction are for.
+WHAT = {"prefix": "the rows of some keys", "windows": "windows"}
+
 
 @click.command()
 @NAME_OR_NONE
@@ -84,7 +87,7 @@ def query(
     opened = chosen(modules, name).query(store)
     named = fields_of("--key", keys, example="user=17")
     what = "windows" if windows else _kind(named, begin, end, begins, reverse=reverse)
-    _check(what, begin, end, begins, reverse=reverse)
+    _check(what, begin, begins, reverse=reverse)
     asked = Question(
         what=what,
         keys=named,
@@ -150,7 +153,7 @@ def _kind(keys: dict[str, str], begin: str | None, end: str | None, begins: str 
     return "prefix" if keys or begins is not None else "range" if reverse else "all"
 
 
-def _check(what: str, begin: str | None, end: str | None, begins: str | None, *, reverse: bool) -> None:
+def _check(what: str, begin: str | None, begins: str | None, *, reverse: bool) -> None:
     """ConfigurationError for an option that the question would not regard."""
     if begins is not None and what != "prefix":
         other = "--windows" if what == "windows" else "--from" if begin is not None else "--to"
@@ -158,7 +161,3 @@ def _check(what: str, begin: str | None, end: str | None, begins: str | None, *,
     if reverse and what != "range":
         raise ConfigurationError(f"--reverse is of a range, and this is a question for {WHAT[what]}",
                                  remedy="leave --reverse out, or ask with --from and --to")  # fmt: skip
-
-
-# What questions without a direction are for.
-WHAT = {"prefix": "the rows of some keys", "windows": "windows"}
