@@ -15,10 +15,12 @@ from deltalake import DeltaTable
 from rs_assets import EventTimePartitions, Home, SessionWindow, StreamBuilder, Time, TumblingWindow
 from rs_assets.catalog.ledger import Ledger
 from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.errors import ConfigurationError, DataLossError, TopologyError
 from rs_assets.operators.join.spec import JoinType
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.recorded.difference import Difference
+from rs_assets.runtime.recorded.streamed import refuse_streamed
 from rs_assets.stream.data_stream import DataStream
 from rs_assets.stream.pipeline import Pipeline
 from tests.runtime.test_batch_offsets import drop
@@ -401,6 +403,23 @@ def test_states_that_depend_on_arrival_are_refused_and_another_home_gives_the_ta
     plain.run(options)
     found = plain.compare(options)
     assert (found.empty, found.whole, found.rows_before) == (True, True, 10)
+
+
+def test_rows_of_several_sources_of_which_the_last_read_stays_are_refused(tmp_path: Path) -> None:
+    def asked(sources: int, **settings: Any) -> None:
+        begin = StreamBuilder.data_stream("capture", "hits")
+        one, *more = (begin.from_file(tmp_path / str(n), schema=SCHEMA, name=f"file_{n}") for n in range(sources))
+        rows = one.union(*more, name="all") if more else one
+        made = rows.to_delta("hits", mode="upsert", keys=["id"], name="out", **settings).build().topology
+        sink = made["out"]
+        assert isinstance(sink, DeltaSink)
+        refuse_streamed(made, sink)
+
+    # In the temporary home the sources have other orders of reading.
+    with pytest.raises(TopologyError, match="they come from several sources"):
+        asked(2)
+    asked(2, order_by=["ts"])
+    asked(1)
 
 
 def test_a_temporary_home_shares_only_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,8 @@ def _reasons(topology: Topology, plan: QueryPlan, sink: DeltaSink) -> Iterator[s
         yield "its query judges by record which rows are late, which depends on the order of its splits"
     if sink.mode == "history" and sink.time_field is None:
         yield "its versions are valid from the time at which a batch is written"
+    if not plan.states and sink.mode == "upsert" and not sink.order_by and len(plan.sources) > 1:
+        yield "of the rows of a key that one stays which was read last, and they come from several sources"
     written = next((name for name in plan.sinks if isinstance(topology[name], ShuffleWrite)), None)
     if written is not None:
         yield f"its query writes the durable shuffle {written!r}"
