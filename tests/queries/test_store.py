@@ -130,7 +130,7 @@ def test_histories_of_batches_crashes_and_returns_equal_a_dictionary(tmp_path, s
 
 
 class History:
-    """Batches of a store, and the dictionaries that it was at the end of each."""
+    """Batches of a store, and the dictionaries that it was at the end of each batch it can go back to."""
 
     def __init__(self, written, seed):
         self.written, self.rng = written, random.Random(seed)
@@ -148,22 +148,21 @@ class History:
         for attempt in range(self.rng.choice([1, 1, 2])):
             rows = self.written.write(self.batch, _rows(come), _rows(go), generation=self.generation)
             assert rows == (0 if attempt else len(come.keys() | go.keys()))
-        self.now = self.was[self.generation, self.batch] = after
+        self.now = self.was[self.batch] = after
 
     def go_back(self):
         target = self.rng.randint(max(0, self.batch - 4), self.batch)
-        if (self.generation, target) not in self.was:
+        if target not in self.was:
             return
         kept, begun = (self.written.mark(target, self.generation + more) for more in (0, 1))
         for _ in range(2):
             self.written.writer().check_rewind(kept, begun, self.batch)
             self.written.writer().rewind(kept, begun, self.batch)
-        self.now = self.was[self.generation, target]
+        self.now = self.was[target]
         self.generation, self.batch = self.generation + 1, target
-        self.was[self.generation, target] = self.now
 
     def begin(self):
-        self.generation, self.batch, self.now = self.generation + 1, -1, {}
+        self.generation, self.batch, self.now, self.was = self.generation + 1, -1, {}, {}
 
 
 def _rows(table):

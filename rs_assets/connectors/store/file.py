@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
+from itertools import pairwise
 
 import orjson
 
-from rs_assets.connectors.generations import Point
+from rs_assets.connectors.generations import Lineage, Point
 
 # How many batches can be undone.
 KEPT_BATCHES = 100
@@ -50,10 +51,6 @@ class Head:
     def with_point(self, point: Point) -> Head:
         """The same rows, also those of `point`."""
         return self if point == self.points[-1] else replace(self, points=(*self.points, point))
-
-    def of(self, wanted: Point) -> Point | None:
-        """The point of the generation of `wanted` that is not after it, None without one."""
-        return next((p for p in self.points if p.generation == wanted.generation and p.batch <= wanted.batch), None)
 
     def text(self) -> str:
         """As JSON."""
@@ -92,6 +89,12 @@ def steps(database: sqlite3.Connection) -> list[tuple[int, Head]]:
         return []
     found = database.execute("SELECT number, head FROM steps ORDER BY number DESC")
     return [(number, head_of(text)) for number, text in found]
+
+
+def lineage(heads: Iterable[Head]) -> Lineage:
+    """The returns of the generations, which are points of these heads."""
+    pairs = [pair for head in heads for pair in pairwise(head.points)]
+    return Lineage({begun.generation: kept for kept, begun in pairs if begun.generation > kept.generation})
 
 
 def newest(database: sqlite3.Connection) -> str | None:

@@ -131,10 +131,10 @@ class StoreWriter(MarkedWriter):
 
     def _step_of(self, database: sqlite3.Connection, kept: BatchMark, had: int) -> tuple[int, Head]:
         """The newest step with the rows up to `kept`; SinkError without one."""
-        wanted = Point(kept.generation, kept.batch_id)
-        for number, head in file.steps(database):
-            found = head.of(wanted)
-            if found is not None and found.batch >= min(kept.batch_id, had):
+        steps = file.steps(database)
+        path = file.lineage(head for _, head in steps).path(Point(kept.generation, kept.batch_id))
+        for number, head in steps:
+            if any(min(kept.batch_id, had) <= batch <= path.get(known, -2) for known, batch in head.points):
                 return number, head
         raise SinkError(
             f"the store {self.store!r} cannot go to batch {kept.batch_id} of generation {kept.generation}: it can undo"
