@@ -31,7 +31,8 @@ def test_two_homes_know_one_pipeline_and_one_runs_it(bucket, tmp_path: Path, dri
     pipeline.run(first)
     assert not first.home.root.joinpath("catalog").exists()
     made = {name for name in (*TABLES, *OTHERS) if is_table(f"{bucket}/catalog/{name}")}
-    assert made == {"checkpoints", "leases", "pipelines", "splits", "system_messages"}
+    counted = {"batch_counts", "batch_offsets"}
+    assert made == {"checkpoints", "leases", "pipelines", "splits", "system_messages", *counted}
     with opened(pipeline.topology, first), pytest.raises(PipelineBusyError):
         pipeline.run(second)
     with pytest.raises(CheckpointError, match=r"the checkpoint of shop\.copied is gone; the catalog has generation 1"):

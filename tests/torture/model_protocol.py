@@ -168,11 +168,18 @@ def _raise(world: World, number: int, driver: Driver, rules: Rules) -> Iterator[
 def _check(world: World, number: int, driver: Driver, rules: Rules) -> Iterator[Step]:
     log = world.logs[world.manifest - 1]
     markers = [table[-1].marker(world.manifest) for table in world.tables]
-    if rules.preflight and (max(markers) >= len(log.plans) or min(markers) < log.commits - 1):
+    away = max(markers) >= len(log.plans) or min(markers) < log.commits - 1
+    # A return that has changed a sink, and was cut short, is known by its generation.
+    if rules.preflight and (away or _seen(world) > world.manifest):
         yield "is refused: the sinks are elsewhere", _ended(world, number)
         return
     begun = driver._replace(at="plan", generation=world.manifest, batch=log.commits)
     yield "passes the checks", world.with_driver(number, begun)
+
+
+def _seen(world: World) -> int:
+    """The greatest generation that a sink has seen."""
+    return max((generation for table in world.tables for generation, _ in table[-1].markers), default=0)
 
 
 def _plan(world: World, number: int, driver: Driver, _: Rules) -> Iterator[Step]:
@@ -261,7 +268,8 @@ def _log(world: World, number: int, driver: Driver, rules: Rules) -> Iterator[St
 
 def _ask(world: World, number: int, driver: Driver, rules: Rules) -> Iterator[Step]:
     assert driver.target is not None
-    acting = driver._replace(at="act0", generation=world.manifest + 1)
+    # Above all that a sink has seen: a return that fell asleep may still write the folder of its own generation.
+    acting = driver._replace(at="act0", generation=1 + max(world.manifest, _seen(world)))
     refused = any(_version(world, sink, driver.target, rules) is None for sink in range(SINKS))
     if rules.asked_first and refused:
         yield "is refused by a sink", _ended(world, number)
@@ -302,8 +310,9 @@ def _version(world: World, sink: int, target: tuple[int, Log], rules: Rules) -> 
 
 def _copy(world: World, number: int, driver: Driver, _: Rules) -> Iterator[Step]:
     assert driver.target is not None
-    # What a return that was cut short has left there goes.
-    copied = world._replace(logs=(*world.logs[: driver.generation - 1], driver.target[1]))
+    # What a return that was cut short has left there goes; one that never copied has left a gap.
+    gap = (Log(),) * (driver.generation - len(world.logs))
+    copied = world._replace(logs=(*world.logs, *gap)).with_log(driver.generation, driver.target[1])
     yield "copies the checkpoint", copied.with_driver(number, driver._replace(at="save"))
 
 
