@@ -6,19 +6,17 @@ Run as a module it starts a server, prints the URL of a database, and serves unt
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
-import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from rs_assets.common.extras import check_extra
 from rs_assets.errors import ConfigurationError
+from rs_assets.testing.servers.database import DatabaseServer, serve
 from rs_assets.testing.servers.mariadb_packages import Binaries, fetch
-from rs_assets.testing.servers.process import LocalServer, ServerProcess, free_ports
+from rs_assets.testing.servers.process import ServerProcess, free_ports
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection
@@ -45,7 +43,7 @@ SETTINGS: Mapping[str, str] = {
 BOOTSTRAP = ("--bootstrap", "--innodb-flush-method=nosync", "--innodb-log-file-size=16M")
 
 
-class MariaDbServer(LocalServer):
+class MariaDbServer(DatabaseServer):
     """A MariaDB server with a user `root` without a password; a context manager that starts and removes it.
 
     `settings` are server settings in addition to those that make it quick. The data is in a temporary folder, which is
@@ -58,37 +56,13 @@ class MariaDbServer(LocalServer):
     """
 
     called = "the MariaDB server"
-    start_timeout_s = 60
-
-    def __init__(self, *, settings: Mapping[str, str] | None = None) -> None:
-        super().__init__()
-        self._settings = {**SETTINGS, **(settings or {})}
-        self._port = 0
-        self._names = itertools.count(1)
-
-    @property
-    def log_file(self) -> Path:
-        """The server's log."""
-        return self._home() / "server.log"
+    extra, needed_for = "mariadb", "a MariaDB server for tests"
+    defaults = SETTINGS
 
     def url(self, database: str = "mysql") -> str:
         """The SQLAlchemy URL of a database; the same after restarts."""
         self._home()
         return f"mariadb+pymysql://{USER}@127.0.0.1:{self._port}/{database}"
-
-    def start(self) -> Self:
-        """Start the server and wait until it answers; ConfigurationError with the end of its log if it does not.
-
-        ConfigurationError as well without the extra `mariadb`, or without binaries. Does nothing if the server runs.
-        """
-        check_extra("mariadb", "a MariaDB server for tests")
-        return super().start()
-
-    def create_database(self) -> str:
-        """Create an empty database of a name of its own, and return its URL."""
-        name = f"rs_{os.getpid()}_{next(self._names)}"
-        self.execute(self.url(), f"CREATE DATABASE {name}")
-        return self.url(name)
 
     @contextlib.contextmanager
     def connected(self, url: str) -> Iterator[Connection[Any]]:
@@ -148,10 +122,7 @@ def _initialise(binaries: Binaries, options: list[str]) -> None:
 
 def main() -> None:
     """Serve until Ctrl-C."""
-    with MariaDbServer() as server:
-        print(f"{server.create_database()}\nCtrl-C ends the server and removes its data", flush=True)  # noqa: T201
-        with contextlib.suppress(KeyboardInterrupt):
-            signal.pause()
+    serve(MariaDbServer())
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ module it starts a server, prints the URL of a database, and serves until Ctrl-C
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import shutil
 import signal
@@ -17,11 +16,11 @@ import time
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from rs_assets.common.extras import check_extra
 from rs_assets.errors import ConfigurationError
-from rs_assets.testing.servers.process import LocalServer, ServerProcess, free_ports
+from rs_assets.testing.servers.database import DatabaseServer, serve
+from rs_assets.testing.servers.process import ServerProcess, free_ports
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -58,7 +57,7 @@ def find_binaries() -> Path | None:
     return next((place for place in places if (place / "postgres").is_file() and (place / "initdb").is_file()), None)
 
 
-class PostgresServer(LocalServer):
+class PostgresServer(DatabaseServer):
     """A Postgres server with a superuser `postgres` without a password; a context manager that starts and removes it.
 
     `settings` are server settings in addition to those that make it quick. The data is in a temporary folder, which is
@@ -71,32 +70,17 @@ class PostgresServer(LocalServer):
     """
 
     called = "the Postgres server"
-    start_timeout_s = 60
+    extra, needed_for = "postgres", "a Postgres server for tests"
+    defaults = SETTINGS
 
     def __init__(self, *, settings: Mapping[str, str] | None = None, binaries: Path | None = None) -> None:
-        super().__init__()
-        self._settings = {**SETTINGS, **(settings or {})}
+        super().__init__(settings=settings)
         self._binaries = binaries
-        self._port = 0
-        self._names = itertools.count(1)
-
-    @property
-    def log_file(self) -> Path:
-        """The server's log."""
-        return self._home() / "server.log"
 
     def url(self, database: str = "postgres") -> str:
         """The SQLAlchemy URL of a database; the same after restarts."""
         self._home()
         return f"postgresql+psycopg://{USER}@127.0.0.1:{self._port}/{database}"
-
-    def start(self) -> Self:
-        """Start the server and wait until it answers; ConfigurationError with the end of its log if it does not.
-
-        ConfigurationError as well without the extra `postgres`, or without binaries. Does nothing if the server runs.
-        """
-        check_extra("postgres", "a Postgres server for tests")
-        return super().start()
 
     def stop(self) -> None:
         """Stop the server in order (SIGINT: connections are closed) and wait; its data stays for `restart()`."""
@@ -114,12 +98,6 @@ class PostgresServer(LocalServer):
         """Stop the server and remove its data; may be called twice."""
         self.stop()
         super().close()
-
-    def create_database(self) -> str:
-        """Create an empty database of a name of its own, and return its URL."""
-        name = f"rs_{os.getpid()}_{next(self._names)}"
-        self.execute(self.url(), f"CREATE DATABASE {name}")
-        return self.url(name)
 
     @contextlib.contextmanager
     def connected(self, url: str) -> Iterator[Connection[Any]]:
@@ -202,10 +180,7 @@ def _readable(binaries: Path, folder: Path) -> Path:
 
 def main() -> None:
     """Serve until Ctrl-C."""
-    with PostgresServer() as server:
-        print(f"{server.create_database()}\nCtrl-C ends the server and removes its data", flush=True)  # noqa: T201
-        with contextlib.suppress(KeyboardInterrupt):
-            signal.pause()
+    serve(PostgresServer())
 
 
 if __name__ == "__main__":
