@@ -25,7 +25,7 @@ BATCH = 10_000
 # The repeated stream has so many different rows.
 DIFFERENT = 5_000
 CHANGED = 1_000
-# What is asked: microseconds a line, a share of the cost, bytes, seconds.
+# What is asked: microseconds a line, a share of the cost, megabytes, seconds.
 LINE_US, SHARE, MEMORY_MB, SWAP_S = 1.0, 0.2, 60.0, 10.0
 MB = 1e6
 

@@ -171,7 +171,7 @@ class EventTimePartitions:
         """The value of the next partition."""
         if self.unit == "hour":
             return value + HOUR
-        return value + timedelta(days=1) if self.unit == "day" else (value + timedelta(days=31)).replace(day=1)
+        return value + DAY if self.unit == "day" else (value + timedelta(days=31)).replace(day=1)
 
     def key(self, value: PartitionValue) -> str:
         """The name of a partition, which is Dagster's key of it; of an hour that clocks repeat, with the offset."""
