@@ -118,13 +118,17 @@ def _arrival(node: TimedState, step: TimedState, field: str, lag: timedelta) -> 
 def _check_untimed(node: TimedState, known: Mapping[str, Node], ancestors: Ancestors) -> None:
     """Refuse a step without event time downstream of one whose rows the watermark emits."""
     above = [each for name, each in known.items() if name in ancestors(node.name)]
-    # A table whose rows expire emits changes as any other.
     by_time = (each for each in above if isinstance(each, TimedState) and not each.untimed)
-    timed = next((each for each in by_time if not isinstance(each, ToTable)), None)
+    timed = next((each for each in by_time if not _changing(each)), None)
     if timed is not None:
         raise _refused(node, timed, "keeps state without event time")
     first = next(each for each in above if each.stateful)
     _refuse_python(node, first, [each for each in above if first.name in ancestors(each.name)], above)
+
+
+def _changing(node: TimedState) -> bool:
+    """Whether it emits changes, as any table: one whose rows expire, and a join that retracts early rows."""
+    return isinstance(node, ToTable) or (isinstance(node, StreamJoin) and node.early)
 
 
 def _chainable(node: Node, known: Mapping[str, Node], ancestors: Ancestors) -> TimedState:
@@ -132,8 +136,9 @@ def _chainable(node: Node, known: Mapping[str, Node], ancestors: Ancestors) -> T
     assert isinstance(node, TimedState)  # noqa: S101  all steps with state are, so far
     above = [known[name] for name in known if name in ancestors(node.name)]
     first = next(each for each in above if each.stateful)
-    if isinstance(first, TimedState) and first.untimed:
-        raise _refused(node, first, "goes by event time, and no watermark passes through a table")
+    table = next((each for each in above if isinstance(each, TimedState) and each.untimed), None)
+    if table is not None:
+        raise _refused(node, table, "goes by event time, and no watermark passes through a table")
     alone = next((each for each in (node, *above) if isinstance(each, TimedState) and each.solitary), None)
     if alone is not None:
         what = "the timers of " if isinstance(alone, Process) else ""

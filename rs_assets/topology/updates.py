@@ -49,7 +49,7 @@ def _reached(first: Node, nodes: Iterable[Node]) -> Iterator[Node]:
     for node in nodes:
         if not carrying.isdisjoint(node.inputs):
             yield node
-            if not (isinstance(first, TableChanges) and _takes_retractions(node)):
+            if not (isinstance(first, TableChanges | StreamJoin) and _takes_retractions(node)):
                 carrying.add(node.name)
 
 
@@ -103,10 +103,13 @@ def _check_changes(changes: TableChanges, node: Node) -> None:
 
 def _check_early(join: StreamJoin, node: Node) -> None:
     """TopologyError for a step that would keep a row which the join retracts."""
+    if isinstance(node, ToTable) and _takes_retractions(node):
+        _check_early_upsert(join, node)
+        return
     if node.stateful or isinstance(node, ShuffleWrite):
         raise TopologyError(
             f"step {node.name!r} would count rows that the join {join.name!r} retracts as new rows",
-            remedy="leave early= out, or let only a sink follow that join",
+            remedy="leave early= out, or make a table of that join: .to_table('id', deletes='retracted')",
             step=node.name,
         )
     if isinstance(node, UPSERTS) and node.mode in KEYED and node.deletes is None:
@@ -119,7 +122,7 @@ def _check_early(join: StreamJoin, node: Node) -> None:
         _check_early_upsert(join, node)
 
 
-def _check_early_upsert(join: StreamJoin, sink: Upserting) -> None:
+def _check_early_upsert(join: StreamJoin, sink: Upserting | ToTable) -> None:
     """TopologyError for a table in which the retraction of a row would delete another row.
 
     A row of a hopping window is retracted in one window and stays unmatched in the next. Without a prefix a pair has
@@ -129,7 +132,7 @@ def _check_early_upsert(join: StreamJoin, sink: Upserting) -> None:
         raise TopologyError(
             f"step {sink.name!r}: the keys {', '.join(sink.keys)} do not distinguish"
             f" the windows of the join {join.name!r}",
-            remedy=f"keys=[{', '.join(map(repr, (*sink.keys, 'start_time')))}]",
+            remedy=f"name these keys: {', '.join(map(repr, (*sink.keys, 'start_time')))}",
             step=sink.name,
         )
     if sink.order_by and join.prefix is None and join.how in OF_BOTH:

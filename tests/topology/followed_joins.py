@@ -180,8 +180,11 @@ CASES = [
     Case(
         f"{UPDATES}::_check_early",
         lambda: built(counted(early())),
-        "leave early= out, or let only a sink follow that join",
-        lambda: (built(counted(joined(how="left"))), built(early())),
+        "leave early= out, or make a table of that join: .to_table('id', deletes='retracted')",
+        lambda: (
+            built(counted(joined(how="left"))),
+            early().to_table("page", deletes="retracted").to_delta("t").build(),
+        ),
     ),
     Case(
         f"{UPDATES}::_check_early",
@@ -192,7 +195,7 @@ CASES = [
     Case(
         f"{UPDATES}::_check_early_upsert",
         lambda: upserted(early(within=HOPPING), deletes="retracted"),
-        "keys=['page', 'start_time']",
+        "name these keys: 'page', 'start_time'",
         lambda: upserted(early(within=HOPPING), deletes="retracted", keys=["page", "start_time"]),
     ),
     Case(

@@ -14,6 +14,7 @@ from rs_assets.errors import TopologyError
 from rs_assets.records.policy import OnFail
 from rs_assets.topology.branches import dominators, rejoined
 from rs_assets.topology.chain import DURABLE, entries
+from rs_assets.topology.nodes.join import StreamJoin
 from rs_assets.topology.nodes.process import Process
 from rs_assets.topology.nodes.shuffle import ShuffleRead
 from rs_assets.topology.nodes.step import Expect
@@ -182,7 +183,8 @@ def _check_places(topology: Topology, node: TimedState, sources: tuple[str, ...]
 def _check_order(topology: Topology, table: ToTable) -> None:
     """Refuse a table without an order of its rows."""
     above = [topology[name] for name in topology.ancestors(table.name)]
-    if any(isinstance(each, TableChanges) for each in above):
+    # A retracted row comes before the one in its place.
+    if any(isinstance(each, TableChanges) or (isinstance(each, StreamJoin) and each.early) for each in above):
         return
     unplaced = next((each for each in above if isinstance(each, ShuffleRead | Process) or _whole(each)), None)
     if unplaced is not None:
