@@ -146,7 +146,8 @@ class Table(TableSinks, Fluent):
         [{'id': 1, 'ms': 1500, 'slow': True, 'retracted': False}]
         """
         step = self.draft.auto_name("with_fields", name, after=self.step)
-        changed = sorted(set(self.keys) & set(fields))
+        given = {field.casefold() for field in fields}
+        changed = [key for key in self.keys if key.casefold() in given]
         if changed:
             raise TopologyError(
                 f"step {step!r} would change the key {changed[0]!r} of a table",

@@ -276,6 +276,7 @@ REFUSED = [
     (lambda: source().to_table("id").with_fields(today="curdate()"), "would differ"),
     (lambda: source().to_table("id").filter(F.rand() > F.col("ratio")), "would differ"),
     (lambda: source().to_table("id").with_fields(id="1"), "would change the key"),
+    (lambda: source().to_table("id").with_fields(ID="1"), "would change the key"),
     (
         lambda: source().to_table("id").to_stream().window(TumblingWindow.of(Time.minutes(1))).count().to_data_stream(),
         "would count retractions",
