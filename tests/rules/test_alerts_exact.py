@@ -150,6 +150,30 @@ def test_alerts_of_bigints_above_2_53_have_all_digits(driver, schema):
         assert {row["rule"] for row in running.take()} == {text for text, enough in WHOLE.items() if enough}
 
 
+# One value is within 38 digits, with 2 places; 150 of it are not.
+MOST = Decimal("9" * 36)
+LARGE = {
+    "sum(n) >= 3 within 1 minute": True,
+    f"sum(n) >= {MOST} within 1 minute": True,
+    f"sum(n) > {'9' * 40} within 1 minute": False,
+    "max(n) > 5 within 1 minute": True,
+}
+
+
+@pytest.mark.parametrize("cuts", [1, 3])
+def test_a_sum_of_decimals_beyond_38_digits_is_enough(driver, cuts):
+    rules = Rules.of([{"rule": text, "condition": "(user,isNotNull)", "having": text} for text in LARGE])
+    stream = logs("user string, n decimal(36,0), p decimal(9,2), ts timestamp")
+    stream = stream.match(rules, form="per_match", carry=["having"]).alerts("ts", water_mark=Time.seconds(20))
+    with PipelineDriver(stream.to_print().build(), spark=driver) as running:
+        for _ in range(cuts):
+            running.push([{"user": "a", "n": MOST, "ts": at(1)}] * 150)
+            running.step()
+        made = {row["rule"]: row["value"] for row in running.take()}
+    assert set(made) == {text for text, enough in LARGE.items() if enough}
+    assert made["sum(n) >= 3 within 1 minute"] == pytest.approx(150 * float(MOST))
+
+
 # A `having` over SCHEMA and an array, words of its remedy, and what they say to write.
 REFUSED = [
     ("max(due) > 3 within 1 day", "write a time: max(due) >= '2026-01-31 23:59:59'",

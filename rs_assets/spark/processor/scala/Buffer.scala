@@ -4,6 +4,7 @@ import org.apache.spark.sql.Row
 import org.apache.spark.sql.catalyst.{CatalystTypeConverters, InternalRow}
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.aggregate._
+import org.apache.spark.sql.types.DecimalType
 
 /**
  * The aggregates of one group, computed by Spark's own functions.
@@ -29,6 +30,7 @@ class Buffer(aggregation: Aggregation) {
   }
   private val aside = new Array[AnyRef](kept.length)
   private var whole = false
+  private val decimals = fields.zipWithIndex.collect { case (kind: DecimalType, at) => at -> kind }
   private val counts = aggregation.functions.map(_.filter.map(Predicate.create(_, aggregation.inputs)))
 
   private val first = MutableProjection.create(declared((f, _) => f.initialValues), Nil).target(buffer)
@@ -70,6 +72,7 @@ class Buffer(aggregation: Aggregation) {
     val input = toInput(row).asInstanceOf[InternalRow]
     beginPart()
     updated(joined(buffer, input))
+    dropOverflows()
     for ((i, f) <- imperative if counts(i).forall(_.eval(input))) f.update(buffer, input)
   }
 
@@ -78,6 +81,7 @@ class Buffer(aggregation: Aggregation) {
     endPart()
     for (i <- fields.indices) other.update(i, toField(i)(state.get(i)))
     merged(joined(buffer, other))
+    dropOverflows()
     for ((_, f) <- imperative) f.merge(buffer, other)
   }
 
@@ -100,6 +104,12 @@ class Buffer(aggregation: Aggregation) {
   private def owned(value: Any): Any = value match {
     case bytes: Array[Byte] => bytes.clone
     case other => other
+  }
+
+  /** A sum with too many digits is null from then on, as in the rows of Spark's own aggregation: it is not stored. */
+  private def dropOverflows(): Unit = for ((at, kind) <- decimals if !buffer.isNullAt(at)) {
+    val value = buffer.getDecimal(at, kind.precision, kind.scale)
+    if (!value.changePrecision(kind.precision, kind.scale)) buffer.setNullAt(at)
   }
 
   private def beginPart(): Unit = if (whole) {
