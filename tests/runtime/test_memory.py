@@ -6,9 +6,11 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from py4j.java_gateway import JavaObject
 
 from rs_assets import MemoryChannel, StreamBuilder
 from rs_assets.errors import StepError
+from rs_assets.runtime.batch.calls import SERVER
 from rs_assets.runtime.batch.query import QueryRun
 
 
@@ -49,3 +51,38 @@ def test_no_thread_waits_for_the_calls_of_a_query_that_is_over(options, ends):
         thread.join(timeout=5)
     # One of them may be that on which Java says what it has forgotten.
     assert len([thread for thread in new if thread.is_alive()]) <= 1
+
+
+def test_java_keeps_no_connection_and_no_thread_of_a_query_that_is_over(options, tmp_path):
+    """Each connection has a socket, and each thread of a Python source keeps the session of its query."""
+    lines = tmp_path / "in.jsonl"
+    stream = StreamBuilder.data_stream("shop", "java").from_file(lines, schema="id bigint", tail=True)
+    pipeline = stream.to_memory(MemoryChannel()).build()
+
+    def run():
+        with lines.open("a") as file:
+            file.write('{"id": 1}\n')
+        pipeline.run(options, finish=False)
+
+    for _ in range(2):
+        run()
+    before = options.driver.call(kept_by_java)
+    for _ in range(3):
+        run()
+    assert options.driver.call(kept_by_java) == before
+
+
+def kept_by_java(spark):
+    """How many connections of py4j's client and monitors of Python workers there are in the JVM."""
+    jvm = spark.sparkContext._jvm
+    client = JavaObject(SERVER, spark.sparkContext._gateway._gateway_client).getCallbackClient()
+    connections = client.getClass().getSuperclass().getDeclaredField("connections")
+    connections.setAccessible(True)
+    monitors = 0
+    for thread in jvm.java.lang.Thread.getAllStackTraces().keySet():
+        if thread.getClass().getName().endswith("PythonWorkerFactory$MonitorThread"):
+            # One that was interrupted ends in a moment.
+            if thread.isInterrupted():
+                thread.join(5000)
+            monitors += thread.isAlive()
+    return connections.get(client).size(), monitors

@@ -30,6 +30,7 @@ from rs_assets.runtime.batch.worker_start import RESTARTS, lacks_worker, trying_
 from rs_assets.runtime.replay.examine import blames_a_record
 from rs_assets.runtime.report import BatchProgress, QueryReport
 from rs_assets.runtime.translate import translate
+from rs_assets.spark.processor.session import end_monitors
 from rs_assets.spark.settings import CHAINS
 from rs_assets.topology.topology import Topology
 
@@ -167,6 +168,7 @@ class QueryRun:
         except StreamingQueryException:
             pass
         self._calls.end()
+        end_monitors(self.work.context.spark)
         return True
 
     @property

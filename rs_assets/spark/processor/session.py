@@ -26,6 +26,13 @@ def package_in(spark: SparkSession) -> Any | None:
     return _KNOWN[jvm]
 
 
+def end_monitors(spark: SparkSession) -> None:
+    """End the threads that Spark leaves in the JVM for each query over a Python source, with the query's session."""
+    package = package_in(spark)
+    if package is not None:
+        package.PythonSources.endMonitors()
+
+
 def processors_of(frame: DataFrame) -> Any:
     """The package of the processors in the session of `frame`; ConfigurationError if it was made without their jar."""
     return processors_in(frame.sparkSession)
