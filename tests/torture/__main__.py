@@ -1,4 +1,4 @@
-"""`make torture`: crash points, histories of a seed, a ledger over Kafka, and stops. FAULTS.md says what they are."""
+"""`make torture`: crash points, histories, a ledger over Kafka, stops, and long runs. FAULTS.md says what they are."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from rs_assets.spark.driver import SparkDriver
 from tests.faults.processes import QUICK_START
 from tests.torture.crashes import crashes
+from tests.torture.endurance import KINDS, endurance
 from tests.torture.gate import Gate, begin_again
 from tests.torture.histories import done, planned, shrunk
 from tests.torture.ledger import Ledger
@@ -80,6 +81,10 @@ def arguments() -> argparse.Namespace:
     kafka = parts.add_parser("ledger", help="a ledger over Kafka while producer, broker and pipeline are killed")
     kafka.add_argument("--seed", type=int, default=1)
     kafka.add_argument("--kills", type=int, default=50)
+    long = parts.add_parser("endure", help="whether anything grows in a process that runs for long")
+    long.add_argument("--kind", choices=tuple(KINDS), default="stream", help="batches of one stream, or starts")
+    long.add_argument("--stages", type=int, default=5_000, help="so many batches or starts")
+    long.add_argument("--samples", type=int, default=40)
     stopped = parts.add_parser("stops", help="streams that are stopped or killed in each phase, under recovery")
     stopped.add_argument("--seed", type=int, default=1)
     stopped.add_argument("--count", type=int, default=200, help="so many stops")
@@ -98,6 +103,8 @@ def done_as_asked(folder: Path, how: argparse.Namespace) -> int:
         return crashes(folder, how.operation, shuffled=how.shuffled, uploaded=how.uploaded, **limits)
     if how.part == "stops":
         return stops(folder, how.seed, how.count, how.kills, how.minutes, part=tuple(how.part_of))
+    if how.part == "endure":
+        return endurance(folder, how.kind, how.stages, how.samples)
     return histories(folder, how) if how.part == "histories" else ledger(folder, how.seed, how.kills)
 
 
