@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from rs_assets.errors import ConfigurationError
@@ -102,6 +103,19 @@ def default_lean() -> bool:
     return PROFILES[name]
 
 
+# What Spark keeps of jobs and plans that are over, for its UI: without one, only what a look at a failure needs. By
+# default it is a thousand of each, which a stream fills within minutes.
+WITHOUT_UI: Mapping[str, str] = MappingProxyType(
+    {
+        "spark.sql.ui.retainedExecutions": "50",
+        "spark.sql.streaming.ui.retainedQueries": "10",
+        "spark.ui.retainedJobs": "100",
+        "spark.ui.retainedStages": "100",
+        "spark.ui.retainedTasks": "1000",
+    }
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSettings:
     """How to make a session.
@@ -162,6 +176,8 @@ class SparkSettings:
             **SQL_SETTINGS,
             **FIXED_SETTINGS,
         }
+        if not self.ui:
+            conf |= WITHOUT_UI
         if self.lean:
             conf["spark.driver.extraJavaOptions"] += f" {LEAN_JAVA}"
             conf |= LEAN_SETTINGS

@@ -125,3 +125,10 @@ def test_unknown_profile_is_refused(monkeypatch):
     assert refused.value.remedy == "use lean or normal"
     monkeypatch.setenv("RS_PROFILE", "lean")
     assert SparkSettings().lean
+
+
+def test_without_its_ui_spark_keeps_few_plans_that_are_over():
+    kept = "spark.sql.ui.retainedExecutions"
+    assert SparkSettings().conf()[kept] == "50"
+    assert kept not in SparkSettings(ui=True).conf()
+    assert SparkSettings(extra={kept: "7"}).conf()[kept] == "7"

@@ -24,7 +24,7 @@ from tests.torture.model import all_read
 from tests.torture.site import SMALL, Site
 
 PATIENCE_S: Final = 120.0
-LOOK_S: Final = 0.005
+LOOK_S: Final = 0.02
 # The first samples are those of compilers and caches that fill; growth is that of the rest.
 WARM: Final = 0.4
 BARS: Final = "▁▂▃▄▅▆▇█"
