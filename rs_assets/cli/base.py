@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -55,6 +56,20 @@ def _names(context: click.Context, parameter: click.Parameter, begun: str) -> li
 
 NAME = click.argument("name", shell_complete=_names)
 NAME_OR_NONE = click.argument("name", required=False, shell_complete=_names)
+
+
+class Seconds(click.FloatRange):
+    """A number of seconds from 0 to ten years; NaN, which is in no range, is refused, too."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number, as a float."""
+        found = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail(f"{value!r} is not a number of seconds", param, ctx)
+        return found
+
+
+SECONDS = Seconds(min=0, max=10 * 366 * 86_400)
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 

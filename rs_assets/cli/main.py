@@ -171,7 +171,7 @@ def status(name: str | None, modules: tuple[str, ...], as_json: bool) -> None:
 
 
 @main.command()
-@click.option("--port", default=3000, show_default=True, help="The port on 127.0.0.1.")
+@click.option("--port", default=3000, show_default=True, type=click.IntRange(1, 65_535), help="The port on 127.0.0.1.")
 @MODULES
 @guarded
 def ui(modules: tuple[str, ...], port: int) -> None:

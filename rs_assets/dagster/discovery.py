@@ -76,7 +76,12 @@ def _configured(folder: Path) -> list[str]:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"pyproject.toml does not parse: {error}", file=path) from error
-    return list(content.get("tool", {}).get("rs_assets", {}).get("pipelines", []))
+    named = content.get("tool", {}).get("rs_assets", {}).get("pipelines", [])
+    if isinstance(named, str):
+        raise ConfigurationError(
+            "pipelines in pyproject.toml must be a list", remedy=f'pipelines = ["{named}"]', file=path
+        )
+    return list(named)
 
 
 def _in_module(name: str) -> list[Pipeline]:

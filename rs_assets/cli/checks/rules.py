@@ -92,8 +92,8 @@ def _table(pipeline: Pipeline, node: MatchRules) -> pa.Table:
     import pyarrow as pa
 
     from rs_assets.common.home import Home
-    from rs_assets.connectors.delta.log.store import delta_table
     from rs_assets.connectors.delta.rows import small_table
+    from rs_assets.connectors.delta.table import open_table
     from rs_assets.expressions.rules.rule_set import rows_of
     from rs_assets.expressions.rules.spec import GivenRules
     from rs_assets.operators.dimension.spec import DeltaOrigin, LoaderOrigin
@@ -107,7 +107,15 @@ def _table(pipeline: Pipeline, node: MatchRules) -> pa.Table:
         case LoaderOrigin(GivenRules(rows)):
             return pa.Table.from_pylist([dict(row) for row in rows], schema)
         case DeltaOrigin(table):
-            return small_table(delta_table(home.table(space, table)), schema.names).cast(schema)
+            path = home.table(space, table)
+            opened = open_table(path)
+            there = () if opened is None else [field.name for field in opened.schema().fields]
+            lacking = ", ".join(name for name in schema.names if name not in there)
+            if opened is None or lacking:
+                remedy = f"write the rules to {path}, in the columns {', '.join(schema.names)}"
+                what = f"lacks {lacking}" if opened is not None else "is not there yet"
+                raise ConfigurationError(f"the table of rules {table!r} {what}", remedy=remedy)
+            return small_table(opened, schema.names).cast(schema)
     store = VersionStore(home.dimension(space, pipeline.topology.job, node.name))
     version = store.newest(shape_of(schema, node.keys), node.dimension.text)
     if version is None:

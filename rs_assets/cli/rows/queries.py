@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rs_assets.cli.base import AS_JSON, MODULES, NAME, NAME_OR_NONE, chosen, fields_of, guarded
+from rs_assets.cli.base import AS_JSON, MODULES, NAME, NAME_OR_NONE, SECONDS, chosen, fields_of, guarded
 from rs_assets.common.home import Home
 from rs_assets.common.plural import count_of
 from rs_assets.connectors.store.nodes import stores_of
@@ -60,7 +60,7 @@ def stores(name: str | None, modules: tuple[str, ...], as_json: bool) -> None:
 @click.option("--reverse", is_flag=True, help="The greatest key first.")
 @click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="How many rows at most.")
 @click.option("--at-least", type=click.IntRange(min=0), help="Wait until the store has this batch.")
-@click.option("--timeout", default=5.0, show_default=True, help="How long to wait, in seconds.")
+@click.option("--timeout", default=5.0, show_default=True, type=SECONDS, help="How long to wait, in seconds.")
 @MODULES
 @AS_JSON
 @guarded
@@ -112,7 +112,13 @@ def query(
 
 @click.command()
 @NAME_OR_NONE
-@click.option("--port", default=8750, show_default=True, help="The port on 127.0.0.1; 0 takes a free one.")
+@click.option(
+    "--port",
+    default=8750,
+    show_default=True,
+    type=click.IntRange(0, 65_535),
+    help="The port on 127.0.0.1; 0 takes a free one.",
+)
 @click.option(
     "--token-file", type=click.Path(dir_okay=False, path_type=Path), help="Default: stores/token in the home."
 )
@@ -124,9 +130,15 @@ def serve(name: str | None, port: int, token_file: Path | None, modules: tuple[s
 
     opened = _stores(chosen(modules, name))
     path = token_file or Home.default().root / "stores" / "token"
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
     try:
-        server = server_of(opened, token_of(path), port=port)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o750)
+        token = token_of(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(
+            f"the file of the token cannot be used: {error}", remedy="name another one: --token-file FILE"
+        ) from error
+    try:
+        server = server_of(opened, token, port=port)
     except OSError as error:
         raise ConfigurationError(f"the port {port} cannot be used: {error.strerror}", remedy="--port 0") from error
     click.echo(f"http://127.0.0.1:{server.server_address[1]}/v1/stores  (token in {path})")

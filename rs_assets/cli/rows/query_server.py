@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import orjson
 
@@ -24,6 +24,8 @@ from rs_assets.errors import ConfigurationError, RsError, StoreBehindError
 LOOPBACK = "127.0.0.1"
 # Rows of an answer without `limit`, and how long a request may wait.
 DEFAULT_ROWS, LONGEST_WAIT = 1_000, 60.0
+# The most digits of a number: Python does not read thousands.
+DIGITS = 100
 # A request that is not complete by then is closed, in seconds.
 IDLE = 120
 Body = dict[str, Any]
@@ -71,8 +73,8 @@ class _Handler(BaseHTTPRequestHandler):
         if not hmac.compare_digest(given, self.token):
             self._send(401, _error("the token is missing or wrong", "send Authorization: Bearer TOKEN"))
             return
-        url = urlsplit(self.path)
         try:
+            url = _url(self.path)
             options = _once(parse_qsl(url.query, keep_blank_values=True))
             self._answer([unquote(part) for part in url.path.strip("/").split("/")], options)
         except StoreBehindError as error:
@@ -183,6 +185,14 @@ OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 
+def _url(path: str) -> SplitResult:
+    """The parts of an address; ConfigurationError if it has none, as `//[`."""
+    try:
+        return urlsplit(path)
+    except ValueError as error:
+        raise ConfigurationError(f"this is not an address: {error}", remedy="begin at /v1/stores") from error
+
+
 def _once(pairs: list[tuple[str, str]]) -> dict[str, str]:
     """The options by name; ConfigurationError for one that is given twice."""
     twice = next((name for name, times in Counter(name for name, _ in pairs).items() if times > 1), None)
@@ -202,6 +212,6 @@ def _number(options: Mapping[str, str], name: str, default: int) -> int:
     text = options.get(name)
     if text is None:
         return default
-    if not (text.isascii() and text.isdecimal()):
-        raise ConfigurationError(f"{name} must be a whole number, not {text!r}", remedy=f"{name}=100")
+    if not (text.isascii() and text.isdecimal() and len(text) <= DIGITS):
+        raise ConfigurationError(f"{name} must be a whole number, not {text[:DIGITS]!r}", remedy=f"{name}=100")
     return int(text)

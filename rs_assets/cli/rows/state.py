@@ -19,7 +19,7 @@ from rs_assets.cli.output import show
 @click.option("--diff", type=int, metavar="BATCH", help="What changed between this batch and --batch (or now).")
 @click.option("--open", "open_now", is_flag=True, help="The open windows as they would fire now; starts Spark.")
 @click.option("--refresh", is_flag=True, help="Take a snapshot first; starts Spark.")
-@click.option("--limit", default=20, show_default=True, help="At most so many rows.")
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(min=1), help="At most so many rows.")
 @MODULES
 @AS_JSON
 @guarded

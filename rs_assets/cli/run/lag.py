@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import click
 
-from rs_assets.cli.base import AS_JSON, FAILED, MODULES, NAME_OR_NONE, chosen, guarded
+from rs_assets.cli.base import AS_JSON, FAILED, MODULES, NAME_OR_NONE, SECONDS, chosen, guarded
 from rs_assets.errors import ConfigurationError
 
 
@@ -18,10 +18,10 @@ from rs_assets.errors import ConfigurationError
     "--over",
     default=5.0,
     show_default=True,
-    type=click.FloatRange(min=0),
+    type=SECONDS,
     help="Seconds between two looks at the sources; 0 for one.",
 )
-@click.option("--within", type=float, help="Fail unless all input will have been read in so many seconds.")
+@click.option("--within", type=SECONDS, help="Fail unless all input will have been read in so many seconds.")
 @MODULES
 @AS_JSON
 @guarded

@@ -22,7 +22,8 @@ BEGIN = datetime(2026, 1, 5, 6, 0, tzinfo=UTC)
 def write_project(folder: Path) -> tuple[str, ...]:
     """Write a working project into `folder`, and return its files.
 
-    The folder is created if necessary. ConfigurationError if one of the files exists: nothing is written then.
+    The folder is created if necessary. ConfigurationError if one of the files exists: nothing is written then; and
+    if they cannot be written.
     """
     files = dict(_files(folder.absolute().name))
     there = [name for name in files if (folder / name).exists()]
@@ -30,9 +31,14 @@ def write_project(folder: Path) -> tuple[str, ...]:
         raise ConfigurationError(
             f"{folder / there[0]} already exists", remedy="name a new folder: rs-assets init my_project"
         )
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
+    try:
+        for name, text in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(
+            f"{folder} cannot be written: {error.strerror}", remedy="name another folder: rs-assets init my_project"
+        ) from error
     return tuple(files)
 
 

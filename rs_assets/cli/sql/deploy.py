@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rs_assets.cli.base import AS_JSON, guarded
+from rs_assets.cli.base import AS_JSON, fields_of, guarded
 from rs_assets.cli.output import show
 from rs_assets.errors import ConfigurationError
 
@@ -51,6 +51,10 @@ def deploy(
     deployed = Deployments()
     if rollback is not None and state is not None:
         raise ConfigurationError(f"--rollback and --{state} exclude each other", remedy="give one of them")
+    again = "--rollback" if rollback is not None else f"--{state}" if state is not None else None
+    if again is not None:
+        # The statements and their values are those of the version; only a rollback forgets state.
+        _refuse_beside(again, name=name, set=variables, reset=reset if rollback is None else ())
     if rollback is not None:
         pipeline, version = what, deployed.rollback(what, to=rollback, reset=reset, note=note)
     elif state is not None:
@@ -61,6 +65,15 @@ def deploy(
         click.echo(json.dumps({"pipeline": pipeline, "version": version}))
         return
     click.echo(f"{pipeline}: version {version}; {NEXT}")
+
+
+def _refuse_beside(option: str, **others: object) -> None:
+    """ConfigurationError for an option that `option` would not regard."""
+    other = next((name for name, value in others.items() if value), None)
+    if other is not None:
+        raise ConfigurationError(
+            f"--{other} does not go with {option}", remedy=f"leave --{other} out, or deploy a FILE"
+        )
 
 
 def _deployed(
@@ -74,7 +87,7 @@ def _deployed(
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"the file {file} cannot be read: {error}", remedy="name a file of SQL") from error
     pipeline = name or f"sql.{step_name(file.stem)}"
-    values = dict(each.partition("=")[::2] for each in variables)
+    values = fields_of("--set", variables, example="day=2026-01-05")
     return pipeline, deployed.deploy(pipeline, text, variables=values, **how)
 
 
@@ -88,6 +101,9 @@ def deployments(name: str | None, *, text: int | None, as_json: bool) -> None:
     from rs_assets.deploy.deployments import Deployments
 
     deployed = Deployments()
+    if text is not None and name is None:
+        remedy = f"rs-assets deployments NAME --text {text}"
+        raise ConfigurationError("--text needs the name of a pipeline", remedy=remedy)
     if name is None:
         rows, empty = [_standing(*each) for each in deployed.standings().items()], "nothing is deployed"
     else:

@@ -6,7 +6,7 @@ from typing import Literal
 
 import click
 
-from rs_assets.cli.base import AS_JSON, guarded
+from rs_assets.cli.base import AS_JSON, fields_of, guarded
 
 
 @click.command()
@@ -43,7 +43,7 @@ def sql(
     from rs_assets.dagster.runs.launch import LaunchRequest
     from rs_assets.sql.plan.build import pipeline_from_sql
 
-    values = dict(each.partition("=")[::2] for each in variables)
+    values = fields_of("--set", variables, example="day=2026-01-05")
     request = LaunchRequest(finish=finish)
     if file is None:
         from rs_assets.cli.sql.shell import interactive

@@ -56,7 +56,7 @@ def verify(name: str | None, modules: tuple[str, ...], *, repair: str | None, as
 
 @click.command()
 @NAME_OR_NONE
-@click.option("--limit", default=20, show_default=True, help="At most so many, the newest.")
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(min=1), help="At most so many, the newest.")
 @MODULES
 @AS_JSON
 @guarded

@@ -277,7 +277,7 @@ class Store:
         """The connection, of the file that is there now."""
         try:
             there = self.path.stat()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise self._missing() from None
         file_now = (there.st_dev, there.st_ino)
         if self._connection is None or self._opened != file_now:

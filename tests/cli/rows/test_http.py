@@ -70,6 +70,7 @@ def test_answers_are_json_with_their_batch(ask):
         ("/v1/stores/totals/windows?user=ann", 400, "windows are found by a time"),
         ("/v1/stores/totals/all?limit=-1", 400, "limit must be a whole number"),
         ("/v1/stores/totals/drop", 400, "there is no question 'drop'"),
+        (f"/v1/stores/totals/all?limit={'9' * 5000}", 400, "limit must be a whole number"),
         ("/v1/stores/totals/all?limit=9223372036854775807", 400, "limit= must be a positive whole number"),
         ("/v1/stores/totals/all?user=ann", 400, "'all' is not asked with 'user'"),
         ("/v1/stores/totals/range?user=ann&from=a", 400, "'range' is not asked with 'user'"),
