@@ -21,8 +21,8 @@ from rs_assets.errors import CheckpointError
 
 TABLE: Final = "ledger"
 _TIME = pa.timestamp("us", tz="UTC")
-# The equation of a proof and how its rows were computed, which the first entries of a ledger may lack: then their hash
-# is of the other columns alone.
+# The equation of a proof and how its rows were computed, which the first entries of a ledger may lack, and what entries
+# have that are not proofs: the hash of an entry without them is of the other columns alone.
 ADDED: Final = (
     ("rows_in", pa.int64()),
     ("rows_used", pa.int64()),
@@ -37,6 +37,9 @@ ADDED: Final = (
     ("miscounted", pa.string()),
     ("accounted", pa.bool_()),
     ("method", pa.string()),
+    # Of another kind than a proof: that keys were forgotten, and what is known of it, as JSON (forgotten.py).
+    ("kind", pa.string()),
+    ("forgotten", pa.string()),
 )
 # What a proof says; `number` counts the rows of a pipeline, and `hash` is that of all other columns.
 SCHEMA: Final = pa.schema(
@@ -125,7 +128,12 @@ class Ledger:
             if entry["previous"] != before:
                 return f"entry {number} does not follow the one before it"
             if entry["hash"] != hash_of(entry):
-                return f"entry {number}, of the partition {entry['partition']}, was changed after it was written"
+                of = (
+                    f"of the partition {entry['partition']}"
+                    if entry["kind"] is None
+                    else f"of the kind {entry['kind']}"
+                )
+                return f"entry {number}, {of}, was changed after it was written"
             before, number = entry["hash"], number + 1
         return ""
 

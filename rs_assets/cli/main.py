@@ -42,6 +42,7 @@ COMMANDS = {
     "sql.file": ("sql",),
     "upkeep.checkpoints": ("verify", "checkpoints", "rescale"),
     "upkeep.compaction": ("compact",),
+    "upkeep.forget": ("forget",),
     "upkeep.savepoints": ("savepoint", "restore", "rewind", "fork"),
 }
 HOMES = {command: f"rs_assets.cli.{module}" for module, commands in COMMANDS.items() for command in commands}

@@ -52,6 +52,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
             "fork": "begin another pipeline with the state of a savepoint",
             "rescale": "the state in another number of partitions",
             "redrive": "dead letters through the current code, each once",
+            "forget": "the rows of a person or another key, everywhere, with a proof",
             "verify": "check the checkpoints, as every start does",
             "compact": "join small files, remove old ones",
         },

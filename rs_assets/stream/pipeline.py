@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from rs_assets.connectors.store.reader import Store
     from rs_assets.recovery.savepoints import Savepoint
     from rs_assets.runtime.capture.capture import Capture
+    from rs_assets.runtime.forget.report import Forgotten
+    from rs_assets.runtime.forget.world import Consent
     from rs_assets.runtime.job.preflight import Verified
     from rs_assets.runtime.options import RunOptions
     from rs_assets.runtime.recorded.backfill import Backfilled, Judge
@@ -348,6 +350,46 @@ class Pipeline:
         from rs_assets.runtime.run.rescale import rescale
 
         return rescale(self.topology, partitions, options)
+
+    def forget(
+        self,
+        keys: Mapping[str, Any],
+        options: RunOptions | None = None,
+        *,
+        columns: Mapping[str, str] | None = None,
+        savepoints: Consent = "refuse",
+        plan: bool = False,
+    ) -> Forgotten:
+        """Remove the rows of `keys` from all places of the stopped pipeline; a scan of them is noted in the ledger.
+
+        Typical use: the right to be forgotten. The places are outputs in Delta, with the files of earlier versions,
+        state and its earlier versions, savepoints, uploads, stores, exported state and dead letters; `elsewhere` of the
+        result names what is not erased, such as sources. The pipeline cannot go back to earlier batches afterwards. If
+        it is interrupted, the next start is refused, and the same call completes it. See docs/forget.md.
+
+        PipelineBusyError if the pipeline runs. ConfigurationError, SinkError and CheckpointError for what cannot be
+        removed: nothing is changed then.
+
+        - `keys` (dict): a value, or a list of values, by field. Rows with any of them go.
+        - `columns` (dict, default None): fields by the column that has them under another name: "visits:visitor", the
+          output or step before the colon.
+        - `savepoints` ("refuse" or "remove", default "refuse"): whether savepoints may be removed.
+        - `plan` (bool, default False): only say what would be removed.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from rs_assets import Home, RunOptions, StreamBuilder
+        >>> rows = [{"user": 17, "page": "/"}, {"user": 18, "page": "/a"}]
+        >>> pipeline = StreamBuilder.data_stream("docs", "visits").from_array(rows).to_delta("visits").build()
+        >>> with TemporaryDirectory() as folder:
+        ...     options = RunOptions(home=Home.at(folder))
+        ...     _ = pipeline.run(options)
+        ...     done = pipeline.forget({"user": 17}, options)
+        >>> done.complete, [(each.place, each.name, each.rows, each.left) for each in done.places if each.rows]
+        (True, [('output', 'visits_table', 1, 0)])
+        """
+        from rs_assets.runtime.forget.forget import forget
+
+        return forget(self.topology, keys, options, columns=columns or {}, savepoints=savepoints, plan=plan)
 
     def verify(self, options: RunOptions | None = None) -> tuple[Verified, ...]:
         """Check the checkpoints of the stopped pipeline as each start does; one result a query. Nothing is changed.

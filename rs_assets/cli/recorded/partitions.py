@@ -117,7 +117,8 @@ def audit(name: str | None, modules: tuple[str, ...]) -> None:
     from rs_assets.common.home import Home
 
     ledger = Ledger(Home.default().catalog, chosen(modules, name).name)
-    broken, entries = ledger.first_break(), ledger.entries()
+    broken, everything = ledger.first_break(), ledger.entries()
+    entries = [entry for entry in everything if entry["kind"] is None]
     unequal = [entry["partition"] for entry in entries if not entry["equal"]]
     click.echo(
         broken or f"{count_of(len(entries), 'proof')}, none changed since; unequal: {', '.join(unequal) or 'none'}"
@@ -125,6 +126,10 @@ def audit(name: str | None, modules: tuple[str, ...]) -> None:
     lost = [entry["partition"] for entry in entries if entry["accounted"] is False]
     if lost and not broken:
         click.echo(f"records that are not accounted for, or were counted otherwise by the stream: {', '.join(lost)}")
+    forgets = [entry for entry in everything if entry["kind"] is not None]
+    if forgets and not broken:
+        times, last = count_of(len(forgets), "time"), forgets[-1]["proved_at"]
+        click.echo(f"keys were forgotten {times}, last on {last:%Y-%m-%d %H:%M:%S}")
     if broken:
         sys.exit(FAILED)
 

@@ -101,7 +101,7 @@ class Replacement:
             there = {str(file["path"]): file for file in _files(table, self.partitions, self.value)}
             if not gone <= there.keys():
                 raise self._changed()
-            removed = [self._removed(there[name]) for name in sorted(gone)]
+            removed = [removal(there[name], self.read, data_change=True) for name in sorted(gone)]
             added = files.placed(step=self.mark.sink) if added is None else added
             try:
                 table.create_write_transaction(
@@ -118,19 +118,6 @@ class Replacement:
             else:
                 return self._checked(path, gone)
         raise AssertionError("the last try raises")
-
-    def _removed(self, file: File) -> RemoveAction:
-        # The names of added files are as in the log, escaped; that of a removed one is escaped by the commit.
-        return RemoveAction(
-            path=unquote(str(file["path"])),
-            data_change=True,
-            deletion_timestamp=int(time.time() * 1000),
-            size=int(str(file["size_bytes"])),
-            # Without them a reader of the change feed is refused.
-            partition_values={
-                name: _as_in_log(file[f"partition.{name}"]) for name in self.read.metadata().partition_columns
-            },
-        )
 
     @property
     def _noted(self) -> dict[str, str]:
@@ -171,6 +158,24 @@ def stage_apart(
     if is_remote(path):
         return store_files(rows, path, apart, partition_by=partition_by)
     return stage_files(rows, Path(path), apart, partition_by=partition_by, step=mark.sink)
+
+
+def removal(file: File, table: DeltaTable, *, data_change: bool) -> RemoveAction:
+    """The action that removes `file`, as `get_add_actions(flatten=True)` of its table names it."""
+    # The names of added files are as in the log, escaped; that of a removed one is escaped by the commit.
+    return RemoveAction(
+        path=unquote(str(file["path"])),
+        data_change=data_change,
+        deletion_timestamp=int(time.time() * 1000),
+        size=int(str(file["size_bytes"])),
+        # Without them a reader of the change feed is refused.
+        partition_values=partition_values(file, table),
+    )
+
+
+def partition_values(file: File, table: DeltaTable) -> dict[str, str | None]:
+    """The values of the partition columns of a file, as in the log."""
+    return {name: _as_in_log(file[f"partition.{name}"]) for name in table.metadata().partition_columns}
 
 
 def _files(table: DeltaTable, partitions: EventTimePartitions, value: PartitionValue) -> list[File]:

@@ -118,9 +118,14 @@ def changes_by_others(table: DeltaTable, mark: BatchMark, path: str) -> Sequence
 
 
 def newest_generation(table: DeltaTable, mark: BatchMark) -> int:
-    """The generation of the newest batch or return of the mark's sink in the table, 0 if it has none."""
-    own = _last_entries(table, mark).last_own
-    return own.point.generation if own is not None and own.point is not None else 0
+    """The generation of the newest batch or return of the mark's sink in the table, 0 if it has none.
+
+    A removal of forgotten keys may be all that the log has of the batches before it.
+    """
+    history = _last_entries(table, mark)
+    own = history.last_own or history.last_change
+    at = own.point or own.kept if own is not None else None
+    return at.generation if at is not None else 0
 
 
 def refuse_changes(table: DeltaTable, mark: BatchMark, *, own: int, path: str) -> None:

@@ -16,6 +16,7 @@ from rs_assets.connectors.files.nodes import FileSource
 from rs_assets.connectors.sink import BatchMark, Beginning, Checked, SinkWriter
 from rs_assets.errors import CheckpointError, SinkError, StartRefused
 from rs_assets.operators.state.exchange import settle
+from rs_assets.recovery import forget_marker as forgetting
 from rs_assets.recovery import rollback_marker as returning
 from rs_assets.recovery.preflight import CHANGED, Finding, refuse, verify_query
 from rs_assets.recovery.savepoints import recovery_unfinished, refuse_unfinished
@@ -57,6 +58,8 @@ def opened(
 
 
 def _open(session: JobSession) -> None:
+    if not session.options.new_generation:
+        forgetting.refuse(session.folder, session.topology.name)
     session.warnings += check_uploads(session.topology, session.options)
     known = session.catalog.last("pipelines", pipeline=session.topology.name)
     stored = _stored(session)
@@ -98,6 +101,7 @@ def _open(session: JobSession) -> None:
     _register(session, known)
     _undo_dead_letters(session)
     returning.finish(session.folder)
+    forgetting.finish(session.folder)
     _begin_uploads(session)
 
 

@@ -16,6 +16,7 @@ from rs_assets.connectors.delta.table import last_batch, open_table
 from rs_assets.connectors.nodes import Sink
 from rs_assets.connectors.sink import BatchMark, Beginning, SinkWriter, Watched
 from rs_assets.errors import CheckpointError, ConfigurationError
+from rs_assets.recovery import forget_marker as forgetting
 from rs_assets.recovery import rollback_marker as returning
 from rs_assets.recovery.preflight import ACCEPT, Expected, Finding, verify_query
 from rs_assets.recovery.repair import REPAIRS
@@ -82,13 +83,14 @@ def verify(topology: Topology, options: RunOptions | None = None) -> tuple[Verif
     """Check the checkpoints of a pipeline that is not running, as every start does; nothing is changed.
 
     () before the first start. TopologyChangedError if the state was made by another version of the pipeline,
-    CheckpointError if a rollback was interrupted.
+    CheckpointError if a rollback, or the removal of keys, was interrupted.
     """
     options = options or RunOptions()
     job = options.home.job(topology.namespace, topology.job)
     stored = manifests.load(job)
     if stored is None:
         return ()
+    forgetting.refuse(job, topology.name)
     returning.refuse(job)
     plans = plan_queries(topology)
     manifest, folders = resumed(topology, plans, stored, options)

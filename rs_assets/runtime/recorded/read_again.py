@@ -148,7 +148,9 @@ class ReadAgain:
         """
 
         def only(node: Source, rows: DataFrame) -> DataFrame:
-            return self._at(rows, batch, places) if node.name == self.source.name else rows.limit(0)
+            if node.name != self.source.name:
+                return rows.limit(0)
+            return self.query.kept(batch, node, self._at(rows, batch, places), into=self.sink)
 
         replay = self.query.replay(batch, only)
         context = replace(replay.context, poisons={}, quarantines=quarantines)

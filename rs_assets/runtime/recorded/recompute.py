@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import Final
 
@@ -332,7 +332,8 @@ class Recompute:
         return rows.withColumn(PASSED, passed).filter(~LATE_ROWS[type(root)](root, F.col(PASSED)))
 
     def _replay(self, batch: int) -> Replay:
-        return self.query.replay(batch, lambda _, rows: rows, strict=True)
+        kept = partial(self.query.kept, batch, into=self.way.sink)
+        return self.query.replay(batch, kept, strict=True)
 
 
 def latest_before(query: RecordedQuery, batch: int) -> datetime | None:

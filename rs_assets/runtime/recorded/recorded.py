@@ -23,15 +23,18 @@ from rs_assets.common.node import Node
 from rs_assets.compile.planner.context import CompileContext
 from rs_assets.compile.planner.query_plan import CONTROL_SOURCE, QueryPlan
 from rs_assets.compile.readers import reader_of
+from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.nodes import Source
 from rs_assets.connectors.source import Verifiable
 from rs_assets.errors import CheckpointError, ConfigurationError, DataLossError, TopologyError
+from rs_assets.recovery import forget_marker as forgetting
 from rs_assets.runtime.batch.split_watermarks import by_split_of, split_watermarks_of
 from rs_assets.runtime.identity import resumed
 from rs_assets.runtime.job.dimensions import dimensions_of
 from rs_assets.runtime.job.queries import context_of, poisons_in
 from rs_assets.runtime.job.session import JobSession
 from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.recorded.forgotten import Removal, removals, without
 from rs_assets.runtime.replay.replay import Replay
 from rs_assets.runtime.translate import translate
 from rs_assets.topology.nodes.shuffle import ShuffleRead
@@ -63,6 +66,7 @@ class Recorded:
             raise CheckpointError(
                 f"{topology.name} has not read anything yet", remedy="run it first", file=session.folder
             )
+        forgetting.refuse(session.folder, topology.name)
         session.manifest, session.folders = resumed(topology, session.plans, stored, options)
         return cls(session, stored)
 
@@ -96,7 +100,7 @@ class Recorded:
         context = context_of(session, spark, plan, folder)
         notes = session.dimensions.of_query(folder, plan.nodes).notes
         reading = replace(context, noted=notes.of, pinned=partial(_known, pinned), streaming=False)
-        return RecordedQuery(self, plan, reading, self.log(plan))
+        return RecordedQuery(self, plan, reading, self.log(plan), removals(session, plan))
 
     def log(self, plan: QueryPlan) -> RecalledLog:
         """The log of one query, with the batches that only the catalog has."""
@@ -112,12 +116,20 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class RecordedQuery:
-    """The recorded batches of one query; `context` reads them as they were read."""
+    """The recorded batches of one query; `context` reads them as they were read.
+
+    `removals` are those of keys that were forgotten.
+    """
 
     recorded: Recorded
     plan: QueryPlan
     context: CompileContext
     log: RecalledLog
+    removals: tuple[Removal, ...] = ()
+
+    def kept(self, batch: int, source: Source, rows: DataFrame, *, into: DeltaSink) -> DataFrame:
+        """The records of a batch without those of keys that were forgotten since, if the output has these keys."""
+        return without(rows, batch, source, into, self.recorded.session, self.removals) if self.removals else rows
 
     def batches(self, *, older: bool = False) -> list[int]:
         """The batches that can be read again, the newest first.

@@ -239,7 +239,8 @@ class Streamed:
         return Topology(known.namespace, f"try_{known.job}"[:63], tuple(map(made, nodes)))
 
     def _read(self, source: Source, batch: int) -> DataFrame:
-        return batch_reader(self.query.log, batch)(self.query.context, source)
+        rows = batch_reader(self.query.log, batch)(self.query.context, source)
+        return self.query.kept(batch, source, rows, into=self.sink)
 
     def _channel(self, source: Source, batch: int) -> MemoryChannel:
         rows = self._read(source, batch)

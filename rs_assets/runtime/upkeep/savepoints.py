@@ -24,6 +24,7 @@ from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.errors import CheckpointError, ConfigurationError
 from rs_assets.operators.state.exchange import fetch_left, queries_left, settle
+from rs_assets.recovery import forget_marker as forgetting
 from rs_assets.recovery import rollback_marker as returning
 from rs_assets.recovery.rollback_marker import Returning
 from rs_assets.recovery.savepoints import Savepoint, Subject, retention, take
@@ -60,6 +61,7 @@ def savepoint(
     manifest = manifests.load(folder)
     if manifest is None:
         raise CheckpointError(f"{topology.name} has no checkpoint yet", remedy="run it first", file=folder)
+    forgetting.refuse(folder, topology.name)
     subject = Subject(
         namespace=topology.namespace,
         job=topology.job,
@@ -98,7 +100,7 @@ def restore(topology: Topology, options: RunOptions | None = None, *, savepoint_
     """
     options = options or RunOptions()
     chosen = check_restore(topology, options, savepoint_id=savepoint_id)
-    with _held(topology, options) as lease:
+    with held(topology, options) as lease:
         bring_back(topology, options, chosen, lease=lease, trust=Trust.PERSON)
         summary = f"generation {chosen.generation}, batches {dict(chosen.batches)}"
         _note(topology, options, chosen.generation, "restore", summary, savepoint=chosen.id)
@@ -160,7 +162,7 @@ def rewind(topology: Topology, to_batch: int, options: RunOptions | None = None,
     """
     options = options or RunOptions()
     folder = options.home.job(topology.namespace, topology.job)
-    with _held(topology, options) as lease:
+    with held(topology, options) as lease:
         stored, manifest, plan, name = check_rewind(topology, to_batch, options, step=step)
         first = QueryReturn(plan=plan, folder=name, facts=manifest.queries[name], batch=to_batch)
         queries = with_readers(topology, manifest, folder, first)
@@ -245,7 +247,7 @@ def fork(
     store = savepoints_of(options)
     chosen = store.load(*source, savepoint_id) if savepoint_id else newest_savepoint(options, *source)
     folder = options.home.job(topology.namespace, topology.job)
-    with _held(topology, options) as lease:
+    with held(topology, options) as lease:
         if manifests.load(folder) is None:
             # Its outputs may be those of a lost home: then the pipeline has run already, too.
             claim_sinks(topology, Manifest.new(), lease, options, first=True)
@@ -255,10 +257,15 @@ def fork(
 
 
 @contextmanager
-def _held(topology: Topology, options: RunOptions) -> Iterator[Lease]:
-    """The lease, over a home that is complete: a run that was killed may have left state in an object store."""
+def held(topology: Topology, options: RunOptions, *, forgets: bool = False) -> Iterator[Lease]:
+    """The lease, over a home that is complete: a run that was killed may have left state in an object store.
+
+    CheckpointError if keys were being forgotten, unless that is what is done (`forgets`).
+    """
     leases, name = options.home.leases, topology.name
     with held_lease(leases, pipeline=name, run_id=options.run_id, ttl=options.lease_ttl) as lease:
+        if not forgets:
+            forgetting.refuse(options.home.job(topology.namespace, topology.job), name)
         for query in queries_left(options.home.job(topology.namespace, topology.job)):
             settle(query)
         yield lease

@@ -23,8 +23,10 @@ FENCED, REWOUND = "rs.fenced_by", "rs.rewound_by"
 BACKFILLED, BACKFILLED_BATCH, BACKFILLED_PARTITION = "rs.backfilled_by", "rs.backfilled_batch", "rs.backfilled"
 # The writer's name in a commit that adds the rows of dead letters, the last batch before it, and the redrive's number.
 REDRIVEN, REDRIVEN_BATCH, REDRIVE = "rs.redriven_by", "rs.redriven_batch", "rs.redrive"
+# The writer's name in a commit that removes the rows of forgotten keys, and the last batch before it.
+FORGOTTEN, FORGOTTEN_BATCH = "rs.forgotten_by", "rs.forgotten_batch"
 # Where an entry names its author.
-AUTHORS = ("rs.writer", REWOUND, FENCED, BACKFILLED, REDRIVEN)
+AUTHORS = ("rs.writer", REWOUND, FENCED, BACKFILLED, REDRIVEN, FORGOTTEN)
 # How many entries of a history are searched at first.
 NEWEST = 50
 

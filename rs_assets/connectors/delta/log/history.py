@@ -15,6 +15,8 @@ from rs_assets.connectors.delta.log.commit_info import (
     BACKFILLED,
     BACKFILLED_BATCH,
     FENCED,
+    FORGOTTEN,
+    FORGOTTEN_BATCH,
     REDRIVEN,
     REDRIVEN_BATCH,
     REWOUND,
@@ -52,18 +54,27 @@ REMOVALS = frozenset({"DELETE", "TRUNCATE"})
 REPLACEMENTS = ("REPLACE TABLE", "CREATE OR REPLACE", "CLONE", "FSCK", "DROP COLUMNS", "REPLACE COLUMNS")
 NO_PREDICATE = frozenset({"", "[]", "true", "[true]", '["true"]'})
 
-_OWN = frozenset({"batch", "return", "backfill", "redrive"})
+_OWN = frozenset({"batch", "return", "backfill", "redrive", "forget"})
 
-Kind = Literal["batch", "return", "backfill", "redrive", "restore", "added", "edited", "removed", "wiped", "harmless"]
+Kind = Literal[
+    "batch", "return", "backfill", "redrive", "forget", "restore", "added", "edited", "removed", "wiped", "harmless"
+]
+
+# Changes between two batches: where each names its writer, and the last batch before it, or of which it has rows.
+KEPT: tuple[tuple[Kind, str, str], ...] = (
+    ("backfill", BACKFILLED, BACKFILLED_BATCH),
+    ("redrive", REDRIVEN, REDRIVEN_BATCH),
+    ("forget", FORGOTTEN, FORGOTTEN_BATCH),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """One version of the table, from the point of view of the sink of one pipeline.
 
-    `batch`, `return`, `backfill` and `redrive` are this sink's own, the first two at `point`; a return also has the
-    point that was `kept`, a backfill that of the last batch of which it has rows, a redrive that of the last batch
-    before it. `source` is the version whose rows a return or a
+    `batch`, `return`, `backfill`, `redrive` and `forget` are this sink's own, the first two at `point`; a return also
+    has the point that was `kept`, a backfill that of the last batch of which it has rows, a redrive and a removal of
+    forgotten keys that of the last batch before it. `source` is the version whose rows a return or a
     restore took, NO_ROWS for none, None if the entry does not say. Changes of other
     writers are `restore`, `added` (rows), `edited` (rows of any writer), `removed` (some rows) and `wiped` (all earlier
     rows); `rows` says whether they brought their own rows. `replaces`: a batch replaced all earlier rows. `accepts`:
@@ -100,12 +111,12 @@ def change_of(entry: Mapping[str, Any], mark: BatchMark) -> Change:
     if point is not None:
         accepts = "rs.accepted" in metadata
         return Change(version, "batch", operation, point=point, replaces=_overwrites(parameters), accepts=accepts)
-    filled = _point(metadata.get(BACKFILLED), metadata.get(BACKFILLED_BATCH), mark)
-    if filled is not None:
-        return Change(version, "backfill", operation, kept=filled)
-    redriven = _point(metadata.get(REDRIVEN), metadata.get(REDRIVEN_BATCH), mark)
-    if redriven is not None:
-        return Change(version, "redrive", operation, kept=redriven)
+    for kind, writer, last in KEPT:
+        kept = _point(metadata.get(writer), metadata.get(last), mark)
+        if kept is not None:
+            return Change(version, kind, operation, kept=kept)
+    if FORGOTTEN in metadata:
+        return Change(version, "removed", "a removal of forgotten keys")
     return _of_others(version, operation, parameters, no_rows=REWOUND in metadata or FENCED in metadata)
 
 
@@ -202,7 +213,7 @@ class History:
 
     @property
     def last_change(self) -> Change | None:
-        """The newest batch, return, backfill or redrive of this sink, None if there is none."""
+        """The newest batch, return, backfill, redrive or removal of keys of this sink, None if there is none."""
         return next((change for change in reversed(self.changes) if change.is_own), None)
 
     def last_batch(self, generation: int) -> int:
@@ -249,7 +260,9 @@ class History:
                     f"go back to batch {begun.point.batch} or later, or begin a new generation (--new-generation)",
                 )
             return self._version_of(Point(begun.kept.generation, kept.batch))
-        own = [c.version for c in self.changes if c.kind == "batch" and c.point is not None and _reached(c.point, kept)]
+        # Forgotten keys are in none of the versions before their removal that can be read, whatever they are called.
+        ends = ((c, c.point if c.kind == "batch" else c.kept if c.kind == "forget" else None) for c in self.changes)
+        own = [change.version for change, point in ends if point is not None and _reached(point, kept)]
         if own:
             return self._backfilled(own[-1], kept)
         return self._backfilled(begun.version, kept) if begun is not None else self._start_of(kept)
@@ -320,7 +333,7 @@ class History:
         return replace(before, made_by=version, others=Others(version, before.others) if change.rows else before.others)
 
     def _after_own(self, change: Change, before: Content, left: Mapping[int, int]) -> Content:
-        """The rows after a batch, a backfill or a redrive."""
+        """The rows after a batch, a backfill, a redrive or a removal of keys."""
         if change.replaces:
             return Content(change.version, ours=change.version)
         if change.accepts:

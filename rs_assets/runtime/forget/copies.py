@@ -1,0 +1,158 @@
+"""Stores that answer queries, and copies of state: exported tables, and folders for lookups."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+from rocksdict import AccessType, Options, Rdict
+
+from rs_assets.common.plural import count_of
+from rs_assets.connectors.delta.forgetting import TableErasure
+from rs_assets.connectors.sqlite.database import connected
+from rs_assets.connectors.store import file
+from rs_assets.connectors.store.nodes import StoreSink
+from rs_assets.connectors.store.rows import layout_of
+from rs_assets.errors import SinkError
+from rs_assets.operators.state.served import POINTER
+from rs_assets.runtime.forget.keys import InTexts, has_field
+from rs_assets.runtime.forget.report import Finding, Place
+from rs_assets.runtime.forget.tables import in_words
+from rs_assets.runtime.forget.world import Query, World
+from rs_assets.runtime.upkeep.state import served_folder, state_path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreRows:
+    """The rows of a store, and what its last batches have changed, by which they could be undone."""
+
+    name: str
+    path: Path
+    wanted: Mapping[str, Sequence[str]]
+    place: str = "store"
+
+    def check(self) -> None:
+        """They can always be removed."""
+
+    def found(self) -> Finding:
+        """Rows, and batches that can be undone."""
+        with connected(str(self.path), SinkError) as database:
+            rows, steps = len(self._keys(database)), len(file.steps(database)) - 1
+        more = f", {count_of(steps, 'batch')} that could be undone" if steps else ""
+        return Finding(rows=rows, more=steps, said=f"{count_of(rows, 'row')}{more}" if rows or steps else "")
+
+    def erase(self) -> None:
+        """Remove them; freed pages of the file are overwritten."""
+        with connected(str(self.path), SinkError, write=True) as database:
+            database.execute("PRAGMA secure_delete = ON")
+            database.execute("BEGIN IMMEDIATE")
+            database.executemany("DELETE FROM rows WHERE key = ?", [(key,) for key in self._keys(database)])
+            database.execute("DELETE FROM before")
+            database.execute("DELETE FROM steps WHERE number < (SELECT max(number) FROM steps)")
+            database.execute("COMMIT")
+            database.execute("VACUUM")
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def _keys(self, database: Any) -> list[bytes]:
+        rows = database.execute("SELECT key, row FROM rows")
+        return [key for key, row in rows if has_field(orjson.loads(row), self.wanted)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateTable:
+    """The exported state of a step."""
+
+    name: str
+    erasure: TableErasure
+    place: str = "state table"
+
+    def check(self) -> None:
+        """SinkError for a table that cannot be changed."""
+        self.erasure.check()
+
+    def found(self) -> Finding:
+        """Rows of state."""
+        return in_words(self.erasure.found(), "row")
+
+    def erase(self) -> None:
+        """Remove them."""
+        self.erasure.erase()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedCopy:
+    """The copy of a step's state for lookups, which is removed whole: the next snapshot of state makes a new one."""
+
+    name: str
+    folder: Path
+    wanted: Mapping[str, Sequence[str]]
+    place: str = "served copy"
+
+    def check(self) -> None:
+        """It can always be removed."""
+
+    def found(self) -> Finding:
+        """Its rows with a key, and rows of copies that nothing reads any more."""
+        rows = sum(self._count(copy) for copy in self.folder.glob("v*") if copy.is_dir())
+        return Finding(rows=rows, said=count_of(rows, "row") if rows else "")
+
+    def erase(self) -> None:
+        """Remove the folder."""
+        if self.found().rows:
+            (self.folder / POINTER).unlink(missing_ok=True)
+            shutil.rmtree(self.folder)
+
+    def _count(self, copy: Path) -> int:
+        database = Rdict(str(copy), Options(raw_mode=True), access_type=AccessType.read_only())
+        try:
+            entries: Any = database.items()
+            return sum(self._has(key, stored) for key, stored in entries)
+        finally:
+            database.close()
+
+    def _has(self, key: bytes, stored: bytes) -> bool:
+        texts = (key, stored.partition(b"\n")[2])
+        return any(has_field(orjson.loads(text), self.wanted) for text in texts if text)
+
+
+def copies(world: World) -> Iterator[Place]:
+    """The stores and copies that there are, and that have one of the fields."""
+    topology, home = world.topology, world.options.home
+    for sink in topology.sinks:
+        path = home.store(topology.namespace, sink.store) if isinstance(sink, StoreSink) else None
+        if isinstance(sink, StoreSink) and path is not None and path.exists():
+            wanted = world.keys.at(sink.name, sink.store)
+            if wanted.keys() & _fields(path):
+                yield StoreRows(name=sink.store, path=path, wanted=wanted)
+    for query, step in _steps(world):
+        wanted = world.keys.at(step)
+        matcher = InTexts({}, ("key", "value"), world.keys, partial(_in_json, wanted))
+        exported = state_path(topology, step, home)
+        if Path(exported).exists():
+            mark = replace(world.mark(step, query), sink=f"state.{step}")
+            yield StateTable(name=step, erasure=TableErasure(path=exported, matcher=matcher, step=step, mark=mark))
+        folder = served_folder(topology, step, home)
+        if folder.exists():
+            yield ServedCopy(name=step, folder=folder, wanted=wanted)
+
+
+def _steps(world: World) -> Iterator[tuple[Query, str]]:
+    """Each step with state, and a query that has it."""
+    found = {step: query for query in reversed(world.queries) for step in query.plan.states}
+    yield from ((query, step) for step, query in found.items())
+
+
+def _fields(path: Path) -> set[str]:
+    """The fields of the rows of a store."""
+    with connected(str(path), SinkError) as database:
+        newest = file.newest(database) if file.exists(database) else None
+    return set(layout_of(file.head_of(newest).layout).schema.names) if newest is not None else set()
+
+
+def _in_json(wanted: Mapping[str, Sequence[str]], texts: Sequence[str | None]) -> bool:
+    return any(has_field(orjson.loads(text), wanted) for text in texts if text)

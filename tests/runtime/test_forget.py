@@ -1,0 +1,309 @@
+"""Forget: no file of the home has the key any more, whatever ended it in between, and the pipeline goes on."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from rs_assets import EventTimePartitions, MemoryChannel, RsError, StreamBuilder, Time, TumblingWindow
+from rs_assets.catalog.forgotten import digest_of
+from rs_assets.catalog.ledger import Ledger
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.connectors.dead_letters import dead_letters_of
+from rs_assets.connectors.delta.forgetting import TableErasure
+from rs_assets.errors import CheckpointError, ConfigurationError, PipelineBusyError
+from rs_assets.runtime.forget import state
+from rs_assets.runtime.options import RunOptions, SavepointPolicy
+from rs_assets.runtime.upkeep.savepoints import rewind, savepoint
+from rs_assets.runtime.upkeep.state import snapshot_state
+from rs_assets.stream.pipeline import Pipeline
+
+KEY, OTHER = "zq17zq", "ann"
+SCHEMA = "user string, city string, ms bigint, ts timestamp"
+
+
+def row(user: str, second: int, ms: int = 1) -> dict[str, Any]:
+    return {"user": user, "city": "rome", "ms": ms, "ts": f"2026-01-05 10:00:{second:02d}"}
+
+
+def made(source: MemoryChannel) -> Pipeline:
+    """Rows, windows of each user, and windows of each city."""
+    read = StreamBuilder.data_stream("gone", "visits").from_memory(source, name="read")
+    usual = read.expect("ms >= 0", on_fail="dead_letter", name="usual")
+    usual.to_delta("visits", name="out")
+    minutes = TumblingWindow.of(Time.minutes(1), "ts")
+    usual.window(minutes, name="of_city").group_by("city").count("n").to_delta("of_city")
+    made: Pipeline = usual.window(minutes, name="of_user").group_by("user").count("n").to_delta("of_user").build()
+    return made
+
+
+def holding(folder: Path, text: str = KEY) -> list[str]:
+    """The files with a text: Parquet in any column, archives in any member, all others in their bytes."""
+    found = []
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+        if file.suffix == ".parquet":
+            content = str(pq.ParquetFile(file).read().to_pylist()).encode()
+        elif zipfile.is_zipfile(file):
+            with zipfile.ZipFile(file) as archive:
+                content = b"".join(archive.read(name) for name in archive.namelist())
+        else:
+            content = file.read_bytes()
+        found += [str(file.relative_to(folder))] if text.encode() in content else []
+    return found
+
+
+def table(options: RunOptions, name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = DeltaTable(options.home.table("gone", name)).to_pyarrow_table().to_pylist()
+    return found
+
+
+@pytest.fixture
+def source() -> MemoryChannel:
+    return MemoryChannel(schema=SCHEMA)
+
+
+@pytest.fixture
+def visits(source: MemoryChannel, options: RunOptions) -> Pipeline:
+    """A pipeline with rows, open windows and dead letters of the key."""
+    pipeline = made(source)
+    source.put(row(KEY, 1), row(OTHER, 2), row(KEY, 3, ms=-1), row(OTHER, 4, ms=-1))
+    pipeline.run(options)
+    source.put(row(KEY, 5), row(OTHER, 6))
+    pipeline.run(options)
+    return pipeline
+
+
+def test_forget_leaves_no_file_of_the_home_with_the_key(
+    visits: Pipeline, source: MemoryChannel, options: RunOptions
+) -> None:
+    root = options.home.root
+    savepoint(visits.topology, options)
+    snapshot_state(visits.topology, options)
+    before = holding(root)
+    for place in ("tables/gone/visits/", "catalog/dead_letters/", "checkpoints/", "savepoints/", "state/", "served/"):
+        assert any(file.startswith(place) for file in before), (place, before)
+    with pytest.raises(ConfigurationError, match="1 savepoint of gone.visits may have the keys") as refused:
+        visits.forget({"user": KEY}, options)
+    assert "--savepoints remove" in refused.value.remedy
+
+    planned = visits.forget({"user": KEY}, options, plan=True)
+    assert (planned.complete, planned.entry, holding(root)) == (False, None, before)
+    done = visits.forget({"user": KEY}, options, savepoints="remove")
+    assert [str(each) for each in done.places if each.left] == []
+    assert (done.complete, holding(root)) == (True, [])
+    rows = {(each.place, each.name): each.rows for each in done.places if each.rows}
+    assert rows[("output", "out")] == 2
+    assert rows[("dead letters", "")] == 1
+    assert rows[("state", "of_user")] == 1
+    said = [str(each) for each in done.elsewhere]
+    assert any(each.startswith("source read") for each in said)
+    assert any(each.startswith("state of_city: what it has computed by city still contains") for each in said)
+
+    assert [query.found for query in visits.verify(options)] == [()] * 3
+    with pytest.raises(CheckpointError, match="cannot be rewound"):
+        rewind(visits.topology, 0, options, step="of_user")
+    assert [
+        letter["record"] for letter in dead_letters_of(options.home.dead_letters, "gone", "visits").to_pylist()
+    ] != []
+    source.put(row(OTHER, 7), {**row(OTHER, 1), "ts": "2026-01-05 10:05:00"})
+    visits.run(options)
+    assert [(each["user"], each["n"]) for each in table(options, "of_user")] == [(OTHER, 3)]
+    assert [(each["city"], each["n"]) for each in table(options, "of_city")] == [("rome", 5)]
+    assert {each["user"] for each in table(options, "visits")} == {OTHER}
+
+    ledger = Ledger(options.home.catalog, visits.name)
+    (entry,) = ledger.entries()
+    noted = json.loads(entry["forgotten"])
+    assert (ledger.first_break(), entry["kind"], noted["complete"]) == ("", "forget", True)
+    assert noted["digests"] == {"user": [digest_of(noted["salt"], "user", KEY)]}
+    # A new batch can be gone back to.
+    assert "to batch" in rewind(visits.topology, visits_batch(visits, options), options, step="of_user")
+
+
+def visits_batch(pipeline: Pipeline, options: RunOptions) -> int:
+    """The last batch of the query with the windows of users."""
+    (log,) = options.home.job("gone", "visits").glob("g*/of_user/checkpoint")
+    return CheckpointLog(log).last_committed()
+
+
+class KilledError(Exception):
+    """The process ends here."""
+
+
+def test_forget_killed_at_any_step_is_refused_by_starts_until_it_is_done_again(
+    visits: Pipeline, source: MemoryChannel, options: RunOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for owner, name, when in (
+        (CheckpointLog, "plan_again", "after"),
+        (CheckpointLog, "commit_again", "before"),
+        (CheckpointLog, "commit_again", "after"),
+        (state, "remove_earlier", "after"),
+        (TableErasure, "_commit", "after"),
+        (TableErasure, "_cut_log", "before"),
+        (Ledger, "add", "before"),
+        (Ledger, "add", "after"),
+    ):
+        killed(monkeypatch, owner, name, when)
+        with pytest.raises((KilledError, RsError), match=f"{when} {name}"):
+            visits.forget({"user": KEY}, options)
+        with pytest.raises(CheckpointError, match="keys were being forgotten") as refused:
+            visits.run(options)
+        assert "rs-assets forget gone.visits" in refused.value.remedy
+    with pytest.raises(CheckpointError, match="keys were being forgotten"):
+        rewind(visits.topology, 0, options, step="of_user")
+    with pytest.raises(CheckpointError, match="other keys were being forgotten") as others:
+        visits.forget({"user": OTHER}, options)
+    assert "forget those again" in others.value.remedy
+
+    done = visits.forget({"user": [KEY, "zoe"]}, options)
+    assert [str(each) for each in done.places if each.left] == []
+    assert (done.complete, holding(options.home.root)) == (True, [])
+    source.put({**row(OTHER, 1), "ts": "2026-01-05 10:05:00"})
+    visits.run(options)
+    assert [(each["user"], each["n"]) for each in table(options, "of_user")] == [(OTHER, 2)]
+    assert visits.forget({"user": KEY}, options).complete
+
+
+def killed(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, when: str) -> None:
+    """Let the next call end the process before it begins, or after it has ended."""
+    method: Callable[..., Any] = getattr(owner, name)
+
+    def dies(*arguments: Any, **named: Any) -> Any:
+        monkeypatch.setattr(owner, name, method)
+        if when == "after":
+            method(*arguments, **named)
+        raise KilledError(f"{when} {name}")
+
+    monkeypatch.setattr(owner, name, dies)
+
+
+def test_forget_of_an_unfinished_batch_asks_for_a_run(
+    visits: Pipeline, options: RunOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (log,) = options.home.job("gone", "visits").glob("g*/of_user/checkpoint")
+    last = CheckpointLog(log).last_committed()
+    planned = (log / "offsets" / str(last)).read_bytes()
+    (log / "offsets" / str(last + 1)).write_bytes(planned)
+    with pytest.raises(CheckpointError, match=f"batch {last + 1} is not complete") as refused:
+        visits.forget({"user": KEY}, options)
+    assert "run the pipeline once" in refused.value.remedy
+    visits.run(options)
+    assert visits.forget({"user": KEY}, options).complete
+
+
+def test_state_that_keeps_the_key_within_rows_of_other_keys_is_refused(
+    source: MemoryChannel, options: RunOptions
+) -> None:
+    read = StreamBuilder.data_stream("gone", "table").from_memory(source, name="read")
+    pipeline = read.to_table("city", name="cities").to_delta("cities", name="out").build()
+    source.put(row(KEY, 1))
+    pipeline.run(options)
+    with pytest.raises(ConfigurationError, match="keeps under other keys") as refused:
+        pipeline.forget({"user": KEY}, options)
+    assert "run the pipeline until they have left" in refused.value.remedy
+    source.put(row(OTHER, 2))
+    pipeline.run(options)
+    assert pipeline.forget({"user": KEY}, options).complete
+    assert holding(options.home.root) == []
+
+
+def test_requests_that_cannot_be_met_are_refused_and_taken_after_the_remedy(
+    source: MemoryChannel, options: RunOptions
+) -> None:
+    read = StreamBuilder.data_stream("gone", "plain").from_memory(source, name="read")
+    pipeline = read.to_delta("plain", name="out").build()
+    with pytest.raises(CheckpointError, match="has no checkpoint yet") as early:
+        pipeline.forget({"user": KEY}, options)
+    assert early.value.remedy == "run it first"
+    source.put(row(KEY, 1))
+    pipeline.run(options)
+    with pytest.raises(ConfigurationError, match="savepoints= must be one of") as wrong:
+        pipeline.forget({"user": KEY}, options, savepoints="keep")  # type: ignore[arg-type]
+    assert wrong.value.remedy == "savepoints='remove'"
+    with pipeline.start(options), pytest.raises(PipelineBusyError):
+        pipeline.forget({"user": KEY}, options)
+    assert pipeline.forget({"user": KEY}, options, savepoints="remove").complete
+
+    shuffled = read.shuffle(2, strategy="delta").to_delta("apart").build()
+    with pytest.raises(ConfigurationError, match="durable shuffle") as apart:
+        shuffled.forget({"user": KEY}, options)
+    assert "begin a new generation" in apart.value.remedy
+
+
+def test_forget_beside_a_stream_of_the_process_is_refused(
+    visits: Pipeline, source: MemoryChannel, options: RunOptions
+) -> None:
+    other = StreamBuilder.data_stream("gone", "other").from_memory(MemoryChannel(schema=SCHEMA)).to_delta("o").build()
+    with other.start(options), pytest.raises(ConfigurationError, match="other streams run in this process") as busy:
+        visits.forget({"user": KEY}, options)
+    assert "a process of its own" in busy.value.remedy
+    source.put(row(OTHER, 9))
+    visits.run(options)
+
+
+def test_uploads_of_earlier_batches_are_replaced(source: MemoryChannel, options: RunOptions, tmp_path: Path) -> None:
+    policy = SavepointPolicy(uri=str(tmp_path / "store"), upload=True)
+    pipeline, uploading = made(source), replace(options, savepoints=policy)
+    source.put(row(KEY, 1), row(OTHER, 2))
+    pipeline.run(uploading)
+    assert holding(tmp_path / "store")
+    off = replace(options, savepoints=replace(policy, upload=False))
+    with pytest.raises(ConfigurationError, match="uploads are off") as refused:
+        pipeline.forget({"user": KEY}, off)
+    assert "--savepoints remove" in refused.value.remedy
+    assert pipeline.forget({"user": KEY}, uploading).complete
+    assert holding(tmp_path) == []
+    source.put({**row(OTHER, 1), "ts": "2026-01-05 10:05:00"})
+    pipeline.run(uploading)
+    assert [(each["user"], each["n"]) for each in table(options, "of_user")] == [(OTHER, 1)]
+    assert pipeline.forget({"user": "zoe"}, off, savepoints="remove").complete
+
+
+def test_join_keyed_by_the_field_forgets_its_waiting_rows(options: RunOptions) -> None:
+    left, right = MemoryChannel(schema=SCHEMA), MemoryChannel(schema="who string, ts timestamp")
+    begin = StreamBuilder.data_stream("gone", "joined")
+    one, two = begin.from_memory(left, name="left"), begin.from_memory(right, name="right")
+    pipeline = one.join(two, on={"user": "who"}, within=Time.minutes(5), time_field="ts").to_delta("joined").build()
+    left.put(row(KEY, 1), row(OTHER, 2))
+    right.put({"who": "bob", "ts": "2026-01-05 10:00:01"})
+    pipeline.run(options)
+    done = pipeline.forget({"user": KEY}, options)
+    assert (done.complete, holding(options.home.root)) == (True, [])
+    right.put({"who": KEY, "ts": "2026-01-05 10:00:02"}, {"who": OTHER, "ts": "2026-01-05 10:00:03"})
+    pipeline.run(options)
+    assert [each["user"] for each in table(options, "joined")] == [OTHER]
+
+
+def test_backfill_and_proof_leave_forgotten_keys_out(tmp_path: Path, options: RunOptions) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    hours = EventTimePartitions.hourly("ts", since="2026-01-01", settle=Time.minutes(0))
+
+    def put(*rows: dict[str, Any]) -> None:
+        file = folder / f"f{len(list(folder.iterdir()))}.jsonl"
+        file.write_text("".join(f"{json.dumps(each)}\n" for each in rows))
+
+    read = StreamBuilder.data_stream("gone", "hours").from_file(
+        folder, schema=SCHEMA, name="read", max_files_per_batch=1
+    )
+    pipeline = read.to_delta("hours", partitions=hours, name="out").build()
+    put(row(KEY, 1), row(OTHER, 2))
+    pipeline.run(options)
+    assert pipeline.forget({"user": KEY}, options).complete
+    # The person comes back.
+    put(row(KEY, 3), {**row(OTHER, 4), "ts": "2026-01-05 12:00:00"})
+    pipeline.run(options)
+    (done,) = pipeline.backfill("2026-01-05-10:00", options)
+    assert done.rows == 2
+    found = [(each["user"], each["ts"].second) for each in table(options, "hours") if each["ts"].hour == 10]
+    assert sorted(found) == [(OTHER, 2), (KEY, 3)]
+    (proof,) = pipeline.prove(options, partition="2026-01-05-10:00")
+    assert proof.holds
