@@ -1,7 +1,8 @@
 """Marks that keys are being forgotten: a small file in the job's folder, without the keys themselves.
 
-It is written before the first row goes. A start that finds it is refused, since a part of the rows may be gone and the
-others not; forgetting the same keys again completes it.
+There are two parts. First the state of all queries is written again, as one batch more of each: as long as the marker
+is not `switched`, nothing else has changed, and whoever holds the lease next takes these batches away. Then rows go
+everywhere, which is not undone: starts are refused until the same keys are forgotten again, which completes it.
 """
 
 from __future__ import annotations
@@ -14,21 +15,27 @@ import orjson
 
 from rs_assets.common.files import write_atomically
 from rs_assets.errors import CheckpointError
+from rs_assets.recovery.rewinding import rewind
 
 FILE = ".forgetting"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgetting:
-    """The digests of the keys by field, made with `salt`, and the batch that each query's state is written as."""
+    """The digests of the keys by field, made with `salt`.
+
+    `batches` has the batch as which the state in a checkpoint, a folder below the job's, is written again; `switched`
+    says that all state has been written, so that its rows are gone.
+    """
 
     salt: str
     digests: Mapping[str, tuple[str, ...]]
     batches: Mapping[str, int] = field(default_factory=dict)
+    switched: bool = False
 
 
-def begin(job: Path, forgetting: Forgetting) -> None:
-    """Record that it is in progress; also to add batches."""
+def note(job: Path, forgetting: Forgetting) -> None:
+    """Record it as it is now, in one step."""
     write_atomically(job / FILE, orjson.dumps(asdict(forgetting)))
 
 
@@ -37,13 +44,15 @@ def under_way(job: Path) -> Forgetting | None:
     try:
         found = orjson.loads((job / FILE).read_bytes())
         digests = {name: tuple(each) for name, each in found["digests"].items()}
-        return Forgetting(salt=found["salt"], digests=digests, batches=found["batches"])
+        return Forgetting(
+            salt=found["salt"], digests=digests, batches=dict(found["batches"]), switched=bool(found["switched"])
+        )
     except FileNotFoundError:
         return None
-    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(
             "the marker of keys that are being forgotten is damaged",
-            remedy="remove the file, then forget the keys again",
+            remedy="restore the file from a copy; or start over with --new-generation, which reads all records again",
             file=job / FILE,
         ) from error
 
@@ -53,12 +62,33 @@ def finish(job: Path) -> None:
     (job / FILE).unlink(missing_ok=True)
 
 
+def undo(job: Path) -> None:
+    """Undo what was only prepared, under the lease; nothing if it is not so.
+
+    State that was written again is removed, so that the last batch is the one before. CheckpointError if the disk
+    refuses it; the next call repeats it.
+    """
+    cut = under_way(job)
+    if cut is not None and not cut.switched:
+        for folder, batch in cut.batches.items():
+            rewind(job / folder, batch - 1)
+        finish(job)
+
+
 def refuse(job: Path, pipeline: str) -> None:
     """CheckpointError if keys were being forgotten when the process ended."""
-    if under_way(job) is not None:
+    cut = under_way(job)
+    if cut is None:
+        return
+    if not cut.switched:
         raise CheckpointError(
-            "keys were being forgotten, which was interrupted: a part of their rows is still there",
-            remedy=f"forget the same keys again, which completes it: rs-assets forget {pipeline} FIELD=VALUE;"
-            " or start over with --new-generation, which reads all records again",
+            "keys were to be forgotten, which was interrupted before any row was removed",
+            remedy=f"run the pipeline, or forget the keys again: rs-assets forget {pipeline} FIELD=VALUE",
             file=job / FILE,
         )
+    raise CheckpointError(
+        "keys were being forgotten, which was interrupted: a part of their rows is still there",
+        remedy=f"forget the same keys again, which completes it: rs-assets forget {pipeline} FIELD=VALUE;"
+        " or start over with --new-generation, which reads all records again",
+        file=job / FILE,
+    )

@@ -27,10 +27,9 @@ def earlier_files(checkpoint: Path, batch: int) -> list[Path]:
     Its own plan and the one before it stay, which Spark needs to start. State is among them only if each store has a
     snapshot of this batch, as after its state was written again. CheckpointError for a damaged snapshot.
     """
-    state = [path for path in (checkpoint / "state").rglob("*") if path.is_file()]
-    versions = [path for path in state if 0 < (state_version(path.name) or 0) <= batch]
-    left = [PurePosixPath(path.relative_to(checkpoint).as_posix()) for path in {*state} - {*versions}]
-    if unloadable(state_stores(left, partitions_of(checkpoint, batch)), batch + 1) is not None:
+    state = _state(checkpoint)
+    versions = _earlier(state, batch)
+    if complete_alone(checkpoint, batch):
         state, versions = [], []
     kept = min(needed_plans(batch))
     # Batch 0 needs no plan before it: without its commit nothing goes back to it.
@@ -42,6 +41,14 @@ def earlier_files(checkpoint: Path, batch: int) -> list[Path]:
         if number < first
     ]
     return [*versions, *_unnamed(state, set(versions)), *plans]
+
+
+def complete_alone(checkpoint: Path, batch: int) -> str:
+    """What earlier state the stores need for the state of `batch`, "" for none: each has a snapshot of it."""
+    state = _state(checkpoint)
+    left = [PurePosixPath(path.relative_to(checkpoint).as_posix()) for path in {*state} - {*_earlier(state, batch)}]
+    missing = unloadable(state_stores(left, partitions_of(checkpoint, batch)), batch + 1)
+    return "" if missing is None else f"needs earlier state: {missing}"
 
 
 def remove_earlier(checkpoint: Path, batch: int) -> int:
@@ -57,6 +64,15 @@ def remove_earlier(checkpoint: Path, batch: int) -> int:
             file=checkpoint,
         ) from error
     return len(files)
+
+
+def _state(checkpoint: Path) -> list[Path]:
+    return [path for path in (checkpoint / "state").rglob("*") if path.is_file()]
+
+
+def _earlier(state: list[Path], batch: int) -> list[Path]:
+    """Those of versions before that of `batch`, which is one more than its number."""
+    return [path for path in state if 0 < (state_version(path.name) or 0) <= batch]
 
 
 def _unnamed(state: list[Path], going: set[Path]) -> Iterator[Path]:

@@ -20,7 +20,9 @@ from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.connectors.dead_letters import dead_letters_of
 from rs_assets.connectors.delta.forgetting import TableErasure
 from rs_assets.errors import CheckpointError, ConfigurationError, PipelineBusyError
+from rs_assets.recovery import forget_marker
 from rs_assets.runtime.forget import state
+from rs_assets.runtime.forget.state import QueryState
 from rs_assets.runtime.options import RunOptions, SavepointPolicy
 from rs_assets.runtime.upkeep.savepoints import rewind, savepoint
 from rs_assets.runtime.upkeep.state import snapshot_state
@@ -138,51 +140,107 @@ class KilledError(Exception):
     """The process ends here."""
 
 
-def test_forget_killed_at_any_step_is_refused_by_starts_until_it_is_done_again(
+def killed(visits: Pipeline, options: RunOptions, owner: Any, name: str, when: str, *, call: int = 1) -> None:
+    """Forget the key, which ends before or after a call of a method: nothing is undone by this process."""
+    method: Callable[..., Any] = getattr(owner, name)
+    calls: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+
+        def dies(*arguments: Any, **named: Any) -> Any:
+            calls.append(name)
+            if len(calls) != call:
+                return method(*arguments, **named)
+            if when == "after":
+                method(*arguments, **named)
+            patch.setattr(forget_marker, "undo", lambda _: None)
+            raise KilledError(f"{when} {name}")
+
+        patch.setattr(owner, name, dies)
+        with pytest.raises((KilledError, RsError), match=f"{when} {name}"):
+            visits.forget({"user": KEY}, options)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "when", "call"),
+    [
+        (CheckpointLog, "plan_again", "before", 1),
+        (CheckpointLog, "plan_again", "after", 1),
+        (CheckpointLog, "commit_again", "before", 1),
+        (CheckpointLog, "commit_again", "after", 2),
+        (QueryState, "_compare", "after", 2),
+    ],
+)
+def test_forget_killed_while_state_is_written_is_undone_by_the_next_start(
+    visits: Pipeline, source: MemoryChannel, options: RunOptions, owner: Any, name: str, when: str, call: int
+) -> None:
+    job = options.home.job("gone", "visits")
+    killed(visits, options, owner, name, when, call=call)
+    cut = forget_marker.under_way(job)
+    assert cut is not None
+    assert not cut.switched
+    with pytest.raises(CheckpointError, match="interrupted before any row was removed") as early:
+        visits.verify(options)
+    assert early.value.remedy.startswith("run the pipeline")
+
+    source.put(row(KEY, 8), row(OTHER, 9))
+    visits.run(options)
+    assert forget_marker.under_way(job) is None
+    assert [query.found for query in visits.verify(options)] == [()] * 3
+    # The state that Spark reads from the disk is that of the stream.
+    assert visits.forget({"user": OTHER}, options).complete
+    source.put({**row("zoe", 1), "ts": "2026-01-05 10:05:00"})
+    visits.run(options)
+    assert [(each["user"], each["n"]) for each in table(options, "of_user")] == [(KEY, 3)]
+    assert [(each["city"], each["n"]) for each in table(options, "of_city")] == [("rome", 6)]
+
+
+def test_state_that_spark_writes_wrongly_is_undone_at_once(
     visits: Pipeline, source: MemoryChannel, options: RunOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    before = holding(options.home.root)
+    with monkeypatch.context() as patch:
+        patch.setattr(state, "_rest", lambda families: {"0/default/default": (len(patched), str(patched.append(1)))})
+        patched: list[int] = []
+        with pytest.raises(CheckpointError, match="that was written again differs in 0/default/default") as refused:
+            visits.forget({"user": KEY}, options)
+    assert refused.value.remedy.startswith("nothing was removed")
+    assert (forget_marker.under_way(options.home.job("gone", "visits")), holding(options.home.root)) == (None, before)
+    source.put({**row(OTHER, 1), "ts": "2026-01-05 10:05:00"})
+    visits.run(options)
+    assert sorted((each["user"], each["n"]) for each in table(options, "of_user")) == [(OTHER, 2), (KEY, 2)]
+
+
+def test_forget_killed_after_state_is_written_is_refused_by_starts_until_it_is_done_again(
+    visits: Pipeline, source: MemoryChannel, options: RunOptions
+) -> None:
     for owner, name, when in (
-        (CheckpointLog, "plan_again", "after"),
-        (CheckpointLog, "commit_again", "before"),
-        (CheckpointLog, "commit_again", "after"),
+        (state, "remove_earlier", "before"),
         (state, "remove_earlier", "after"),
         (TableErasure, "_commit", "after"),
         (TableErasure, "_cut_log", "before"),
         (Ledger, "add", "before"),
         (Ledger, "add", "after"),
     ):
-        killed(monkeypatch, owner, name, when)
-        with pytest.raises((KilledError, RsError), match=f"{when} {name}"):
-            visits.forget({"user": KEY}, options)
+        killed(visits, options, owner, name, when)
         with pytest.raises(CheckpointError, match="keys were being forgotten") as refused:
             visits.run(options)
         assert "rs-assets forget gone.visits" in refused.value.remedy
     with pytest.raises(CheckpointError, match="keys were being forgotten"):
         rewind(visits.topology, 0, options, step="of_user")
-    with pytest.raises(CheckpointError, match="other keys were being forgotten") as others:
-        visits.forget({"user": OTHER}, options)
-    assert "forget those again" in others.value.remedy
+    for others in (OTHER, [KEY, "zoe"]):
+        with pytest.raises(CheckpointError, match="other keys were being forgotten") as wrong:
+            visits.forget({"user": others}, options)
+        assert "forget those again first" in wrong.value.remedy
 
-    done = visits.forget({"user": [KEY, "zoe"]}, options)
+    done = visits.forget({"user": KEY}, options)
     assert [str(each) for each in done.places if each.left] == []
     assert (done.complete, holding(options.home.root)) == (True, [])
+    assert [query.found for query in visits.verify(options)] == [()] * 3
     source.put({**row(OTHER, 1), "ts": "2026-01-05 10:05:00"})
     visits.run(options)
     assert [(each["user"], each["n"]) for each in table(options, "of_user")] == [(OTHER, 2)]
+    assert [(each["city"], each["n"]) for each in table(options, "of_city")] == [("rome", 4)]
     assert visits.forget({"user": KEY}, options).complete
-
-
-def killed(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, when: str) -> None:
-    """Let the next call end the process before it begins, or after it has ended."""
-    method: Callable[..., Any] = getattr(owner, name)
-
-    def dies(*arguments: Any, **named: Any) -> Any:
-        monkeypatch.setattr(owner, name, method)
-        if when == "after":
-            method(*arguments, **named)
-        raise KilledError(f"{when} {name}")
-
-    monkeypatch.setattr(owner, name, dies)
 
 
 def test_forget_of_an_unfinished_batch_asks_for_a_run(

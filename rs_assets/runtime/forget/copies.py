@@ -102,13 +102,17 @@ class ServedCopy:
         return Finding(rows=rows, said=count_of(rows, "row") if rows else "")
 
     def erase(self) -> None:
-        """Remove the folder."""
-        if self.found().rows:
-            (self.folder / POINTER).unlink(missing_ok=True)
+        """Remove the folder, also if no row has a key: its files may have rows that were replaced since."""
+        (self.folder / POINTER).unlink(missing_ok=True)
+        if self.folder.exists():
             shutil.rmtree(self.folder)
 
     def _count(self, copy: Path) -> int:
-        database = Rdict(str(copy), Options(raw_mode=True), access_type=AccessType.read_only())
+        try:
+            database = Rdict(str(copy), Options(raw_mode=True), access_type=AccessType.read_only())
+        except Exception:  # noqa: BLE001  rocksdict has no error of its own
+            # A part of a copy, as after an interruption: whatever it has is removed.
+            return 1
         try:
             entries: Any = database.items()
             return sum(self._has(key, stored) for key, stored in entries)

@@ -1,7 +1,8 @@
 """Forgets keys of a stopped pipeline: their rows leave all places of its home, and a scan of them proves it.
 
-All places are checked first. A marker in the job's folder says that this is in progress: if it is interrupted, the next
-start is refused, and forgetting the same keys again completes it. Each place finds by itself what there still is.
+All places are checked first. Then all state is written again next to the old one, and compared with it. A marker in the
+job's folder says how far this is. If it is interrupted before any row has gone, the next start takes the new state
+away. Later starts are refused, and forgetting the same keys again completes it: each place finds what is left.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from rs_assets.catalog.lease import Lease
 from rs_assets.catalog.ledger import Ledger
 from rs_assets.checkpoint import manifest as manifests
 from rs_assets.common.plural import count_of
-from rs_assets.errors import CheckpointError, ConfigurationError
+from rs_assets.errors import CheckpointError, ConfigurationError, LeaseLostError
 from rs_assets.recovery import forget_marker as forgetting
 from rs_assets.recovery import rollback_marker as returning
 from rs_assets.recovery.forget_marker import Forgetting
@@ -31,7 +32,7 @@ from rs_assets.runtime.forget.report import Finding, Forgotten, ForgottenPlace, 
 from rs_assets.runtime.forget.saved import Savepoints, Uploads
 from rs_assets.runtime.forget.state import EarlierBatches, QueryState, check_complete
 from rs_assets.runtime.forget.tables import dead_letters, outputs, quarantine_notes
-from rs_assets.runtime.forget.world import Consent, World
+from rs_assets.runtime.forget.world import Consent, Query, World
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.upkeep.claims import claim_sinks
 from rs_assets.runtime.upkeep.savepoints import held
@@ -69,16 +70,13 @@ def forget(
             remedy="remove the records at the source, then begin a new generation (--new-generation)",
             pipeline=topology.name,
         )
-    if plan:
-        world = World.of(topology, options, asked, savepoints="remove")
-        cut = forgetting.under_way(world.job)
-        places = _Run(world, cut or Forgetting(salt="", digests={})).checked()
-        return _report(world, [(each, each.found(), None) for each in places], entry=None)
     with held(topology, options, forgets=True) as lease:
-        world = World.of(topology, options, asked, savepoints=savepoints)
-        returning.refuse(world.job)
+        job = options.home.job(topology.namespace, topology.job)
+        returning.refuse(job)
+        forgetting.undo(job)
+        world = World.of(topology, options, asked, savepoints="remove" if plan else savepoints)
         begun = _begun(world)
-        return _Run(_claimed(world, lease), begun).all(lease)
+        return _Run(world, begun).planned() if plan else _Run(_claimed(world, lease), begun).all(lease)
 
 
 @dataclass(slots=True)
@@ -88,10 +86,14 @@ class _Run:
     world: World
     marker: Forgetting
 
+    def planned(self) -> Forgotten:
+        """What there is, without any change."""
+        return _report(self.world, [(each, each.found(), None) for each in self.checked()], entry=None)
+
     def checked(self) -> Sequence[Place]:
         """The places, all of which have been checked."""
         for query in self.world.queries:
-            check_complete(self.world, query, resumed=self.marker.batches.get(query.stored, -1))
+            check_complete(self.world, query, resumed=self._resumed(query))
         places = self._places()
         for place in places:
             place.check()
@@ -102,18 +104,11 @@ class _Run:
         places = self.checked()
         before = [place.found() for place in places]
         self._unload()
-        lease.check()
-        resumed = forgetting.under_way(self.world.job) is not None
-        forgetting.begin(self.world.job, self.marker)
-        for number, place in enumerate(places):
+        if not self.marker.switched:
+            self._prepare([place for place in places if isinstance(place, QueryState)], lease)
+        for place in places:
             lease.check()
-            try:
-                place.erase()
-            except CheckpointError:
-                # The first state could not be written, and nothing has changed.
-                if number == 0 and not resumed:
-                    forgetting.finish(self.world.job)
-                raise
+            place.erase()
         _settle(self.world)
         after = [place.found() for place in places]
         done = _report(self.world, list(zip(places, before, after, strict=True)), entry=-1)
@@ -123,15 +118,41 @@ class _Run:
         self._note(done)
         return done
 
+    def _prepare(self, states: Sequence[QueryState], lease: Lease) -> None:
+        """Write all state again, one query after another; if one fails, all of it is undone."""
+        lease.check()
+        self._noted(self.marker)
+        try:
+            for state in states:
+                lease.check()
+                state.prepare()
+            lease.check()
+        except LeaseLostError:
+            # Who has the lease now undoes it.
+            raise
+        except BaseException:
+            # Also after Ctrl-C: Spark's thread may still write.
+            self.world.options.driver.call(lambda _: None)
+            forgetting.undo(self.world.job)
+            raise
+        self._noted(replace(self.marker, switched=True))
+
+    def _noted(self, marker: Forgetting) -> None:
+        self.marker = marker
+        forgetting.note(self.world.job, marker)
+
+    def _resumed(self, query: Query) -> int:
+        """The batch that the state of a query was written as before the interruption, -1 for none."""
+        return self.marker.batches.get(str((query.folder / "checkpoint").relative_to(self.world.job)), -1)
+
     def _places(self) -> list[Place]:
         world = self.world
         queries = [query for query in world.queries if query.last >= 0]
         states = [
-            QueryState(world=world, query=query, begun=self._begin, resumed=self.marker.batches.get(query.stored, -1))
+            QueryState(world=world, query=query, begun=self._begin, resumed=self._resumed(query))
             for query in queries
             if query.plan.states
         ]
-        # State first: it is what Spark may fail to write.
         return [
             *states,
             *outputs(world),
@@ -143,10 +164,9 @@ class _Run:
             Uploads(world=world),
         ]
 
-    def _begin(self, query: str, batch: int) -> None:
-        """Note the batch that a query's state is written as."""
-        self.marker = replace(self.marker, batches={**self.marker.batches, query: batch})
-        forgetting.begin(self.world.job, self.marker)
+    def _begin(self, checkpoint: str, batch: int) -> None:
+        """Note the batch that the state in a checkpoint is written as."""
+        self._noted(replace(self.marker, batches={**self.marker.batches, checkpoint: batch}))
 
     def _unload(self) -> None:
         """Let Spark unload state of earlier runs in this process, of which it would write snapshots later."""
@@ -194,14 +214,13 @@ def _begun(world: World) -> Forgetting:
         salt = new_salt()
         return Forgetting(salt=salt, digests=world.keys.digests(salt))
     given = world.keys.digests(cut.salt)
-    if any(set(found) - set(given.get(name, ())) for name, found in cut.digests.items()):
+    if {name: set(found) for name, found in given.items()} != {name: set(found) for name, found in cut.digests.items()}:
         raise CheckpointError(
             "other keys were being forgotten, which was interrupted",
-            remedy="forget those again, alone or together with more: rs-assets forget"
-            f" {world.topology.name} FIELD=VALUE ...",
+            remedy=f"forget those again first: rs-assets forget {world.topology.name} FIELD=VALUE ...",
             fields=", ".join(cut.digests),
         )
-    return replace(cut, digests=given)
+    return cut
 
 
 def _claimed(world: World, lease: Lease) -> World:

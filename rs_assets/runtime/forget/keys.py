@@ -6,7 +6,8 @@ import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from decimal import Decimal, InvalidOperation
+from functools import cached_property, lru_cache
 from typing import Any
 
 import orjson
@@ -96,11 +97,11 @@ def new_salt() -> str:
 def has_field(value: Json, wanted: Mapping[str, Sequence[str]]) -> bool:
     """Whether a value of JSON has a field with one of its wanted values, at any depth.
 
-    >>> has_field({"at": {"user": 17}}, {"user": ("17",)}), has_field({"user": "171"}, {"user": ("17",)})
+    >>> has_field({"at": {"user": 17.0}}, {"user": ("17",)}), has_field({"user": "171"}, {"user": ("17",)})
     (True, False)
     """
     if isinstance(value, dict):
-        return any(_plain(each) in wanted.get(name, ()) or has_field(each, wanted) for name, each in value.items())
+        return any(_among(each, wanted.get(name, ())) or has_field(each, wanted) for name, each in value.items())
     return isinstance(value, list) and any(has_field(each, wanted) for each in value)
 
 
@@ -208,6 +209,24 @@ def _same(said: str, text: str) -> bool:
     """Whether a value in a log is that of a text: times have a T there, and long texts are cut."""
     plain, cut = said.replace("T", " ").removesuffix("Z"), CUT - 1
     return text in (said, plain) or plain.startswith(f"{text}.") or (len(said) >= cut and text[:cut] == said[:cut])
+
+
+def _among(value: Json, texts: Sequence[str]) -> bool:
+    """Whether a value of JSON is one of the texts: as it is, or as the same number."""
+    if not texts:
+        return False
+    text = _plain(value)
+    if text in texts or text is None or isinstance(value, str | bool):
+        return text in texts
+    return any(_number(each) == _number(text) for each in texts if _number(each) is not None)
+
+
+@lru_cache(maxsize=4096)
+def _number(text: str) -> Decimal | None:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return None
 
 
 def _plain(value: Json) -> str | None:

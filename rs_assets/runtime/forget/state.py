@@ -1,7 +1,8 @@
 """The state of the steps of a pipeline, written again without the rows of some keys, by Spark.
 
-As in a rescale the new state is that of a batch which reads no input. Then the files of earlier batches go: no earlier
-state can be read any more.
+As in a rescale the new state is that of a batch which reads no input. All other rows must be in it, by their number and
+a sum of their hashes, and it must need no earlier file. When this holds for all queries, the files of earlier batches
+go: no earlier state can be read any more.
 """
 
 from __future__ import annotations
@@ -12,33 +13,49 @@ from typing import Any, Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from rs_assets.catalog.lease import refuse_held
 from rs_assets.checkpoint.log import PARTITIONS
 from rs_assets.common.node import Node
 from rs_assets.common.plural import count_of
 from rs_assets.errors import CheckpointError, ConfigurationError
 from rs_assets.operators.join.stream_join import keys_of
-from rs_assets.recovery.forgetting import earlier_files, remove_earlier
+from rs_assets.recovery.forgetting import complete_alone, earlier_files, remove_earlier
 from rs_assets.recovery.rewinding import rewindable
 from rs_assets.runtime.forget.report import Finding
 from rs_assets.runtime.forget.world import Query, World
 from rs_assets.runtime.upkeep.state import operator_of
 from rs_assets.spark.processor.session import processors_in
 from rs_assets.topology.nodes.join import StreamJoin
+from rs_assets.topology.nodes.process import Process
+from rs_assets.topology.nodes.table_reduce import TableReduce
 
 AGAIN: Final = "forget the keys again"
+# Steps whose timers are those of many keys together, without the keys.
+BUCKETED: Final = (Process, TableReduce)
+TIMERS: Final = "$"
 
 
 class Family(NamedTuple):
-    """A column family of the state of an operator with such a field: in its keys, in its rows, and how many have it."""
+    """A column family of the state of an operator.
+
+    Whether its keys and its rows have such a field, and whether their types are known; how many rows have a value in
+    their key, how many others in the row, how many neither, and the sum of the hashes of these.
+    """
 
     operator: int
     store: str
     name: str
     in_keys: bool
     in_rows: bool
+    known: bool
     keys: int
     rows: int
+    others: int
+    digest: str
+
+    @property
+    def has_field(self) -> bool:
+        """Whether its keys or its rows have such a field."""
+        return self.in_keys or self.in_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +87,8 @@ class EarlierBatches:
 class QueryState:
     """The state of one query.
 
-    `begun` is called with the batch that it is written as, before that begins; `resumed` is the one that was begun
-    before, -1 for none.
+    `begun` is called with its checkpoint and the batch that it is written as, before that begins; `resumed` is the one
+    that it was written as before an interruption, -1 for none.
     """
 
     world: World
@@ -103,19 +120,24 @@ class QueryState:
                 )
 
     def _check_keys(self, step: str, families: Sequence[Family]) -> None:
-        """ConfigurationError if the step has the field as a key, and its state has it under another name."""
+        """ConfigurationError if rows of the step may have the field as a key where it cannot be seen."""
         node = self.world.topology[step]
         keyed = [column for column in self.world.keys.at(step) if column in key_fields(node)]
-        if keyed and self.query.last >= 0 and not any(family.in_keys or family.in_rows for family in families):
+        unseen = [each.name for each in families if not each.known or (keyed and each.others and not each.has_field)]
+        unseen = [name for name in unseen if not (isinstance(node, BUCKETED) and name.startswith(TIMERS))]
+        if unseen or (keyed and self.query.last >= 0 and not any(family.has_field for family in families)):
+            field = keyed[0] if keyed else next(iter(self.world.keys.values))
             raise ConfigurationError(
-                f"the state of step {step!r} has no key called {keyed[0]!r}, which the step has",
-                remedy=f"name the field as the state has it (rs-assets state shows it): {step}:COLUMN={keyed[0]}",
+                f"the state of step {step!r} has rows whose keys have no field {field!r}"
+                + f": {', '.join(sorted(unseen))}" * bool(unseen),
+                remedy=f"name the field as the state has it (rs-assets state shows it): {step}:COLUMN={field}; or begin"
+                f" a new generation (--new-generation), then {AGAIN}",
                 pipeline=self.world.topology.name,
             )
 
     def found(self) -> Finding:
         """Rows of state, and the files of earlier batches that may have some."""
-        families = self._families()
+        families = [family for family in self._families() if family.has_field]
         if not families:
             return Finding()
         rows = sum(family.keys + family.rows for family in families)
@@ -125,30 +147,57 @@ class QueryState:
         said = f"{count_of(rows, 'row')}, {count_of(more, 'file')} of earlier state" if rows or more else ""
         return Finding(rows=rows, more=more, said=said)
 
-    def erase(self) -> None:
-        """Write the state again without them, and remove earlier state and earlier plans.
+    def prepare(self) -> None:
+        """Write the state again without them, as one batch more; nothing is removed yet.
 
-        State without such a field is written again, too: else its earlier files would be needed.
+        State without such a field is written again, too: then no earlier file of it is needed. CheckpointError if Spark
+        fails, or if the new state has not all other rows: the batch is to be taken away then.
         """
-        self.world.options.driver.call(self._rewrite)
+        log, last, driver = self.query.log, self.query.last, self.world.options.driver
+        before = driver.call(self._read)
+        self.begun(str((self.query.folder / "checkpoint").relative_to(self.world.job)), last + 1)
+        written = log.plan_again(last)
+        driver.call(lambda spark: self._rewrite(spark, last, written))
+        log.commit_again(last)
+        after = driver.call(self._read)
+        self._compare(before, after)
+
+    def erase(self) -> None:
+        """Remove the earlier state and the earlier plans."""
         remove_earlier(self.query.folder / "checkpoint", self.query.last)
 
-    def _rewrite(self, spark: SparkSession) -> None:
-        log, last = self.query.log, self.query.last
-        self.begun(self.query.stored, last + 1)
-        written = log.plan_again(last)
-        spark.conf.set(PARTITIONS, log.partitions(last))
-        place = str(log.folder)
+    def _rewrite(self, spark: SparkSession, read: int, written: int) -> None:
+        log = self.query.log
+        spark.conf.set(PARTITIONS, log.partitions(read))
         try:
-            self._call(spark).leaveOut(spark._jsparkSession, place, last, written, self._wanted())  # noqa: SLF001
+            self._call(spark).leaveOut(
+                spark._jsparkSession,  # noqa: SLF001
+                str(log.folder),
+                read,
+                written,
+                self._wanted(),
+            )
         except Exception as error:
-            log.withdraw(written)
             raise CheckpointError(
                 f"Spark could not write the state of {self.name} again: {str(error).splitlines()[0][:300]}",
-                remedy=f"the state is unchanged; check the cause, then {AGAIN}",
+                remedy=f"nothing was removed; check the cause, then {AGAIN}",
                 file=log.folder,
             ) from error
-        log.commit_again(last)
+
+    def _compare(self, before: Sequence[Family], after: Sequence[Family]) -> None:
+        """CheckpointError if the new state lacks rows, has others, or needs earlier files."""
+        was, now = _rest(before), _rest(after)
+        wrong = sorted(name for name in {*was, *now} if was.get(name) != now.get(name))
+        problem = complete_alone(self.query.folder / "checkpoint", self.query.last)
+        what = f"differs in {', '.join(wrong)}" if wrong else problem
+        if any(family.keys or family.rows for family in after):
+            what = "still has rows of the keys"
+        if what:
+            raise CheckpointError(
+                f"the state of {self.name} that was written again {what}",
+                remedy="nothing was removed: report this with the pipeline's describe()",
+                file=self.query.log.folder,
+            )
 
     def _families(self) -> Sequence[Family]:
         if self.query.last < 0:
@@ -158,10 +207,8 @@ class QueryState:
     def _read(self, spark: SparkSession) -> Sequence[Family]:
         log, last = self.query.log, self.query.last
         try:
-            if not log.partitions(last):
-                # Spark leaves it out in the first run of a query, which may go on.
-                refuse_held_by_others(self.world)
-                log.pin_partitions(self.world.manifest.partitions)
+            # Spark leaves it out in the first run of a query, which may go on.
+            log.pin_partitions(self.world.manifest.partitions)
             lines = self._call(spark).found(spark._jsparkSession, str(log.folder), last, self._wanted())  # noqa: SLF001
         except Exception as error:
             raise CheckpointError(
@@ -207,12 +254,6 @@ def check_complete(world: World, query: Query, *, resumed: int = -1) -> None:
         )
 
 
-def refuse_held_by_others(world: World) -> None:
-    """PipelineBusyError if the pipeline runs, unless this process holds its lease."""
-    if not world.token:
-        refuse_held(world.options.home.leases, world.topology.name)
-
-
 def key_fields(node: Node) -> frozenset[str]:
     """The fields by which a step keeps its state, as far as it names them."""
     named = (each for name in ("group_by", "keys", "groups", "fields", "on") for each in getattr(node, name, ()) or ())
@@ -229,5 +270,11 @@ def names_in_state(node: Node, field: str) -> list[str]:
 
 
 def _family(line: str) -> Family:
-    operator, store, name, in_keys, in_rows, keys, rows = line.split("\t")
-    return Family(int(operator), store, name, in_keys == "true", in_rows == "true", int(keys), int(rows))
+    operator, store, name, in_keys, in_rows, known, keys, rows, others, digest = line.split("\t")
+    flags = (text == "true" for text in (in_keys, in_rows, known))
+    return Family(int(operator), store, name, *flags, int(keys), int(rows), int(others), digest)
+
+
+def _rest(families: Sequence[Family]) -> dict[str, tuple[int, str]]:
+    """The rows without a value: their number and the sum of their hashes, by family."""
+    return {f"{each.operator}/{each.store}/{each.name}": (each.others, each.digest) for each in families if each.others}

@@ -59,6 +59,7 @@ def opened(
 
 def _open(session: JobSession) -> None:
     if not session.options.new_generation:
+        forgetting.undo(session.folder)
         forgetting.refuse(session.folder, session.topology.name)
     session.warnings += check_uploads(session.topology, session.options)
     known = session.catalog.last("pipelines", pipeline=session.topology.name)

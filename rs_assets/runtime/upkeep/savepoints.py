@@ -265,6 +265,7 @@ def held(topology: Topology, options: RunOptions, *, forgets: bool = False) -> I
     leases, name = options.home.leases, topology.name
     with held_lease(leases, pipeline=name, run_id=options.run_id, ttl=options.lease_ttl) as lease:
         if not forgets:
+            forgetting.undo(options.home.job(topology.namespace, topology.job))
             forgetting.refuse(options.home.job(topology.namespace, topology.job), name)
         for query in queries_left(options.home.job(topology.namespace, topology.job)):
             settle(query)

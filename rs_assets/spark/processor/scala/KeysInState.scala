@@ -2,20 +2,22 @@ package org.apache.spark.sql.rsassets
 
 import java.util.{List => JavaList, UUID}
 
+import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.{DataFrame, Row, SparkSession, classic}
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{Cast, Literal, UnsafeRow}
+import org.apache.spark.sql.catalyst.expressions.{Cast, EvalMode, Literal, UnsafeRow}
 import org.apache.spark.sql.catalyst.util.ArrayData
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 import org.apache.spark.sql.execution.datasources.v2.state.StateSourceOptions
 import org.apache.spark.sql.execution.datasources.v2.state.metadata.StateMetadataPartitionReader
 import org.apache.spark.sql.execution.streaming.state._
-import org.apache.spark.sql.functions.{col, udf}
+import org.apache.spark.sql.functions.{col, count => counted, lit, sum, udf, xxhash64}
 import org.apache.spark.sql.types._
+import org.apache.spark.unsafe.types.UTF8String
 import org.apache.spark.util.SerializableConfiguration
 
 /**
@@ -29,19 +31,21 @@ object KeysInState {
   private val InRow = 2
 
   /**
-   * A line for each column family with such a field, fields with tabs between them: operator, store, family, whether its
-   * keys and whether its rows have a field, how many keys have a value, and how many other rows.
+   * A line for each column family, fields with tabs between them: operator, store, family, whether its keys and whether
+   * its rows have a field, whether its types are known, how many keys have a value, how many other rows, how many have
+   * neither, and the sum of a hash of these.
    */
   def found(session: SparkSession, checkpoint: String, batch: Long, wanted: JavaList[String]): Array[String] = {
     val lines = for {
       (operator, store, families) <- stores(session, checkpoint, batch)
       fields = of(operator, wanted)
-      kinds = families.filter { case (_, (key, row)) => has(key, fields) || has(row, fields) }
-      if kinds.nonEmpty
       counts = count(session, checkpoint, batch, operator, store, new KeysInRows(families, fields))
-      (family, (key, row)) <- kinds
-      numbers = Seq(InKey, InRow).map(side => counts.getOrElse((family, side), 0L))
-    } yield (Seq(operator, store, family, has(key, fields), has(row, fields)) ++ numbers).mkString("\t")
+      family <- (families.keySet ++ counts.keySet.map(_._1)).toSeq.sorted
+      kinds = families.get(family)
+      numbers = Seq(InKey, InRow, Neither).map(side => counts.get((family, side)).fold(0L)(_._1))
+      digest = counts.get((family, Neither)).fold("0")(_._2)
+    } yield (Seq(operator, store, family, kinds.exists(each => has(each._1, fields)),
+      kinds.exists(each => has(each._2, fields)), kinds.nonEmpty) ++ numbers :+ digest).mkString("\t")
     lines.toArray
   }
 
@@ -60,13 +64,14 @@ object KeysInState {
   /** Unload all state of this process; no stream may run in it. Otherwise it would write snapshots of it later. */
   def unload(): Unit = StateStore.stop()
 
+  /** How many rows there are, and the sum of their hashes, by family and by where they have a value. */
   private def count(
       session: SparkSession,
       checkpoint: String,
       batch: Long,
       operator: Long,
       store: String,
-      finder: KeysInRows): Map[(String, Int), Long] = {
+      finder: KeysInRows): Map[(String, Int), (Long, String)] = {
     val side = udf((family: String, key: Array[Byte], row: Array[Byte]) =>
       if (finder.inKey(family, key)) InKey else if (finder.inRow(family, row)) InRow else Neither)
     val rows = session.read.format("statestore")
@@ -77,8 +82,10 @@ object KeysInState {
       .option(StateSourceOptions.INTERNAL_ONLY_READ_ALL_COLUMN_FAMILIES, "true")
       .load()
     val sides = side(col("column_family_name"), col("key_bytes"), col("value_bytes")).as("side")
-    rows.select(col("column_family_name"), sides).groupBy("column_family_name", "side").count().collect()
-      .map(row => (row.getString(0), row.getInt(1)) -> row.getLong(2)).toMap
+    val hashed = xxhash64(col("key_bytes"), col("value_bytes")).cast("decimal(20,0)").as("hashed")
+    rows.select(col("column_family_name"), sides, hashed).groupBy("column_family_name", "side")
+      .agg(counted(lit(1)), sum("hashed").cast("string")).collect()
+      .map(row => (row.getString(0), row.getInt(1)) -> (row.getLong(2), row.getString(3))).toMap
   }
 
   /** Each store of each operator, and the types of keys and rows in its column families. */
@@ -128,6 +135,9 @@ object KeysInState {
 
 /** Whether a key or a row of a column family has one of the values of a field, at any depth. */
 class KeysInRows(families: Map[String, (StructType, StructType)], fields: Map[String, Set[String]]) extends Serializable {
+  // The texts as values of a type: rows are many, and types are few.
+  @transient private lazy val values = mutable.Map.empty[(Set[String], DataType), Set[Any]]
+
   def inKey(family: String, bytes: Array[Byte]): Boolean = families.get(family).exists(kinds => holds(bytes, kinds._1))
 
   def inRow(family: String, bytes: Array[Byte]): Boolean = families.get(family).exists(kinds => holds(bytes, kinds._2))
@@ -142,7 +152,7 @@ class KeysInRows(families: Map[String, (StructType, StructType)], fields: Map[St
     val field = kind(place)
     !row.isNullAt(place) && {
       val value = row.get(place, field.dataType)
-      fields.get(field.name).exists(_.contains(text(value, field.dataType))) || inside(value, field.dataType)
+      fields.get(field.name).exists(same(value, field.dataType, _)) || inside(value, field.dataType)
     }
   }
 
@@ -160,9 +170,17 @@ class KeysInRows(families: Map[String, (StructType, StructType)], fields: Map[St
     case _ => false
   }
 
-  /** A value as Spark shows it. */
-  private def text(value: Any, kind: DataType): String = kind match {
-    case _: StructType | _: ArrayType | _: MapType | BinaryType => ""
-    case _ => String.valueOf(Cast(Literal(value, kind), StringType, Some("UTC")).eval())
+  /** Whether a value is one of the texts: as Spark shows it, or as a number or a time that the text is read as. */
+  private def same(value: Any, kind: DataType, texts: Set[String]): Boolean = kind match {
+    case _: StructType | _: ArrayType | _: MapType | BinaryType => false
+    case _: StringType => texts.contains(value.toString)
+    case _ =>
+      val read = values.getOrElseUpdate((texts, kind), texts.map(cast(_, StringType, kind)).filter(_ != null))
+      read.contains(value) || texts.contains(String.valueOf(cast(value, kind, StringType)))
+  }
+
+  private def cast(value: Any, from: DataType, to: DataType): Any = {
+    val given = if (from == StringType) UTF8String.fromString(value.toString) else value
+    Cast(Literal(given, from), to, Some("UTC"), EvalMode.TRY).eval()
   }
 }
