@@ -225,13 +225,6 @@ class CheckpointLog:
         (folder / f".{batch_id}.crc").unlink(missing_ok=True)
         (folder / str(batch_id)).unlink(missing_ok=True)
 
-    def take_away(self, batch_id: int) -> None:
-        """Remove the last batch although it is committed; only for a batch that only rewrote state."""
-        folder = self.folder / "commits"
-        (folder / f".{batch_id}.crc").unlink(missing_ok=True)
-        (folder / str(batch_id)).unlink(missing_ok=True)
-        self.withdraw(batch_id)
-
     def planned_files(self, source: str, batch_id: int | None = None) -> list[PlannedFile]:
         """The files that the file source `source` planned for a batch, or for all batches still in its log.
 

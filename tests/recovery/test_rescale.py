@@ -11,6 +11,7 @@ from rs_assets.checkpoint import manifest as manifests
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.errors import CheckpointError, ConfigurationError, PipelineBusyError
+from rs_assets.recovery.rewinding import state_version
 from rs_assets.runtime.run.rescale import rescale
 from rs_assets.runtime.upkeep import repartition as module
 from rs_assets.runtime.upkeep.savepoints import savepoint
@@ -146,6 +147,10 @@ def test_state_that_would_differ_is_put_back(options, monkeypatch):
             rescale(job.topology, 5, options)
     manifest = manifests.load(folder(options))
     assert manifest.partitions == 2
+    checkpoint = folder(options) / "g0001" / "window" / "checkpoint"
+    # Spark would load a snapshot that was left in place of the state of the next batch.
+    newest = max(state_version(path.name) or 0 for path in (checkpoint / "state").rglob("*"))
+    assert newest == CheckpointLog(checkpoint).last_committed() + 1
     channel.put(*PARTS[1])
     job.run(options, finish=True)
     assert sum(row["rows"] for row in rows(options)) == 80

@@ -18,6 +18,7 @@ from rs_assets.common.plural import count_of
 from rs_assets.errors import CheckpointError
 from rs_assets.operators.state.reader import STORE
 from rs_assets.recovery.preflight.state import DEFAULT_STORE
+from rs_assets.recovery.rewinding import rewind
 
 # The column of the partition, which a rescale changes; and the option for the timers of a processor.
 PARTITION, TIMERS = "partition_id", "readRegisteredTimers"
@@ -63,7 +64,8 @@ def _rewritten(spark: SparkSession, query: str, log: CheckpointLog, wanted: int)
         manager.repartition(str(log.folder), wanted, enforce_exactly_once_sink=True)
     except Exception as error:
         if not unfinished:
-            log.withdraw(last + 1)
+            # With its state: Spark would load a snapshot that was left.
+            rewind(log.folder, last)
         raise CheckpointError(
             f"Spark could not rewrite the state of {query}: {str(error).splitlines()[0][:300]}",
             remedy="the state is unchanged; check the cause, then rescale again",
@@ -71,7 +73,7 @@ def _rewritten(spark: SparkSession, query: str, log: CheckpointLog, wanted: int)
         ) from error
     after = state_sum(spark, log)
     if after != before:
-        log.take_away(last + 1)
+        rewind(log.folder, last)
         raise CheckpointError(
             f"the state of {query} has {count_of(after.rows, 'row')} after the rescale, {before.rows} before it",
             remedy="the state was restored: report this with the pipeline's describe()",
