@@ -36,8 +36,9 @@ import org.apache.kafka.streams.state.Stores;
 /**
  * The benchmarks' queries in Kafka Streams. Arguments are name=value: mode (filter, windows or table), servers, input,
  * output, rows, application, state (a folder), guarantee (Kafka's processing.guarantee), emit (final or updates), least
- * (what the filter keeps), window and grace (seconds), cache (bytes; 0: each record is told). It ends when it has consumed `rows` records and committed, and
- * prints a line of JSON: seconds from the first record to the commit, and to the last record.
+ * (what the filter keeps), window and grace (seconds), cache (bytes; 0: each record is told), compacted (if given,
+ * `rows` are the offsets of a topic that lacks some of its records). It ends when it has consumed `rows` records and
+ * committed, and prints a line of JSON: seconds from the first record to the commit, and to the last record.
  */
 public final class KafkaPeer {
     private static final int THREADS = 2;
@@ -147,7 +148,9 @@ public final class KafkaPeer {
             if (table) {
                 counted(true);
             }
-            return Instant.parse(((View) record.value()).ts).toEpochMilli();
+            // A tombstone has the time of its record alone.
+            View view = (View) record.value();
+            return view == null ? record.timestamp() : Instant.parse(view.ts).toEpochMilli();
         });
         if (table) {
             builder.table(given.get("input"), how, Materialized.<String, View>as(Stores.persistentKeyValueStore("table")))
@@ -184,7 +187,8 @@ public final class KafkaPeer {
         if (began == 0) {
             began = System.nanoTime();
         }
-        if (consumed.incrementAndGet() == rows) {
+        // Of a compacted topic only the commit says that all was read.
+        if (consumed.incrementAndGet() == rows || given.containsKey("compacted")) {
             done.countDown();
         }
         return kept;
@@ -194,14 +198,14 @@ public final class KafkaPeer {
         return Serdes.serdeFrom(
                 (topic, view) -> {
                     try {
-                        return WRITER.writeValueAsBytes(view);
+                        return view == null ? null : WRITER.writeValueAsBytes(view);
                     } catch (IOException error) {
                         throw new UncheckedIOException(error);
                     }
                 },
                 (topic, bytes) -> {
                     try {
-                        return READER.readValue(bytes);
+                        return bytes == null ? null : READER.readValue(bytes);
                     } catch (IOException error) {
                         throw new UncheckedIOException(error);
                     }
