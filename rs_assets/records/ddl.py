@@ -26,6 +26,8 @@ SIMPLE: Mapping[str, pa.DataType] = MappingProxyType(
     }
 )
 DECIMAL = ("decimal", "dec", "numeric")
+# The most digits of a decimal.
+DIGITS = 38
 
 
 def arrow_schema(ddl: str) -> pa.Schema | None:
@@ -33,8 +35,8 @@ def arrow_schema(ddl: str) -> pa.Schema | None:
 
     >>> arrow_schema("page string not null, ms array<bigint>").names
     ['page', 'ms']
-    >>> arrow_schema("page strin") is None
-    True
+    >>> arrow_schema("page strin") is None, arrow_schema("price decimal(38,99999999999999999999)") is None
+    (True, True)
     """
     try:
         reader = _Reader(ddl)
@@ -116,6 +118,8 @@ class _Reader:
             self._take(",")
             scale = int(self._take())
         self._take(")")
+        if not 0 <= scale <= precision <= DIGITS:
+            raise _UnknownError
         return pa.decimal128(precision, scale)
 
     def _next(self) -> str:

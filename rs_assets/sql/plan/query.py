@@ -76,8 +76,6 @@ def _select(planner: Planner, tree: Any, context: QueryContext) -> Selected:
     check_parts(planner.text, tree, UNREAD)
     if not tree.expressions:
         raise planner.error("the select list is empty", tree, remedy="name columns: SELECT a, b FROM ...")
-    if tree.args.get("from_") is None:
-        raise planner.error("there is no FROM", tree, remedy="add a table: SELECT ... FROM table")
     below = is_grouped(tree) or bool(tree.args.get("joins"))
     relation = _rows(planner, tree, replace(context, changes=context.changes or below))
     if is_grouped(tree):
@@ -90,6 +88,8 @@ def _select(planner: Planner, tree: Any, context: QueryContext) -> Selected:
 
 def _rows(planner: Planner, tree: Any, context: QueryContext) -> Relation:
     """The rows of FROM that pass WHERE."""
+    if tree.args.get("from_") is None:
+        raise planner.error("there is no FROM", tree, remedy="add a table: SELECT ... FROM table")
     conditions = list(conjuncts(tree.args["where"].this)) if tree.args.get("where") else []
     plain, subqueries = parted(conditions)
 
