@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -403,6 +404,20 @@ def test_states_that_depend_on_arrival_are_refused_and_another_home_gives_the_ta
     plain.run(options)
     found = plain.compare(options)
     assert (found.empty, found.whole, found.rows_before) == (True, True, 10)
+
+
+def test_followed_files_whose_rows_replace_each_other_are_read_in_the_order_of_their_batch(
+    tmp_path: Path, options: RunOptions
+) -> None:
+    folder = tmp_path / "in"
+    for number, name in enumerate(("b", "a")):
+        put(folder, [(1, f"10:0{number}")])
+        os.utime((folder / f"f{number:04d}.jsonl").rename(folder / name), (number, number))
+    rows = StreamBuilder.data_stream("capture", "hits").from_file(folder, schema=SCHEMA, tail=True, name="file")
+    pipeline = rows.to_delta("hits", mode="upsert", keys=["id"], name="out").build()
+    pipeline.run(options)
+    assert table(options, "id", "ts") == Rows([(1, 601)])
+    assert pipeline.compare(options).empty
 
 
 def test_rows_of_several_sources_of_which_the_last_read_stays_are_refused(tmp_path: Path) -> None:

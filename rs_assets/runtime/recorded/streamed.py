@@ -22,6 +22,7 @@ from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.readers import batch_reader, reader_of
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.delta.table import open_table
+from rs_assets.connectors.files.lines.reader import LinesReader
 from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.connectors.memory.nodes import MemorySink, MemorySource
 from rs_assets.connectors.nodes import Sink, Source
@@ -266,13 +267,16 @@ class Streamed:
         return sorted(folder.glob("part-*"))
 
     def _order(self, source: Source, log: SourceLog, batch: int) -> Sequence[Column]:
-        """The order in which a batch has read its records: by the time of the file, and by place."""
+        """The order in which a batch has read its records: of files by their times, then by place."""
         place = [F.length(SPLIT), F.col(SPLIT), F.col(LINE), F.col(OFFSET)]
-        if not isinstance(reader_of(source), Ordered):
+        reader, part = reader_of(source), log.batch(batch)
+        if isinstance(reader, Ordered):
+            names = [str(file.local) for file in sorted(part.files, key=lambda file: (file.modified_ms, file.path))]
+        elif isinstance(reader, LinesReader) and not self.query.context.scattered:
+            names = [*reader.splits(part)]
+        else:
             return place
-        files = sorted(log.batch(batch).files, key=lambda file: (file.modified_ms, file.path))
-        names = F.array(*(F.lit(str(file.local)) for file in files))
-        return [F.array_position(names, F.col(SPLIT)), *place]
+        return [F.array_position(F.array(*map(F.lit, names)), F.col(SPLIT)), *place]
 
 
 def _fields(rows: DataFrame) -> list[Column]:
