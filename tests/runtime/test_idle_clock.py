@@ -6,6 +6,7 @@ from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
+from deltalake import DeltaTable
 
 from rs_assets import CalendarWindow, SessionWindow, StreamBuilder, Time, TumblingWindow
 from rs_assets.compile.planner.plan import plan_queries
@@ -35,6 +36,18 @@ def test_should_fire_an_arrival_time_window_without_further_input(options):
         channel.put({"page": "/"}, {"page": "/"})
         assert fired.wait(60), "no window fired"
     assert sum(row["n"] for row in out.rows()) == 2
+
+
+def test_a_run_fires_windows_by_arrival_time_that_have_ended_since_the_last_one(options, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_text('{"page": "/"}\n{"page": "/"}\n')
+    stream = StreamBuilder.data_stream("shop", "runs").from_file(tmp_path / "in", schema="page string")
+    window = stream.window(TumblingWindow.of(Time.milliseconds(100))).group_by("page").count("n")
+    job = window.to_data_stream().to_delta("counts").build()
+    assert job.run(options).rows_open == 1
+    assert job.run(options).rows_open == 0
+    rows = DeltaTable(options.home.table("shop", "counts")).to_pyarrow_table().to_pylist()
+    assert [(row["page"], row["n"]) for row in rows] == [("/", 2)]
 
 
 def test_event_time_goes_on_with_the_wall_clock_while_nothing_comes(driver):
@@ -68,6 +81,36 @@ def test_event_time_goes_on_with_the_wall_clock_while_nothing_comes(driver):
         running.push([{"page": "/", "ts": at(61)}])
         running.step()
         assert running.report().rows_late == 1
+
+
+def test_time_goes_on_after_a_run_that_was_killed_with_open_windows(driver, monkeypatch):
+    """A driver that restarts leaves what a kill leaves: the manifest does not have the number of open windows."""
+    stream = StreamBuilder.data_stream("shop", "killed").from_file("in.jsonl", schema="page string, ts timestamp")
+    open_now = {
+        "clock": stream.window(TumblingWindow.of(Time.hours(1))).group_by("page").count("n"),
+        "event": stream.window(TumblingWindow.of(Time.hours(1), "ts")).group_by("page").count("n"),
+    }
+    for window in open_now.values():
+        moved = []
+        with PipelineDriver(window.to_data_stream().to_print().build(), spark=driver) as running:
+
+            def looked(running=running, moved=moved):
+                (query,) = running._running().queries.values()
+                with monkeypatch.context() as patched:
+                    patched.setattr(type(query), "move_watermark", lambda _, at, gates=None: moved.append(at))
+                    clock, idle = IdleClock.over([query]), IdleTime((query,), Time.seconds(60), now=lambda: 1e6)
+                    idle._began = 0
+                    for _ in range(2):
+                        clock._look()
+                        idle.look()
+                return len(moved)
+
+            # Nothing was read yet.
+            assert looked() == 0
+            running.push([{"page": "/", "ts": at(1)}, {"page": "/", "ts": at(2)}])
+            running.step()
+            running.restart()
+            assert looked() > 0
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,7 @@ class QueryRun:
     _started: threading.Event = field(default_factory=threading.Event)
     _last: threading.Event = field(default_factory=threading.Event)
     _cut_off: bool = False
+    _counted: bool = False  # a batch has told how many rows are in state
     _begun_at: float | None = None  # on the monotonic clock: when the batch in flight came from Spark
 
     def __post_init__(self) -> None:
@@ -149,6 +150,14 @@ class QueryRun:
         """Wait until Spark has released the query that ended before: its name stays taken for a moment."""
         if self._query is not None and not self._query.isActive:
             self.ended(wait_s=None)
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether rows are in state, and may wait for time to go on; True before the first batch that could tell.
+
+        A run notes their number at its end: one that was killed has not, and savepoints and rewinds have another's.
+        """
+        return bool(self.report.rows_open) or (not self._counted and self.log.begun)
 
     @property
     def active(self) -> bool:
@@ -282,7 +291,7 @@ class QueryRun:
             raise BatchNotDone(self._failed(error, batch_id)) from None
         finally:
             self._begun_at = None
-        self.restarts_left = RESTARTS
+        self.restarts_left, self._counted = RESTARTS, True
         if progress is not None:
             self.report = self.report.plus(progress)
             self.on_progress(progress)

@@ -55,9 +55,16 @@ class IdleClock:
     def _look(self) -> None:
         for query in self.queries:
             report = query.report
-            if report.rows_open and report.rows_read == self._seen.get(query.plan.name, -1):
+            if query.keeps_rows and report.rows_read == self._seen.get(query.plan.name, -1):
                 query.move_watermark(datetime.now(UTC))
             self._seen[query.plan.name] = report.rows_read
+
+
+def pass_time(queries: Iterable[QueryRun]) -> None:
+    """Move the watermark of steps by arrival time, in queries that keep rows, to the clock: a run begins."""
+    for query in queries:
+        if _tick(query) is not None and query.keeps_rows:
+            query.move_watermark(datetime.now(UTC))
 
 
 def _tick(query: QueryRun) -> timedelta | None:

@@ -36,7 +36,7 @@ class IdleTime:
         for query in self.queries:
             heard = max(query.work.heard.values(), default=self._began)
             silence = timedelta(seconds=self.now() - heard)
-            if silence >= self.timeout and query.report.rows_open:
+            if silence >= self.timeout and query.keeps_rows:
                 self._go_on(query, heard, silence)
 
     def _go_on(self, query: QueryRun, heard: float, silence: timedelta) -> None:

@@ -21,6 +21,7 @@ from rs_assets.runtime.job.session import JobSession
 from rs_assets.runtime.job.unchanged import is_unchanged
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.report import RunReport
+from rs_assets.runtime.run.idle import pass_time
 from rs_assets.runtime.run.quarantine import go_on
 from rs_assets.runtime.run.running import RunningPipeline
 from rs_assets.runtime.run.stopping import drain_and_stop
@@ -63,6 +64,7 @@ def run_wired(session: JobSession, *, finish: bool | None = None, stop: threadin
     for plans in in_order(session.topology, session.plans):
         queries = [session.queries[plan.name] for plan in plans]
         _await_shuffles(session, plans)
+        pass_time(queries)
         _until_caught_up(session, queries, stop)
         stateful = [query for query in queries if query.plan.stateful]
         if ending and not _stopped(stop):
