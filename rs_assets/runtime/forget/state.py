@@ -271,8 +271,8 @@ def names_in_state(node: Node, field: str) -> list[str]:
 
 def _family(line: str) -> Family:
     operator, store, name, in_keys, in_rows, known, keys, rows, others, digest = line.split("\t")
-    flags = (text == "true" for text in (in_keys, in_rows, known))
-    return Family(int(operator), store, name, *flags, int(keys), int(rows), int(others), digest)
+    in_key, in_row, seen = (text == "true" for text in (in_keys, in_rows, known))
+    return Family(int(operator), store, name, in_key, in_row, seen, int(keys), int(rows), int(others), digest)
 
 
 def _rest(families: Sequence[Family]) -> dict[str, tuple[int, str]]:
