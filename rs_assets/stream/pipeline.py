@@ -365,7 +365,8 @@ class Pipeline:
         Typical use: the right to be forgotten. The places are outputs in Delta, with the files of earlier versions,
         state and its earlier versions, savepoints, uploads, stores, exported state and dead letters; `elsewhere` of the
         result names what is not erased, such as sources. The pipeline cannot go back to earlier batches afterwards. If
-        it is interrupted, the next start is refused, and the same call completes it. See docs/forget.md.
+        it is interrupted before any row has gone, the next start undoes it; later, starts are refused, and the same
+        call completes it. See docs/forget.md.
 
         PipelineBusyError if the pipeline runs. ConfigurationError, SinkError and CheckpointError for what cannot be
         removed: nothing is changed then.
@@ -374,7 +375,7 @@ class Pipeline:
         - `columns` (dict, default None): fields by the column that has them under another name: "visits:visitor", the
           output or step before the colon.
         - `savepoints` ("refuse" or "remove", default "refuse"): whether savepoints may be removed.
-        - `plan` (bool, default False): only say what would be removed.
+        - `plan` (bool, default False): only say what would be removed, of the stopped pipeline, too.
 
         >>> from tempfile import TemporaryDirectory
         >>> from rs_assets import Home, RunOptions, StreamBuilder
