@@ -31,6 +31,7 @@ from benchmarks.memory import memory_figures
 from benchmarks.nexmark import nexmark_figures
 from benchmarks.processors import processor_figures
 from benchmarks.ranges import range_figures
+from benchmarks.recorded import recorded_figures
 from benchmarks.redis import redis_figures
 from benchmarks.report import Measured
 from benchmarks.requests import request_figures
@@ -75,6 +76,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType
         "memory": memory_figures,
         "seen": seen_figures,
         "upkeep": upkeep_figures,
+        "recorded": recorded_figures,
         "takeover": takeover_figures,
         "catalog": catalog_figures,
         "requests": request_figures,

@@ -64,6 +64,9 @@ OVER_KAFKA = [
             [*["lookups by networks and ranges"] * 4, "lines of logs"],
             marks=pytest.mark.long,
         ),
+        pytest.param(
+            ["recorded"], [*["a try of equal code"] * 3, "a stream beside a backfill"], marks=pytest.mark.long
+        ),
         pytest.param(["requests"], ["sinks of requests"] * 2, marks=pytest.mark.long),
         pytest.param(["collectors"], ["collectors"] * 2, marks=pytest.mark.long),
         pytest.param(["nexmark"], ["Nexmark"] * len(QUERIES), marks=pytest.mark.long),
