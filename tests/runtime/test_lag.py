@@ -4,6 +4,7 @@ import json
 import os
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import pytest
@@ -22,6 +23,7 @@ from rs_assets.dagster.assets.freshness import judged
 from rs_assets.dagster.place import Place
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.run import lag as module
+from rs_assets.runtime.run.durations import FILE, Limit, note_durations, parts_of
 from rs_assets.runtime.run.lag import SourceLag, lag, lines_of, unread
 
 AT = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
@@ -284,3 +286,56 @@ def test_a_driver_without_signs_of_life_on_another_machine_does_not_run(pipeline
 def test_a_time_between_two_looks_is_not_negative(project_with, file):
     done = project_with(file)("lag", "logs", "--over", "-1")
     assert (done.exit_code, "--over" in done.output) == (2, True)
+
+
+def test_the_part_that_takes_most_of_a_batch_is_named_while_its_run_goes_on(pipeline, home, batches, file):
+    for lines in (10, 10, 30):
+        batches.add(lines)
+    with file.open("a") as out:
+        out.write(LINE * 3)
+    took = {"triggerExecution": 1000, "addBatch": 950, "latestOffset": 10}
+    progress = {"numInputRows": 30, "durationMs": took, "stateOperators": []}
+    query = SimpleNamespace(
+        progress=progress, plan=SimpleNamespace(states=()), work=SimpleNamespace(took={"copies": 0.75})
+    )
+    driver = SimpleNamespace(
+        call=lambda look: look(SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2)))
+    )
+    options = SimpleNamespace(driver=driver, run_id="one")
+    session = SimpleNamespace(folder=batches.job, queries={"file": query}, options=options)
+    with Lease.acquire(home.leases, pipeline="shop.logs", run_id="one", ttl=Time.minutes(1)):
+        (found,) = lag(pipeline.topology, home)
+        assert found.limit is None
+        note_durations(session)
+        # A trigger without input says nothing of a batch.
+        query.progress = {"numInputRows": 0, "durationMs": {"triggerExecution": 1}, "stateOperators": []}
+        note_durations(session)
+        (found,) = lag(pipeline.topology, home)
+        assert found.limit == Limit("sink 'copies'", 0.75)
+        assert str(found).endswith("unknown, 75 % of a batch: sink 'copies'")
+        assert found.as_dict()["limit"] == {"part": "sink 'copies'", "share": 0.75}
+    # Another run, and none.
+    assert lag(pipeline.topology, home)[0].limit is None
+    with Lease.acquire(home.leases, pipeline="shop.logs", run_id="two", ttl=Time.minutes(1)):
+        assert lag(pipeline.topology, home)[0].limit is None
+        (batches.job / FILE).write_text("[]")
+        assert lag(pipeline.topology, home)[0].limit is None
+
+
+def test_states_have_the_names_of_their_steps_if_each_has_one_operator():
+    def operator(ms, partitions=1):
+        return {"allUpdatesTimeMs": ms, "allRemovalsTimeMs": 0, "commitTimeMs": 0, "numShufflePartitions": partitions}
+
+    def parts(states, *operators):
+        took = {"triggerExecution": 9000, "addBatch": 9000}
+        progress = {"numInputRows": 1, "durationMs": took, "stateOperators": list(operators)}
+        found = parts_of(progress, states, {}, 4)
+        return {name: seconds for name, seconds in found.items() if name.startswith("state")}
+
+    # Spark begins with the last one.
+    assert parts(("tens", "minutes"), operator(1000), operator(4000)) == {
+        "state of 'minutes'": 1.0, "state of 'tens'": 4.0,
+    }  # fmt: skip
+    assert parts(("a", "b"), operator(1000), operator(2000), operator(3000)) == {"state of 'a' and 'b'": 6.0}
+    assert parts(("a",), operator(8000, partitions=8)) == {"state of 'a'": 2.0}
+    assert parts(("a",), operator(8000, partitions=2)) == {"state of 'a'": 4.0}

@@ -261,6 +261,11 @@ class QueryRun:
         return {**self._query.status, "sources": ends}
 
     @property
+    def progress(self) -> Mapping[str, Any] | None:
+        """Spark's report of the newest trigger, which may have had no batch; None before the first."""
+        return self._query.lastProgress if self._query is not None else None
+
+    @property
     def computing_s(self) -> float:
         """For how many seconds the batch in flight has been computed, 0 without one; may be read on any thread."""
         begun = self._begun_at

@@ -83,6 +83,8 @@ class BatchWork:
     read: dict[str, dict[str, int]] = field(default_factory=dict)
     heard: dict[str, float] = field(default_factory=dict)
     reached: dict[str, datetime] = field(default_factory=dict)
+    # Seconds that the newest commit of each sink has taken.
+    took: dict[str, float] = field(default_factory=dict)
     _planned_before: int = -1
 
     @property
@@ -125,7 +127,9 @@ class BatchWork:
             self._write_dead_letters(replay, batch_id, refused, clean=counts.clean, late=late > 0)
         for name, part in staged.sinks.items():
             self.lease.check()
+            begun = time.monotonic()
             out[name] = part.commit()
+            self.took[name] = time.monotonic() - begun
         if self.uploads is not None:
             self.uploads.committed()
         missed = late_partitions(self.topology, self.plan, replay) if dropped else {}

@@ -19,6 +19,7 @@ from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.readers import reader_of
 from rs_assets.connectors.source import Counting, Lag, Lagging
 from rs_assets.runtime.identity import log_of
+from rs_assets.runtime.run.durations import Limit, limits_in
 from rs_assets.topology.topology import Topology
 
 State = Literal["caught up", "keeping up", "catching up", "growing", "stopped", "unknown"]
@@ -39,7 +40,8 @@ class SourceLag:
     the first one, or if the source does not know what a former batch has read. `arriving_per_s` is the rate at which
     input comes, None after a single look. `batch_s` is the mean time of the newest batches, in seconds. `running` is
     whether a driver holds the pipeline and gives signs of life. `wait_s` is the time until it begins a batch, which may
-    be its whole interval; 0 while it computes one.
+    be its whole interval; 0 while it computes one. `limit` is the part that takes most of a batch of the query, None if
+    that is not measured: of a stream that has run for some seconds it is.
     """
 
     source: str
@@ -52,6 +54,7 @@ class SourceLag:
     arriving_per_s: float | None = None
     batch_s: float | None = None
     wait_s: float = 0.0
+    limit: Limit | None = None
 
     @property
     def state(self) -> State:
@@ -102,7 +105,8 @@ class SourceLag:
         rates = ((self.read_per_s, "reads {:,.0f}/s"), (self.arriving_per_s, "{:,.0f}/s arrive"))
         told = [text.format(rate) for rate, text in rates if rate is not None]
         at = [f"caught up at {_clock(self.caught_up_at, self.at)}"] if self.caught_up_at else []
-        return ", ".join([f"{self.source}: {self.unread:,} {self.unit} unread", *told, self.state, *at])
+        limit = [] if self.limit is None else [str(self.limit)]
+        return ", ".join([f"{self.source}: {self.unread:,} {self.unit} unread", *told, self.state, *at, *limit])
 
 
 def _clock(at: datetime, now: datetime) -> str:
@@ -158,6 +162,7 @@ class _Look:
     offset: str | None
     unread: _Unread
     interval_s: float
+    limit: Limit | None
 
     def measured(self) -> SourceLag:
         """With the rate of the newest batches."""
@@ -172,6 +177,7 @@ class _Look:
             read_per_s=read,
             batch_s=batch_s,
             wait_s=_wait(self),
+            limit=self.limit,
         )
 
 
@@ -183,6 +189,7 @@ def _looks(topology: Topology, home: Home) -> Iterator[_Look]:
     desired = read_desired_state(folder)
     streams = running and desired is not None and lease is not None and desired.run_id == lease.run_id
     interval_s = desired.interval_s if streams and desired is not None else 0.0
+    limits = limits_in(folder, lease.run_id) if running and lease is not None else {}
     readers: Mapping[str, object] = {s.name: reader_of(s, home) for s in topology.sources if not s.bounded}
     for plan in plan_queries(topology):
         log = log_of(manifest, plan, folder)
@@ -191,7 +198,8 @@ def _looks(topology: Topology, home: Home) -> Iterator[_Look]:
             if isinstance(reader, Lagging):
                 offset = SourceLog(log, name).committed if log is not None else None
                 unread = _Unread.by(reader.lag(offset, PATIENCE))
-                yield _Look(reader, log, name, plan.name, running, began, datetime.now(UTC), offset, unread, interval_s)
+                at, limit = datetime.now(UTC), limits.get(plan.name)
+                yield _Look(reader, log, name, plan.name, running, began, at, offset, unread, interval_s, limit)
 
 
 def _wait(look: _Look) -> float:

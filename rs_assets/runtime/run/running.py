@@ -19,6 +19,7 @@ from rs_assets.runtime.job.ending import NOT_AS_ROWS, NOT_SAVED, record
 from rs_assets.runtime.job.session import JobSession
 from rs_assets.runtime.job.tidying import NOT_TIDY, tidy
 from rs_assets.runtime.report import RunReport
+from rs_assets.runtime.run.durations import EVERY, NOT_KNOWN, note_durations
 from rs_assets.runtime.run.idle import PARTS, SHORTEST, IdleClock, IdleSides, IdleSplits
 from rs_assets.runtime.run.idle_time import IdleTime
 from rs_assets.runtime.run.quarantine import Warden
@@ -80,10 +81,11 @@ class RunningPipeline:
         return savepoint(self.session.topology, self.session.options, note=note)
 
     def _begin_tasks(self) -> None:
-        """Tidy the catalog, take savepoints and export the state as rows, each periodically in the background."""
+        """Tidy the catalog, note durations, take savepoints and export the state, each periodically in background."""
         policy, failures = self.session.options.savepoints, self.session.failures
         tasks: list[tuple[Callable[[], object], str, timedelta, str]] = [
-            (partial(tidy, self.session), "rs-catalog", TIDY_EVERY, NOT_TIDY)
+            (partial(tidy, self.session), "rs-catalog", TIDY_EVERY, NOT_TIDY),
+            (partial(note_durations, self.session), "rs-durations", EVERY, NOT_KNOWN),
         ]
         if policy.every is not None and not policy.local_storage_only:
             tasks.append((self._save, "rs-savepoints", policy.every, NOT_SAVED))
