@@ -30,7 +30,7 @@ COMMANDS = {
     "checks.torture": ("torture",),
     "recorded.capture": ("capture",),
     "recorded.dead_letters": ("dead-letters", "redrive"),
-    "recorded.partitions": ("partitions", "backfill", "try", "prove", "audit"),
+    "recorded.partitions": ("partitions", "backfill", "try", "promote", "prove", "audit"),
     "recorded.why": ("why", "records-of", "lineage"),
     "rows.queries": ("stores", "query", "serve"),
     "rows.state": ("state",),

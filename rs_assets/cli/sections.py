@@ -60,6 +60,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
             "partitions": "closed and open hours, days or months",
             "backfill": "compute closed ones again, and replace their rows",
             "try": "compare the rows of the current code with those there",
+            "promote": "let the code that was tried go on, and replace rows",
             "prove": "compare with what the recorded input gives",
             "audit": "check the ledger of proofs",
         },

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rs_assets.runtime.recorded.backfill import Backfilled, Judge
     from rs_assets.runtime.recorded.difference import Difference
     from rs_assets.runtime.recorded.partitions import OutputPartitions
+    from rs_assets.runtime.recorded.promote import Promoted
     from rs_assets.runtime.recorded.prove import Proof
     from rs_assets.runtime.recorded.records_of import Records
     from rs_assets.runtime.recorded.redrive import Redriven
@@ -707,6 +708,52 @@ class Pipeline:
         return compare(
             self.topology, options, partition=partition, to=to, sink=sink, newest=newest, keys=keys, into=into
         )
+
+    def promote(
+        self,
+        code: str,
+        options: RunOptions | None = None,
+        *,
+        rewrite_from: str | None = None,
+        sink: str | None = None,
+        judge: Judge = "as_then",
+        plan: bool = False,
+    ) -> Promoted:
+        """Let this code, which was tried, compute all batches from now on; replace the rows of closed partitions.
+
+        Typical use: after `compare` has shown the difference (docs/try.md). What a start checks is checked first, and
+        nothing is changed if it would be refused; `keep_state`, `reset_steps` and `new_generation` of `options` decide
+        as for a start. A run that holds the pipeline is asked to stop; Dagster starts its stream again, others are
+        started by you, with this code. Then partitions are replaced as by `backfill`, one commit each. After a crash
+        the same call does what is left. ConfigurationError if this is not the code with that digest, PipelineBusyError
+        if the run does not stop, or is one of this process; else errors as of a start and of `backfill`.
+
+        - `code` (str): the digest of the code that was tried, `compare(...).code`.
+        - `rewrite_from` (str, default None: no rows are replaced): the first partition, as `partitions` shows it. Those
+          that are still open are `left`: promote again when they have closed.
+        - `sink` (str, default: the only output with partitions).
+        - `judge` (default "as_then"): whether late records stay out, as in `compare`, or "all" are taken.
+        - `plan` (bool, default False): only say what would be done.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from rs_assets import EventTimePartitions, Home, MemoryChannel, RunOptions, StreamBuilder, Time
+        >>> source = MemoryChannel(schema="ms int, at timestamp")
+        >>> hours = EventTimePartitions.hourly("at", since="2026-01-01", settle=Time.minutes(0))
+        >>> def hits(condition):
+        ...     read = StreamBuilder.data_stream("docs", "promoted").from_memory(source)
+        ...     return read.filter(condition).to_delta("hits", partitions=hours).build()
+        >>> source.put({"ms": 12, "at": "2026-01-05 10:05:00"}, {"ms": 120, "at": "2026-01-05 11:30:00"})
+        >>> with TemporaryDirectory() as folder:
+        ...     options = RunOptions(home=Home.at(folder))
+        ...     _ = hits("ms > 0").run(options)
+        ...     tried = hits("ms > 100").compare(options)
+        ...     done = hits("ms > 100").promote(tried.code, options, rewrite_from="2026-01-05-10:00")
+        >>> done.batches, [(each.partition, each.rows) for each in done.rewritten], done.left
+        ({'memory': 1}, [('2026-01-05-10:00', 0)], ('2026-01-05-11:00',))
+        """
+        from rs_assets.runtime.recorded.promote import promote
+
+        return promote(self.topology, code, options, rewrite_from=rewrite_from, sink=sink, judge=judge, plan=plan)
 
     def lag(self, options: RunOptions | None = None, *, over: timedelta = timedelta(0)) -> tuple[SourceLag, ...]:
         """How much input of each source is unread, and when the pipeline will have caught up.

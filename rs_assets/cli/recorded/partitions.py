@@ -1,4 +1,4 @@
-"""The commands `partitions`, `backfill`, `try`, `prove` and `audit`: closed partitions, their rows again, proofs."""
+"""The commands `partitions`, `backfill`, `try`, `promote`, `prove` and `audit`: recorded batches read again."""
 
 from __future__ import annotations
 
@@ -157,3 +157,36 @@ def try_code(
     click.echo(json.dumps({**found.as_dict(), "empty": found.empty}) if as_json else str(found))
     if expect_equal and not found.empty:
         sys.exit(FAILED)
+
+
+@click.command()
+@NAME_OR_NONE
+@click.option("--code", required=True, metavar="DIGEST", help="The code that was tried, which `try` has shown.")
+@click.option("--rewrite-from", metavar="KEY", help="Also replace the rows of closed partitions from this one on.")
+@click.option("--sink", help="The output, if several have partitions.")
+@click.option(
+    "--judge", default="as_then", show_default=True, type=click.Choice(JUDGES), help="Whether late records are taken."
+)
+@click.option("--keep-state", is_flag=True, help="Use state that another version of the pipeline wrote, as it is.")
+@click.option("--reset-step", "reset_steps", multiple=True, help="Forget the state of this step only.")
+@click.option("--new-generation", is_flag=True, help="Begin a fresh checkpoint and read the input again.")
+@click.option("--plan", is_flag=True, help="Only say what would be done.")
+@MODULES
+@AS_JSON
+@guarded
+def promote(
+    name: str | None,
+    modules: tuple[str, ...],
+    *,
+    keep_state: bool,
+    reset_steps: tuple[str, ...],
+    new_generation: bool,
+    as_json: bool,
+    **asked: Any,
+) -> None:
+    """Let the current code, which was tried, compute all batches from now on; a run is asked to stop."""
+    from rs_assets.runtime.options import RunOptions
+
+    options = RunOptions(keep_state=keep_state, reset_steps=reset_steps, new_generation=new_generation)
+    done = chosen(modules, name).promote(options=options, **asked)
+    click.echo(json.dumps(done.as_dict()) if as_json else str(done))

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -44,6 +44,7 @@ from rs_assets.runtime.capture.capture import MAX_RECORDS, Asked, capture
 from rs_assets.runtime.job import preflight
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.recorded.compare import compare
+from rs_assets.runtime.recorded.promote import Promotion
 from rs_assets.runtime.recorded.records_of import records_of
 from rs_assets.runtime.recorded.redrive import redrive
 from rs_assets.runtime.recorded.why import Sought, why
@@ -146,6 +147,23 @@ def _try(context: OpExecutionContext, assets: StreamAssets, options: RunOptions,
     counts = ("rows_before", "rows_after", "only_before", "only_after", "changed", "batches")
     shown = {name: getattr(found, name) for name in counts}
     return {"equal": found.empty, "partitions": len(found.partitions), **shown, "difference": _text(found)}
+
+
+def _promote(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:
+    asked = Promotion(
+        topology=assets.topology,
+        options=replace(options, keep_state=config["keep_state"], reset_steps=tuple(config["reset_steps"])),
+        **{name: config[name] for name in ("code", "rewrite_from", "sink", "judge")},
+    )
+    asked.check()
+    if not asked.switched:
+        with _stopped(context, assets.topology, options, "a promotion"):
+            asked.switch()
+    done = asked.rewrite()
+    context.log.info("%s", done)
+    batches = {f"first batch of {query}": batch for query, batch in done.batches.items()}
+    counts = {name: len(getattr(done, name)) for name in ("rewritten", "already", "left")}
+    return {"code": done.code, **batches, **counts, "promotion": _text(done)}
 
 
 def _capture(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:
@@ -261,6 +279,20 @@ ACTIONS: Mapping[str, Action] = MappingProxyType(
                 "keys": Field([str], default_value=[], description="Fields that identify a row; default: whole rows"),
                 "into": _optional("A new folder, for a Delta table with each row that differs"),
                 "expect_equal": Field(bool, default_value=False, description="Fail if a row or a column differs"),
+            },
+            roles=frozenset({"output"}),
+        ),
+        "promote": Action(
+            _promote,
+            "Lets the current code, which was tried, compute all batches from now on: a running stream is stopped and"
+            " started again. Then replaces the rows of closed partitions, if one is named.",
+            {
+                "code": Field(String, description="The code that was tried: the last line of what try shows"),
+                "rewrite_from": _optional("The first partition whose rows are replaced; default: none"),
+                "sink": _optional("The output, if several have partitions"),
+                "judge": Field(String, default_value="as_then", description="as_then: late records stay out; or all"),
+                "keep_state": Field(bool, default_value=False, description="Use the state of another code as it is"),
+                "reset_steps": Field([str], default_value=[], description="Steps whose state is forgotten"),
             },
             roles=frozenset({"output"}),
         ),

@@ -65,15 +65,9 @@ def backfill(
     TopologyError for an output that cannot be computed again, DataLossError if its input is no longer there, SinkError
     if the table has rows of other writers.
     """
-    if judge not in get_args(Judge):
-        raise ConfigurationError(
-            f"judge must be one of {', '.join(get_args(Judge))}, not {judge!r}", remedy="judge='all'"
-        )
-    if code not in (None, topology.code):
-        raise ConfigurationError(
-            f"the code of {topology.name} is {topology.code}, and {code} was tried",
-            remedy="try the current code: rs-assets try",
-        )
+    check_judge(judge)
+    if code is not None:
+        refuse_other(topology, code)
     options = options or RunOptions()
     way = Way.to(topology, *parted(topology, sink))
     chosen = closed_between(topology, options, way, first, last or first)
@@ -87,6 +81,23 @@ def backfill(
 
     # One call each: a stream of this process has its batches between them.
     return tuple(recorded.on_driver(partial(replaced, partition=each)) for each in chosen)
+
+
+def check_judge(judge: str) -> None:
+    """ConfigurationError if it is none."""
+    if judge not in get_args(Judge):
+        raise ConfigurationError(
+            f"judge must be one of {', '.join(get_args(Judge))}, not {judge!r}", remedy="judge='all'"
+        )
+
+
+def refuse_other(topology: Topology, code: str) -> None:
+    """ConfigurationError if the current code is not that with the digest `code`."""
+    if code != topology.code:
+        raise ConfigurationError(
+            f"the code of {topology.name} is {topology.code}, and {code} was tried",
+            remedy="try the current code: rs-assets try",
+        )
 
 
 def _replaced(made: Recompute, judge: Judge, *, plan: bool) -> Backfilled:
@@ -119,5 +130,6 @@ def _operation(made: Recompute, done: Backfilled, judge: Judge, mark: BatchMark)
         start=made.partition.start.isoformat(),
         batch=mark.batch_id,
         judge=judge,
+        code=made.way.topology.code,
         **done.as_dict(),
     )

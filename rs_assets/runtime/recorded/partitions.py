@@ -218,13 +218,21 @@ def filled_up_to(
     topology: Topology, plan: QueryPlan, sink: str, manifest: Manifest, catalog: Catalog
 ) -> Mapping[datetime, int]:
     """The last batch whose late records a backfill has taken into a partition, by its start; without undone ones."""
+    filled = filled_by(plan, sink, manifest, catalog, pipeline=topology.name)
+    # Else the rows of the partition are those without late records.
+    return {start: done["batch"] if done["judge"] == "all" else -1 for start, done in filled.items()}
+
+
+def filled_by(
+    plan: QueryPlan, sink: str, manifest: Manifest, catalog: Catalog, *, pipeline: str
+) -> Mapping[datetime, Mapping[str, Any]]:
+    """What the catalog has of the last backfill of each partition, by its start; without undone ones."""
     valid = valid_batches(manifest, plan) or {}
-    filled = dict[datetime, int]()
-    for row in catalog.rows("operations", pipeline=topology.name, kind=BACKFILL):
+    filled = dict[datetime, Mapping[str, Any]]()
+    for row in catalog.rows("operations", pipeline=pipeline, kind=BACKFILL):
         done = json.loads(row["details"])
         if done["sink"] == manifest.aliases.get(sink, sink) and done["batch"] <= valid.get(row["generation"], -1):
-            # Then the rows of the partition are those without late records.
-            filled[datetime.fromisoformat(done["start"])] = done["batch"] if done["judge"] == "all" else -1
+            filled[datetime.fromisoformat(done["start"])] = done
     return filled
 
 

@@ -61,3 +61,25 @@ def test_the_command_and_the_upkeep_job_show_the_difference(job: JobDefinition, 
         config["ops"]["upkeep"]["config"]["try"]["expect_equal"] = True
         failed = job.execute_in_process(instance=instance, run_config=config, raise_on_error=False)
         assert not failed.success
+
+
+def test_the_command_promotes_what_was_tried_and_the_upkeep_job_does_what_is_left(job: JobDefinition) -> None:
+    code = json.loads(call("try", "hits", "--json")[1])["code"]
+    first = ("promote", "hits", "--rewrite-from", "2026-01-05-12:00", "--code")
+    failed, text = call(*first, "another")
+    assert (failed, "and another was tried" in text) == (1, True)
+    done, text = call(*first, code)
+    assert (done, text.splitlines()[1:]) == (0, ["2026-01-05-12:00: 1 row before, 1 now, from 1 batch, in version 1"])
+    assert text.startswith(f"code {code} computes read from batch 1 on; before: ")
+    found = json.loads(call("try", "hits", "--json", "--keys", "id")[1])
+    assert found["changed"] == 1
+    with DagsterInstance.ephemeral() as instance:
+        asked = {"code": code, "rewrite_from": "2026-01-05-10:00"}
+        config = {"ops": {"upkeep": {"config": {"promote": asked}}}}
+        ended = job.execute_in_process(instance=instance, run_config=config)
+        (seen,) = ended.get_asset_observation_events()
+        shown = seen.asset_observation_data.asset_observation.metadata
+    assert {name: shown[name].value for name in ("rewritten", "already", "left")} == {
+        "rewritten": 2, "already": 1, "left": 0,
+    }  # fmt: skip
+    assert json.loads(call("try", "hits", "--json")[1])["empty"]
