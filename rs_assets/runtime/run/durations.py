@@ -15,7 +15,7 @@ from rs_assets.runtime.job.session import JobSession
 
 EVERY: Final = timedelta(seconds=10)
 FILE: Final = "durations.json"
-NOT_KNOWN: Final = "rs-assets lag does not show which part of a batch limits"
+NOT_KNOWN: Final = "the part that takes most of a batch is not shown with the lag"
 # What Spark says in a report of a trigger: of a batch, of all of it, and of the look at the sources.
 COMPUTED, WHOLE, LOOKED = "addBatch", "triggerExecution", "latestOffset"
 # Of an operator with state: milliseconds, as sums over its tasks.
