@@ -15,11 +15,13 @@ from rs_assets.connectors.files.nodes import FileSource, Format, format_by_name
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.nodes import (
     DataLoss,
+    Descriptor,
     KafkaFormat,
     KafkaSource,
     KeyFormat,
     StartingOffsets,
     Tombstones,
+    message_read,
 )
 from rs_assets.connectors.kafka.registry.address import SchemaRegistry
 from rs_assets.connectors.memory import MemoryChannel
@@ -219,6 +221,8 @@ class DataStreamSource(CollectedSources, DatabaseSources, HttpSources, Fluent):
         min_partitions: int | None = None,
         registry: str | SchemaRegistry | None = None,
         schema_id: int | None = None,
+        descriptor: Descriptor | None = None,
+        message: str | None = None,
         options: Mapping[str, str] | None = None,
         name: str = "kafka",
     ) -> DataStream:
@@ -231,14 +235,19 @@ class DataStreamSource(CollectedSources, DatabaseSources, HttpSources, Fluent):
         - `group` (str, default None): committed offsets are also written to this consumer group, so that Kafka's tools
           show the lag. Starts do not read them, except for "committed".
         - `format` (default "json"): "json" and "avro" give the fields of `schema`. "confluent_avro" is Avro with the
-          header of a schema registry; "avro" has that header too if there is a `registry`. "text" gives the field
-          `value`. "raw" gives key, value (binary), headers, topic, partition, offset and timestamp.
+          header of a schema registry; "avro" has that header too if there is a `registry`. "protobuf" gives the fields
+          of `schema`, or those of `message`; it has the header with a `registry` or a `schema_id`. "text" gives the
+          field `value`. "raw" gives key, value (binary), headers, topic, partition, offset and timestamp.
         - `schema` (default: for "json" inferred from the first records, then pinned): for Avro also a record in Avro's
           own JSON.
         - `registry` ("http://host:8081", or a `SchemaRegistry` with its login; default None): each Avro record is read
           by the schema that it was written with, and resolved to `schema`. One whose schema is unknown, or cannot be
-          resolved, is a bad record.
+          resolved, is a bad record. So is each Protobuf record.
         - `schema_id` (int, default None): without a registry, the id of `schema`. Records with another id are bad.
+        - `descriptor` (bytes or a path, default None): the messages of Protobuf records, as `protoc
+          --include_imports --descriptor_set_out=orders.desc` writes them. Fields are then read by their numbers, and
+          otherwise by the names that they have in the registry.
+        - `message` (str, default: any): the message of Protobuf records with its package, "shop.Order". Others are bad.
         - `starting_offsets` (default "earliest"): used at the first start only. "earliest", "latest", "committed" (of
           `group`), a datetime, or {"topic": {0: 17}} with the earliest offset for partitions that are left out.
         - `metadata` (sequence of "key", "topic", "partition", "offset", "timestamp", "headers", "tombstone", default
@@ -273,6 +282,9 @@ class DataStreamSource(CollectedSources, DatabaseSources, HttpSources, Fluent):
           filter_1  filter <- kafka  [ms > 100]
           print     print_sink <- filter_1
         """
+        protobuf, fields = message_read(format, descriptor, message, step=name), schema_text(schema, step=name)
+        if fields is None and protobuf is not None and protobuf.files:
+            fields = protobuf.schema(step=name)
         node = KafkaSource(
             name=name,
             cluster=KafkaCluster.of(bootstrap_servers),
@@ -280,7 +292,7 @@ class DataStreamSource(CollectedSources, DatabaseSources, HttpSources, Fluent):
             pattern=pattern,
             group=group,
             format=format,
-            schema=schema_text(schema, step=name),
+            schema=fields,
             starting=starting_offsets,
             metadata=one_or_more(metadata),
             key_schema=schema_text(key_schema, step=name),
@@ -294,6 +306,7 @@ class DataStreamSource(CollectedSources, DatabaseSources, HttpSources, Fluent):
             min_partitions=min_partitions,
             registry=None if registry is None else SchemaRegistry.of(registry),
             schema_id=schema_id,
+            protobuf=protobuf,
             options=dict(options or {}),
         )
         return self._begin(node)

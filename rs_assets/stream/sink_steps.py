@@ -18,7 +18,14 @@ from rs_assets.connectors.files.nodes import FileSink
 from rs_assets.connectors.http.endpoint import HttpEndpoint
 from rs_assets.connectors.http.nodes import BodyFormat, HttpSink, Method, Refused
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
-from rs_assets.connectors.kafka.nodes import Delivery, KafkaSink, WrittenRecords, avro_subject
+from rs_assets.connectors.kafka.nodes import (
+    Delivery,
+    Descriptor,
+    KafkaSink,
+    WrittenRecords,
+    avro_subject,
+    protobuf_subject,
+)
 from rs_assets.connectors.kafka.registry.address import SchemaRegistry
 from rs_assets.connectors.memory.nodes import MemorySink
 from rs_assets.connectors.mqtt.broker import MqttBroker
@@ -188,6 +195,8 @@ class SinkSteps:
         registry: str | SchemaRegistry | None = None,
         subject: str | None = None,
         schema: str | None = None,
+        descriptor: Descriptor | None = None,
+        message: str | None = None,
         delivery: Delivery = "at_least_once",
         options: Mapping[str, str] | None = None,
         name: str | None = None,
@@ -202,12 +211,17 @@ class SinkSteps:
         - `keys` (sequence of str, default none): instead of `key`, fields whose JSON object is the record's key.
         - `value` (str, default: a JSON object of all fields): a text or binary field; null is a tombstone. Or
           (sequence of str) the fields of the object.
-        - `format` (default "json"): "avro" sends an Avro record with the header of a schema registry.
-        - `registry` ("http://host:8081", or a `SchemaRegistry` with its login): for "avro". The schema is registered
+        - `format` (default "json"): "avro" sends an Avro record, and "protobuf" a Protobuf message, with the header of
+          a schema registry.
+        - `registry` ("http://host:8081", or a `SchemaRegistry` with its login): for both. The schema is registered
           before the query starts.
         - `subject` (str, default: the topic and `-value`): where it is registered.
         - `schema` (str, default: all fields, each of which may be null): the record in Avro's JSON. Fields of a row
           that it lacks are not sent.
+        - `descriptor` (bytes or a path, default: all fields, each of which may be absent): the messages of Protobuf, as
+          `protoc --include_imports --descriptor_set_out=orders.desc` writes them. Fields of a row that the message
+          lacks are not sent.
+        - `message` (str, default "Row"): the message with its package, "shop.Order"; one of `descriptor`, if given.
         - `partition` (str, default None): a field with the number of the partition; null leaves the choice to the key.
         - `headers` (dict, default None): names of headers with their fields, {"trace": "trace_id"}; a null makes no
           header. Or (str) a field that has them all: a map of text, or an array of structs of key and value.
@@ -251,6 +265,7 @@ class SinkSteps:
             timestamp=timestamp,
             times=times_of(self.draft.leading_to(self.step), self.step),
             avro=avro_subject(format, registry, subject, schema, topic=topic, step=step),
+            protobuf=protobuf_subject(format, registry, subject, schema, descriptor, message, topic=topic, step=step),
             delivery=delivery,
             options=dict(options or {}),
         )

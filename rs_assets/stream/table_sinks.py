@@ -13,7 +13,15 @@ from rs_assets.common.secrets import Deferred, Secret
 from rs_assets.connectors.delta.nodes import DeltaSink, KeyedMode
 from rs_assets.connectors.http.endpoint import HttpEndpoint
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
-from rs_assets.connectors.kafka.nodes import Delivery, KafkaSink, KeyFormat, WrittenRecords, avro_subject
+from rs_assets.connectors.kafka.nodes import (
+    Delivery,
+    Descriptor,
+    KafkaSink,
+    KeyFormat,
+    WrittenRecords,
+    avro_subject,
+    protobuf_subject,
+)
 from rs_assets.connectors.kafka.registry.address import SchemaRegistry
 from rs_assets.connectors.store.nodes import StoreSink
 from rs_assets.errors import TopologyError
@@ -82,6 +90,8 @@ class TableSinks:
         registry: str | SchemaRegistry | None = None,
         subject: str | None = None,
         schema: str | None = None,
+        descriptor: Descriptor | None = None,
+        message: str | None = None,
         delivery: Delivery = "at_least_once",
         options: Mapping[str, str] | None = None,
         name: str | None = None,
@@ -95,8 +105,8 @@ class TableSinks:
         - `topic` (str): must exist, with `cleanup.policy=compact`, unless all records are to be kept.
         - `key_format` (default "text"): "text" is the value of the key, of which there must be one; "json" is a JSON
           object of all keys.
-        - `format`, `registry`, `subject`, `schema`, `delivery`, `options`: as for `DataStream.to_kafka`. A batch that
-          is sent again leaves the same table.
+        - `format`, `registry`, `subject`, `schema`, `descriptor`, `message`, `delivery`, `options`: as for
+          `DataStream.to_kafka`. A batch that is sent again leaves the same table.
         - `name` (str, default: the topic and `_topic`).
 
         >>> from rs_assets import StreamBuilder
@@ -124,6 +134,9 @@ class TableSinks:
                 keys=self.keys if key_format == "json" else (),
                 changes=True,
                 avro=avro_subject(format, registry, subject, schema, topic=topic, step=step),
+                protobuf=protobuf_subject(
+                    format, registry, subject, schema, descriptor, message, topic=topic, step=step
+                ),
                 delivery=delivery,
                 options=dict(options or {}),
             )

@@ -301,7 +301,7 @@ def test_an_address_that_is_not_of_a_registry_is_not_an_unknown_id(broker, topic
         ({"format": "confluent_avro", "schema": "id bigint"}, "either a registry or a schema_id"),
         ({"format": "avro", "schema": "id bigint", "schema_id": 7}, "the id in the header"),
         ({"format": "confluent_avro", "schema": "id bigint", "schema_id": -7}, "not the number of a schema"),
-        ({"schema": "id bigint", "registry": "http://localhost:8081"}, "has schemas of Avro records"),
+        ({"schema": "id bigint", "registry": "http://localhost:8081"}, "has schemas of Avro and Protobuf records"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(how, match):

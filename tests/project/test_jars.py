@@ -73,7 +73,7 @@ def test_the_list_goes_with_the_installed_packages():
     assert versions["spark-sql-kafka-0-10_2.13"] == spark
     assert versions[f"delta-spark_{spark.rpartition('.')[0]}_2.13"] == delta
     assert {version for name, version in versions.items() if name.startswith("delta-")} == {delta}
-    assert len(versions) == len(jars.SPARK.jars) == 11
+    assert len(versions) == len(jars.SPARK.jars) == 12
 
 
 def test_the_jars_for_s3_go_with_the_hadoop_of_spark():

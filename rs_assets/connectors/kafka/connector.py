@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from rs_assets.connectors.kafka.source.avro import AvroFormat
     from rs_assets.connectors.kafka.source.keys import KeyFields
+    from rs_assets.connectors.kafka.source.protobuf import ProtobufFormat
     from rs_assets.connectors.sink import SinkWriter
     from rs_assets.connectors.source import SourceReader
 
@@ -37,6 +38,7 @@ def _reader(node: KafkaSource, home: Home) -> SourceReader:  # noqa: ARG001  the
         min_partitions=node.min_partitions,
         options=node.options,
         avro=_avro(node) if node.format in AVRO else None,
+        protobuf=_protobuf(node) if node.protobuf is not None else None,
         keys=_keys(node),
     )
     return TopicsReader(
@@ -59,6 +61,19 @@ def _avro(node: KafkaSource) -> AvroFormat:
     from rs_assets.connectors.kafka.source.avro import AvroFormat
 
     return AvroFormat(schema=node.avro_schema, registry=node.registry, schema_id=node.schema_id)
+
+
+def _protobuf(node: KafkaSource) -> ProtobufFormat:
+    from rs_assets.connectors.kafka.source.protobuf import ProtobufFormat
+
+    assert node.protobuf is not None  # noqa: S101  a node of this format has it, and a schema
+    return ProtobufFormat(
+        schema=str(node.schema),
+        message=node.protobuf,
+        step=node.name,
+        registry=node.registry,
+        schema_id=node.schema_id,
+    )
 
 
 def _writer(node: KafkaSink, home: Home, namespace: str) -> SinkWriter:  # noqa: ARG001  the connector's form

@@ -6,14 +6,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from os import PathLike
 from typing import ClassVar, Literal, Self, get_args
 
 from rs_assets.common.node import NO_EFFECT, positive
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.client.names import checked_group, checked_topic, writable_topic
 from rs_assets.connectors.kafka.registry.address import SchemaRegistry
+from rs_assets.connectors.kafka.registry.protobuf import PROTOBUF, ProtobufMessage, check_types
 from rs_assets.connectors.kafka.registry.schemas import is_avro, reader_schema
-from rs_assets.connectors.kafka.registry.subject import AvroSubject
+from rs_assets.connectors.kafka.registry.subject import AvroSubject, ProtobufSubject
 from rs_assets.connectors.kafka.sink.settings import check_java_settings, python_settings
 from rs_assets.connectors.kafka.sink.shape import RecordShape
 from rs_assets.connectors.kafka.source.settings import check_consumer_settings
@@ -24,7 +26,9 @@ from rs_assets.records.fields import Types, declared
 from rs_assets.records.policy import BadRecords
 from rs_assets.records.schema import quoted, schema_text
 
-KafkaFormat = Literal["json", "text", "avro", "confluent_avro", "raw"]
+KafkaFormat = Literal["json", "text", "avro", "confluent_avro", "protobuf", "raw"]
+# A FileDescriptorSet of protoc, or the file that has it.
+Descriptor = bytes | str | PathLike[str]
 DataLoss = Literal["fail", "continue"]
 Tombstones = Literal["skip", "keep", "bad"]
 # The position of a source at its first start; a moment; or an offset for each partition of each topic.
@@ -32,7 +36,7 @@ StartingOffsets = Literal["earliest", "latest", "committed"] | datetime | Mappin
 # The key of a record: the text of one field, or a JSON object of fields.
 KeyFormat = Literal["text", "json"]
 Delivery = Literal["at_least_once", "exactly_once"]
-WrittenRecords = Literal["json", "avro"]
+WrittenRecords = Literal["json", "avro", "protobuf"]
 # The other parts of a Kafka record; each may become a field `kafka_key`, `kafka_topic`...
 AVRO = ("avro", "confluent_avro")
 HEADERS = "array<struct<key: string, value: binary>>"
@@ -64,6 +68,7 @@ class KafkaSource(Source):
     the consumer group in which the committed offsets are shown; nothing is read from it, unless `starting` is
     "committed". `metadata` names other parts of a record that become fields, `kafka_offset` and the like. Avro records
     have the header of a schema registry if `registry` has their schemas, or all of them have the schema `schema_id`.
+    So have those of format "protobuf", which are read as the message `protobuf`, or by the names of their fields.
     `key_schema` are fields of the record's key, which become `kafka_key_NAME`; the key has the format `key_format`.
     `options` are settings of Kafka's consumer by their Java names.
     """
@@ -87,6 +92,7 @@ class KafkaSource(Source):
     min_partitions: int | None = field(default=None, metadata=NO_EFFECT)
     registry: SchemaRegistry | None = None
     schema_id: int | None = None
+    protobuf: ProtobufMessage | None = None
     key_schema: str | None = None
     key_format: KeyFormat = "text"
     options: Mapping[str, str] = field(default_factory=dict)
@@ -113,6 +119,8 @@ class KafkaSource(Source):
         check_consumer_settings(self.options, step=self.name)
         if self.format in AVRO:
             _ = self.avro_schema
+        if self.format == PROTOBUF:
+            check_types(declared(self.schema, step=self.name).types, step=self.name)
 
     def _of_topics(self) -> Sequence[Check]:
         """The checks of what is read."""
@@ -130,17 +138,30 @@ class KafkaSource(Source):
         return (
             (self.format in get_args(KafkaFormat), f"{self.format!r} is not a format",
              f"use one of: {', '.join(get_args(KafkaFormat))}"),
-            (self.format in ("json", *AVRO) or self.schema is None, f"format {self.format!r} has fixed fields",
-             "leave schema out"),
-            (self.registry is None or self.format in AVRO, "a schema registry has schemas of Avro records",
-             "format='avro'"),
+            (self.format in ("json", *AVRO, PROTOBUF) or self.schema is None,
+             f"format {self.format!r} has fixed fields", "leave schema out"),
+            (self.registry is None or self.format in (*AVRO, PROTOBUF),
+             "a schema registry has schemas of Avro and Protobuf records", "format='avro'"),
             (self.schema_id is None or (type(self.schema_id) is int and self.schema_id >= 0),
              "schema_id is not the number of a schema", "schema_id=7"),
             (self.format != "confluent_avro" or (self.registry is None) != (self.schema_id is None),
              "records of format 'confluent_avro' have the id of a schema: it needs either a registry or a schema_id",
              "registry='http://host:8081', or schema_id=7 if all records have that id"),
-            (self.schema_id is None or self.format == "confluent_avro",
+            (self.schema_id is None or self.format in ("confluent_avro", PROTOBUF),
              "schema_id is the id in the header of Avro records", "format='confluent_avro'"),
+            *(self._of_protobuf() if self.format == PROTOBUF else ()),
+        )  # fmt: skip
+
+    def _of_protobuf(self) -> Sequence[Check]:
+        """The checks of Protobuf records."""
+        files = self.protobuf.files if self.protobuf is not None else ""
+        return (
+            (self.registry is not None or bool(files), "Protobuf records need a registry, or the declared message",
+             "registry='http://host:8081', or descriptor='orders.desc', message='shop.Order'"),
+            (self.schema is not None, "it needs the fields of its Protobuf records",
+             "schema='id bigint, name string', or descriptor='orders.desc', message='shop.Order'"),
+            (self.registry is None or self.schema_id is None, "it has a registry, which has the schema of each id",
+             "leave schema_id out"),
         )  # fmt: skip
 
     def _of_fields(self) -> Sequence[Check]:
@@ -258,7 +279,7 @@ class KafkaSink(Sink):
     `keys`. With `changes` the rows are those of a table, and a row that goes without another one of its key is a
     tombstone. `options` are settings of Kafka's producer by their Java names. `timestamp` is the field with the time of
     a record; without it it is the first non-null field of `times`, which follow from the steps before. With `avro` the
-    value is an Avro record, whose schema is registered.
+    value is an Avro record, with `protobuf` a Protobuf message, whose schema is registered.
     """
 
     at_once: ClassVar[bool] = True
@@ -279,6 +300,7 @@ class KafkaSink(Sink):
     times: tuple[str, ...] = ()
     delivery: Delivery = "at_least_once"
     avro: AvroSubject | None = None
+    protobuf: ProtobufSubject | None = None
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -292,10 +314,11 @@ class KafkaSink(Sink):
                 remedy="name the field of the key, or the fields whose JSON object it is",
                 step=self.name,
             )
-        if self.avro is not None and self.value is not None:
+        if self.shape.subject is not None and self.value is not None:
             raise TopologyError(
-                f"step {self.name!r}: the field {self.value!r} is the value of a record, which an Avro record is too",
-                remedy="leave value out: schema= names the fields of the Avro record",
+                f"step {self.name!r}: the field {self.value!r} is the value of a record, which an Avro record or a"
+                " Protobuf message is too",
+                remedy="leave value out: the schema names the fields of the record",
                 step=self.name,
             )
         if self.topic is not None:
@@ -339,6 +362,7 @@ class KafkaSink(Sink):
             timestamp=self.timestamp,
             times=() if self.timestamp else self.times,
             avro=self.avro,
+            protobuf=self.protobuf,
         )
 
     def detail(self) -> str:
@@ -346,6 +370,7 @@ class KafkaSink(Sink):
         time = ", else ".join((*((self.timestamp,) if self.timestamp else self.times), "the clock"))
         where = self.topic or f"the topic in {self.topic_field}"
         form = f"Avro as {self.avro.subject}, " if self.avro is not None else ""
+        form = f"Protobuf as {self.protobuf.subject}, " if self.protobuf is not None else form
         return f"{form}{self.delivery.replace('_', ' ')} to {where}, time: {time}"
 
 
@@ -358,11 +383,14 @@ def avro_subject(
     topic: str | None,
     step: str,
 ) -> AvroSubject | None:
-    """The subject of a sink of Avro records, by default that of the topic's values; None for JSON. TopologyError."""
+    """The subject of a sink of Avro records, by default that of the topic's values; None for others. TopologyError."""
+    if format == PROTOBUF:
+        return None
     checks: Sequence[Check] = (
-        (format in ("json", "avro"), f"{format!r} is not a format of records", "format='json' or format='avro'"),
+        (format in ("json", "avro"), f"{format!r} is not a format of records",
+         f"format= is one of: {', '.join(get_args(WrittenRecords))}"),
         (format == "avro" or (registry, subject, schema) == (None, None, None),
-         "registry, subject and schema describe Avro records", "format='avro'"),
+         "registry, subject and schema describe Avro records", "format='avro', or for a registry format='protobuf'"),
         (format != "avro" or registry is not None, "the schema of Avro records is in a registry",
          "registry='http://host:8081'"),
         (format != "avro" or topic is not None or subject is not None,
@@ -376,6 +404,62 @@ def avro_subject(
     if registry is None:
         return None
     return AvroSubject(registry=SchemaRegistry.of(registry), subject=subject or f"{topic}-value", schema=schema)
+
+
+def protobuf_subject(
+    format: str,  # noqa: A002  the name is fixed by the public surface
+    registry: str | SchemaRegistry | None,
+    subject: str | None,
+    schema: str | None,
+    descriptor: Descriptor | None,
+    message: str | None,
+    *,
+    topic: str | None,
+    step: str,
+) -> ProtobufSubject | None:
+    """The subject of a sink of Protobuf records, by default that of the topic's values; None for others."""
+    if format != PROTOBUF:
+        check_undescribed(descriptor, message, step=step)
+        return None
+    made = ProtobufMessage.of(descriptor, message or ("Row" if descriptor is None else None), step=step)
+    imports = made.file.dependency if made.files else ()
+    others = [name for name in imports if not name.startswith("google/protobuf/")]
+    checks: Sequence[Check] = (
+        (registry is not None, "the message of Protobuf records is in a registry", "registry='http://host:8081'"),
+        (schema is None, "the schema of Protobuf records is a descriptor",
+         "leave schema out to send all fields, or descriptor='orders.desc', message='shop.Order'"),
+        (topic is not None or subject is not None,
+         "the topic is a field, so it does not name the subject of the schema", "subject='orders-value'"),
+        (not others, f"the file of the message imports {', '.join(others)}, and one file is registered",
+         "declare the messages in one file"),
+    )  # fmt: skip
+    for holds, what, remedy in checks:
+        if not holds:
+            raise TopologyError(f"step {step!r}: {what}", remedy=remedy, step=step)
+    assert registry is not None  # noqa: S101  checked
+    return ProtobufSubject(registry=SchemaRegistry.of(registry), subject=subject or f"{topic}-value", message=made)
+
+
+def message_read(
+    format: str,  # noqa: A002  the name is fixed by the public surface
+    descriptor: Descriptor | None,
+    message: str | None,
+    *,
+    step: str,
+) -> ProtobufMessage | None:
+    """The declared message of a source of Protobuf records, None for other formats; TopologyError as for sinks."""
+    if format != PROTOBUF:
+        check_undescribed(descriptor, message, step=step)
+        return None
+    return ProtobufMessage.of(descriptor, message, step=step)
+
+
+def check_undescribed(descriptor: Descriptor | None, message: str | None, *, step: str) -> None:
+    """TopologyError for a message of records of another format than Protobuf."""
+    if (descriptor, message) != (None, None):
+        raise TopologyError(
+            f"step {step!r}: descriptor and message describe Protobuf records", remedy="format='protobuf'", step=step
+        )
 
 
 def _compiles(pattern: object) -> bool:

@@ -29,9 +29,9 @@ JAAS_EXAMPLE: Final = (
 )
 PROTOCOLS: Final = {name: name for name in get_args(Protocols)}
 MECHANISMS: Final = {name: name for name in get_args(Mechanism)}
-FORMATS: Final = {"json": "json", "avro-confluent": "avro"}
-AVRO: Final = "avro-confluent."
-REGISTRY_EXAMPLE: Final = f"'{AVRO}url' = 'http://host:8081', '{AVRO}basic-auth.user-info' = 'shop:$REGISTRY_PASSWORD'"
+FORMATS: Final = {"json": "json", "avro-confluent": "avro", "protobuf": "protobuf"}
+# The beginning of the options of a format, by its name here.
+OF_FORMATS: Final = {form: f"{name}." for name, form in FORMATS.items() if form != "json"}
 
 
 def cluster_of(options: Options) -> KafkaCluster:
@@ -63,13 +63,14 @@ def cluster_of(options: Options) -> KafkaCluster:
 def format_of(options: Options) -> WrittenRecords:
     """The format of the records; SqlError for an option that another one has."""
     form: WrittenRecords = options.choice("format", FORMATS, "json")
-    other = next((pair[0] for key, pair in options.found.items() if key.startswith(AVRO)), None)
-    if form == "json" and other is not None:
-        raise options.error(
-            f"{other.text!r} is an option of the format 'avro-confluent'",
-            at=other.start,
-            remedy="'format' = 'avro-confluent'",
-        )
+    for of, begin in OF_FORMATS.items():
+        other = next((pair[0] for key, pair in options.found.items() if key.startswith(begin)), None)
+        if form != of and other is not None:
+            raise options.error(
+                f"{other.text!r} is an option of the format {begin[:-1]!r}",
+                at=other.start,
+                remedy=f"'format' = '{begin[:-1]}'",
+            )
     return form
 
 
@@ -78,23 +79,42 @@ def properties(options: Options, names: Iterable[str]) -> dict[str, str]:
     return {name: each for name in names if (each := options.take(f"{PROPERTIES}{name}")) is not None}
 
 
-def registry_of(options: Options) -> SchemaRegistry:
-    """The schema registry that a table names, with its login; SqlError as for `cluster_of`."""
-    at = options.found[f"{AVRO}url"][1].start if f"{AVRO}url" in options.found else None
-    url = options.need(f"{AVRO}url", "http://localhost:8081")
+def registry_of(options: Options, form: WrittenRecords, *, needed: bool = True) -> SchemaRegistry | None:
+    """The schema registry that a table of this format names, with its login; SqlError as for `cluster_of`.
+
+    None for JSON, and if there is none and it is not `needed`.
+    """
+    begin = OF_FORMATS.get(form)
+    if begin is None or (not needed and f"{begin}url" not in options.found):
+        return None
+    at = options.found[f"{begin}url"][1].start if f"{begin}url" in options.found else None
+    url = options.need(f"{begin}url", "http://localhost:8081")
     for scheme, source in (("basic", "USER_INFO"), ("bearer", "STATIC_TOKEN")):
-        options.choice(f"{AVRO}{scheme}-auth.credentials-source", {source: source}, source)
-    user, _, password = (options.take(f"{AVRO}basic-auth.user-info") or "").partition(":")
+        options.choice(f"{begin}{scheme}-auth.credentials-source", {source: source}, source)
+    user, _, password = (options.take(f"{begin}basic-auth.user-info") or "").partition(":")
     try:
         return SchemaRegistry(
             url=_secret(url) or "",
             username=user or None,
             password=_secret(password or None),
-            token=_secret(options.take(f"{AVRO}bearer-auth.token")),
-            ca_file=options.take(f"{AVRO}ssl.truststore.location"),
+            token=_secret(options.take(f"{begin}bearer-auth.token")),
+            ca_file=options.take(f"{begin}ssl.truststore.location"),
         )
     except ConfigurationError as error:
-        raise options.error(error.what, at=at, remedy=REGISTRY_EXAMPLE) from error
+        raise options.error(error.what, at=at, remedy=registry_example(begin)) from error
+
+
+def registry_example(begin: str) -> str:
+    """The options of a registry with a login, in a format whose options begin so."""
+    return f"'{begin}url' = 'http://host:8081', '{begin}basic-auth.user-info' = 'shop:$REGISTRY_PASSWORD'"
+
+
+def message_of(options: Options, form: WrittenRecords) -> dict[str, str | None]:
+    """The message of a table of Protobuf, by the arguments of `from_kafka` and `to_kafka`; nothing for others."""
+    if form != "protobuf":
+        return {}
+    begin = OF_FORMATS[form]
+    return {"descriptor": options.take(f"{begin}descriptor"), "message": options.take(f"{begin}message-name")}
 
 
 def _login(options: Options) -> dict[str, str]:

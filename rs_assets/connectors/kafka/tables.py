@@ -11,7 +11,14 @@ from rs_assets.connectors.kafka.nodes import KAFKA_METADATA
 from rs_assets.connectors.kafka.sink.settings import SETTINGS
 from rs_assets.connectors.kafka.source.settings import SETTINGS as CONSUMER
 from rs_assets.connectors.kafka.sql_keys import key_columns, key_format, named_keys
-from rs_assets.connectors.kafka.sql_options import cluster_of, format_of, properties, registry_of
+from rs_assets.connectors.kafka.sql_options import (
+    OF_FORMATS,
+    cluster_of,
+    format_of,
+    message_of,
+    properties,
+    registry_of,
+)
 
 if TYPE_CHECKING:
     from rs_assets.sql.connectors.sinks import SinkTable
@@ -59,6 +66,7 @@ def _read(table: SourceTable) -> DataStream | Table:
             )
         start = datetime.fromtimestamp(millis / 1000, tz=UTC)
     form, keyed = format_of(options), key_columns(table, table.keys if changes else named_keys(options))
+    message: dict[str, Any] = message_of(options, form)
     stream = table.begin.from_kafka(
         cluster_of(options),
         topics=tuple(filter(None, (options.take("topic") or "").split(";"))),
@@ -66,7 +74,9 @@ def _read(table: SourceTable) -> DataStream | Table:
         group=options.take("properties.group.id"),
         format=form,
         schema=keyed.value_schema(table),
-        registry=registry_of(options) if form == "avro" else None,
+        registry=registry_of(options, form, needed=form == "avro"),
+        schema_id=options.number("protobuf.schema-id") if form == "protobuf" else None,
+        **message,
         starting_offsets=start,
         metadata=tuple(dict.fromkeys([*table.metadata, *(("tombstone",) if changes else ())])),
         key_schema=keyed.schema(table),
@@ -139,9 +149,10 @@ def _sent(table: SinkTable, changes: Table | None, keys: tuple[str, ...], *, as_
         "options": properties(options, SETTINGS),
         "name": table.name,
     }
-    if form == "avro":
-        how["registry"] = registry_of(options)
-        how |= {name: options.take(f"avro-confluent.{name}") for name in ("subject", "schema")}
+    if form != "json":
+        begin = OF_FORMATS[form]
+        how |= {"registry": registry_of(options, form), "subject": options.take(f"{begin}subject")}
+        how |= {"schema": options.take(f"{begin}schema")} if form == "avro" else message_of(options, form)
     if changes is not None:
         _refuse_metadata(table)
         made = changes.to_kafka(**how, key_format="json" if as_json else "text")

@@ -212,7 +212,7 @@ def _started(session: JobSession, query: QueryRun) -> StreamingQuery:
     assert isinstance(sink, KafkaSink)  # noqa: S101  checked before
     rows = query.flows[sink.name].df
     # A batch lasts: Spark's clock in it is its start time.
-    ids = SchemaIds(sink.avro, sink.name) if sink.avro is not None else None
+    ids = SchemaIds(sink.shape.subject, sink.name) if sink.shape.subject is not None else None
     made = timed(records(rows, as_named(sink.shape, rows.columns), step=sink.name, ids=ids))
     options = {f"kafka.{name}": value for name, value in intercepted(sink.options).items()}
     interval = max(session.options.interval, SHORTEST)

@@ -20,7 +20,7 @@ from rs_assets.spark.java import java_home
 
 SOURCES = Path(__file__).with_name("scala")
 # The compile class path besides Spark's own jars.
-CLIENTS = "kafka-clients"
+CLIENTS = ("kafka-clients", "protobuf-java")
 # It takes 6 s on an idle core.
 COMPILE_TIMEOUT_S = 300
 _SHOWN_LINES = 20
@@ -53,8 +53,8 @@ def _sources() -> list[Path]:
 
 
 def _clients() -> list[Path]:
-    """The jar of the Kafka client, which may not exist."""
-    return [SPARK.folder() / jar.file for jar in SPARK.jars if jar.name == CLIENTS]
+    """The jars of the Kafka client and of Protobuf, which may not exist."""
+    return [SPARK.folder() / jar.file for jar in SPARK.jars if jar.name in CLIENTS]
 
 
 def _compiled(jar: Path) -> Path:

@@ -24,7 +24,11 @@ OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "group.id": "properties.group.id",
         "value.format": "format",
         **{f"value.avro-confluent.{name}": f"avro-confluent.{name}" for name in ("url", "subject", "schema")},
-        "value.avro-confluent.basic-auth.user-info": "avro-confluent.basic-auth.user-info",
+        **{f"value.protobuf.{name}": f"protobuf.{name}" for name in ("url", "subject", "message-name", "descriptor")},
+        **{
+            f"value.{form}.basic-auth.user-info": f"{form}.basic-auth.user-info"
+            for form in ("avro-confluent", "protobuf")
+        },
         "namesrvAddr": "nameServerAddress",
         "tags": "tag",
         "startingVersion": "starting-version",

@@ -46,8 +46,9 @@ class SchemaRegistryServer:
     """A schema registry; a context manager. Ids count from 1, and equal schemas have one id, as in Confluent's.
 
     It keeps schemas of any kind as text, and does not compare the versions of a subject: `refused` (a reason) makes it
-    refuse all new ones. With `down` it answers HTTP 503. With a `login` (user name, password) it requires basic
-    authentication. `requests` are method and path of all requests so far, without repeated headers.
+    refuse all new ones. It does not parse `.proto` files: Protobuf is registered as a descriptor in base64, the form
+    that clients get by `?format=serialized`. With `down` it answers HTTP 503. With a `login` (user name, password) it
+    requires basic authentication. `requests` are method and path of all requests so far, without repeated headers.
 
     >>> with SchemaRegistryServer() as server:
     ...     server.register("orders-value", '"string"')
@@ -126,7 +127,8 @@ class SchemaRegistryServer:
                 return _error(503, 50302, "the registry has no leader")
             if self._login is not None and authorization != self.registry.authorization():
                 return _error(401, 401, "Unauthorized")
-            return self._routed(method, [unquote(part) for part in path.strip("/").split("/")], body)
+            place = path.partition("?")[0]
+            return self._routed(method, [unquote(part) for part in place.strip("/").split("/")], body)
 
     def _routed(self, method: str, path: list[str], body: Mapping[str, Any]) -> Answer:
         match method, path:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 from rs_assets.connectors.kafka.registry.address import SchemaRegistry
-from rs_assets.connectors.kafka.registry.subject import AvroSubject
+from rs_assets.connectors.kafka.registry.subject import AvroSubject, ProtobufSubject
 from rs_assets.errors import SinkError
 
 CONTENT = "application/vnd.schemaregistry.v1+json"
@@ -24,47 +24,76 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 3.0
 BUSY = frozenset((429, *range(500, 600)))
 LOGIN = frozenset((401, 403))
 REFUSED = frozenset((409, 422))
+NOT_FOUND = 404
+# The codes of an unknown subject and an unknown version.
+UNKNOWN = (40401, 40402)
 
 
 @dataclass(slots=True)
 class SchemaIds:
     """The ids of schemas in a subject, each registered at its first use; the registry has one id for equal schemas."""
 
-    avro: AvroSubject
+    subject: AvroSubject | ProtobufSubject
     step: str
     _known: dict[str, int] = field(default_factory=dict)
+    _newest: list[str | None] = field(default_factory=list)
 
     def of(self, schema: str) -> int:
         """The id of `schema`; SinkError if the registry refuses it, or does not answer in its `patience`."""
         if schema not in self._known:
-            self._known[schema] = register(self.avro.registry, self.avro.subject, schema, step=self.step)
+            self._known[schema] = register(
+                self.subject.registry, self.subject.subject, schema, kind=self.subject.kind, step=self.step
+            )
         return self._known[schema]
 
+    def newest(self) -> str | None:
+        """The newest schema of the subject when it was first asked for, of Protobuf in base64; None without one."""
+        if not self._newest:
+            self._newest.append(newest(self.subject.registry, self.subject.subject, step=self.step))
+        return self._newest[0]
 
-def register(registry: SchemaRegistry, subject: str, schema: str, *, step: str) -> int:
+
+def newest(registry: SchemaRegistry, subject: str, *, step: str) -> str | None:
+    """The newest schema of `subject`, of Protobuf in base64; None without one. SinkError as for `register`."""
+    path = f"/subjects/{quote(subject, safe='')}/versions/latest?format=serialized"
+    status, answer = _answered(registry, path, None, step=step)
+    found = _json(answer)
+    if status == NOT_FOUND and found.get("error_code") in UNKNOWN:
+        return None
+    _check(registry, path, status, isinstance(found.get("schema"), str), step=step)
+    return str(found["schema"])
+
+
+def register(registry: SchemaRegistry, subject: str, schema: str, *, kind: str = "AVRO", step: str) -> int:
     """The id of `schema` in `subject`, whose newest version it becomes unless it has it; errors as for SchemaIds."""
     path = f"/subjects/{quote(subject, safe='')}/versions"
-    status, answer = _answered(registry, path, {"schema": schema}, step=step)
+    body = {"schema": schema} if kind == "AVRO" else {"schemaType": kind, "schema": schema}
+    status, answer = _answered(registry, path, body, step=step)
     if status in REFUSED:
         raise SinkError(
             f"the schema registry refuses the schema for {subject!r}: {_message(answer)}",
             remedy="change the fields as the subject's compatibility allows, or name another subject=",
             step=step,
         )
+    found = _json(answer).get("id")
+    _check(registry, path, status, isinstance(found, int), step=step)
+    return int(found or 0)
+
+
+def _check(registry: SchemaRegistry, path: str, status: int, answered: bool, *, step: str) -> None:  # noqa: FBT001
+    """SinkError for a refused login, and for an answer that no registry gives."""
     if status in LOGIN:
         raise SinkError(
             f"the schema registry {registry.url} refuses the login (HTTP {status})",
             remedy="check the credentials of SchemaRegistry, and what they may write, then start again",
             step=step,
         )
-    found = _json(answer).get("id") if status == 200 else None
-    if not isinstance(found, int):
+    if status != 200 or not answered:
         raise SinkError(
             f"the schema registry {registry.url} answers {path} with HTTP {status}",
             remedy="name the address of Confluent's interface in url=; for Apicurio it ends in /apis/ccompat/v7",
             step=step,
         )
-    return found
 
 
 def _answered(registry: SchemaRegistry, path: str, body: object, *, step: str) -> tuple[int, bytes]:
@@ -101,7 +130,8 @@ def _sender(registry: SchemaRegistry, path: str, body: object) -> Callable[[], t
         headers["Authorization"] = login
 
     def send() -> tuple[int, bytes]:
-        request = Request(f"{registry.url}{path}", json.dumps(body).encode(), headers)  # noqa: S310  http or https
+        content = json.dumps(body).encode() if body is not None else None
+        request = Request(f"{registry.url}{path}", content, headers)  # noqa: S310  http or https
         try:
             with opener.open(request, timeout=TIMEOUT_S) as answer:
                 return int(answer.status), answer.read()

@@ -59,7 +59,7 @@ class KafkaWriter:
         check_topic(self.cluster, self.shape, step=self.name)
 
     def prepare(self, rows: DataFrame) -> None:
-        """Register the schema of Avro values."""
+        """Register the schema of Avro and Protobuf values."""
         _ = records(rows, self.shape, step=self.name, ids=self._schemas())
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
@@ -76,7 +76,7 @@ class KafkaWriter:
         return Staged(lambda: rows)
 
     def _schemas(self) -> SchemaIds | None:
-        """The ids of Avro schemas, which are registered once a run."""
-        if self._ids is None and self.shape.avro is not None:
-            self._ids = SchemaIds(self.shape.avro, self.name)
+        """The ids of schemas, which are registered once a run."""
+        if self._ids is None and self.shape.subject is not None:
+            self._ids = SchemaIds(self.shape.subject, self.name)
         return self._ids

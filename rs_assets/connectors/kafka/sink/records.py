@@ -13,6 +13,7 @@ from rs_assets.connectors.kafka.client.names import INTERNAL, TOPIC
 from rs_assets.connectors.kafka.registry.registration import SchemaIds
 from rs_assets.connectors.kafka.registry.subject import AvroSubject
 from rs_assets.connectors.kafka.sink.avro import avro_value
+from rs_assets.connectors.kafka.sink.protobuf import protobuf_value
 from rs_assets.connectors.kafka.sink.record_time import TIMESTAMP, record_time
 from rs_assets.connectors.kafka.sink.shape import RecordShape
 from rs_assets.errors import TopologyError
@@ -39,8 +40,8 @@ def records(
     """The columns topic, key, value, and, if there are such fields, partition, headers and TIMESTAMP.
 
     A row with an invalid topic or partition raises FAULT when it is computed; `partitions` is the number of partitions
-    of its topic, if known. `ids` registers the schema of Avro values. UnknownFieldError or TopologyError for fields
-    that are missing or of a type without a counterpart in Kafka.
+    of its topic, if known. `ids` registers the schema of Avro and Protobuf values. UnknownFieldError or TopologyError
+    for fields that are missing or of a type without a counterpart in Kafka.
     """
     check_fields(rows, shape.fields, step=step)
     if shape.changes:
@@ -74,6 +75,8 @@ def value_fields(rows: DataFrame, shape: RecordShape) -> Sequence[str]:
     """The fields that a value without a field of its own has."""
     apart = {shape.topic_field, shape.partition, shape.headers, RETRACTED}
     declared = shape.avro.fields if shape.avro is not None else None
+    if shape.protobuf is not None and shape.protobuf.message.files:
+        declared = tuple(name for name in shape.protobuf.message.fields if name in rows.columns)
     return declared or shape.values or [name for name in rows.columns if name not in apart]
 
 
@@ -81,7 +84,10 @@ def _value(rows: DataFrame, shape: RecordShape, step: str, ids: SchemaIds | None
     if shape.value is not None:
         return _bytes(rows, shape.value, "value", step)
     names = value_fields(rows, shape)
-    value = _object(names) if shape.avro is None else _avro(rows, names, shape.avro, step, ids)
+    if shape.protobuf is not None:
+        value = protobuf_value(rows, names, shape.protobuf, ids, step=step)
+    else:
+        value = _object(names) if shape.avro is None else _avro(rows, names, shape.avro, step, ids)
     return F.when(~F.col(RETRACTED), value) if shape.changes else value
 
 

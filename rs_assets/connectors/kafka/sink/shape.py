@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rs_assets.connectors.kafka.registry.subject import AvroSubject
+from rs_assets.connectors.kafka.registry.subject import AvroSubject, ProtobufSubject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +17,7 @@ class RecordShape:
     table, marked by RETRACTED: of the rows of a key in a batch only the newest is a record. `headers` is a map from
     text to text or binary, or an array of structs of key and value; `header_fields` are names of headers, each with the
     field of its value, and a null makes no header. With `avro` the value is an Avro record, of the
-    fields of its schema if it has one.
+    fields of its schema if it has one; with `protobuf` a Protobuf message, of its fields that a row has.
 
     `timestamp` is the field with the time of the record. Without it `times` are the candidate fields: the first of them
     that a row has, and that is not null, is used, unless it is later than the clock.
@@ -36,11 +36,18 @@ class RecordShape:
     timestamp: str | None = None
     times: tuple[str, ...] = ()
     avro: AvroSubject | None = None
+    protobuf: ProtobufSubject | None = None
+
+    @property
+    def subject(self) -> AvroSubject | ProtobufSubject | None:
+        """Where the schema of values is registered, None without one."""
+        return self.avro or self.protobuf
 
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields that it uses."""
         declared = (self.avro.fields or ()) if self.avro is not None else ()
+        declared = self.protobuf.needed if self.protobuf is not None else declared
         named = (
             self.topic_field,
             self.key,

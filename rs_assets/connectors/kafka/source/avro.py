@@ -60,15 +60,17 @@ class AvroFormat:
         ours = processors_of(frame)
         value = F.col("value")._jc  # noqa: SLF001  pyspark has no public way to its JVM
         if self.registry is not None:
-            return ClassicColumn(ours.AvroRecords.registered(value, self.schema, self._schemas(ours, self.registry)))
+            schemas = ours.RegistrySchemas(registry_client(ours, self.registry), str(self.folder))
+            return ClassicColumn(ours.AvroRecords.registered(value, self.schema, schemas))
         if self.schema_id is not None:
             return ClassicColumn(ours.AvroRecords.declared(value, self.schema, self.schema_id))
         return ClassicColumn(ours.AvroRecords.plain(value, self.schema))
 
-    def _schemas(self, ours: Any, registry: SchemaRegistry) -> Any:
-        patience = int(registry.patience.total_seconds() * 1000)
-        client = ours.RegistryClient(registry.url, registry.authorization(), registry.authorities(), patience)
-        return ours.RegistrySchemas(client, str(self.folder))
+
+def registry_client(ours: Any, registry: SchemaRegistry) -> Any:
+    """The client of a registry in the JVM whose package of processors is `ours`."""
+    patience = int(registry.patience.total_seconds() * 1000)
+    return ours.RegistryClient(registry.url, registry.authorization(), registry.authorities(), patience)
 
 
 def all_nullable(schema: str) -> bool:

@@ -69,7 +69,8 @@ class TopicsReader:
     def watch(self, watching: Watching) -> Watch:
         """Each batch is compared with the current topics before it is committed."""
         watch = self._watched.watch(watching)
-        if self.read.avro is not None and self.read.avro.registry is not None:
+        described = self.read.avro or self.read.protobuf
+        if described is not None and described.registry is not None:
             folder = schema_folder(watching.log.log.folder.parent, self.name)
             watch.before = partial(forget_unknown, folder, pinned=self.pinned)
         return watch
@@ -135,8 +136,11 @@ class TopicsReader:
 
     def _read(self, reading: Reading) -> KafkaReader:
         """The record reader with the declared, inferred or pinned schema, and with the place of fetched schemas."""
+        folder = schema_folder(reading.folder, self.name)
         if self.read.avro is not None:
-            return replace(self.read, avro=replace(self.read.avro, folder=schema_folder(reading.folder, self.name)))
+            return replace(self.read, avro=replace(self.read.avro, folder=folder))
+        if self.read.protobuf is not None:
+            return replace(self.read, protobuf=replace(self.read.protobuf, folder=folder))
         if self.read.form != "json":
             return self.read
         schema = reading.schema_of(lambda: infer_schema(reading.spark, self.read, step=self.name))

@@ -21,6 +21,7 @@ from rs_assets.connectors.kafka.client.names import INTERNAL
 from rs_assets.connectors.kafka.source.avro import PARSED, AvroFormat
 from rs_assets.connectors.kafka.source.keys import KeyFields, utf8_reason
 from rs_assets.connectors.kafka.source.offsets import EARLIEST, Offsets, dump_offsets, ranges
+from rs_assets.connectors.kafka.source.protobuf import ProtobufFormat
 from rs_assets.records.columns import LINE, OFFSET, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
 from rs_assets.records.schema import quoted
 
@@ -59,6 +60,7 @@ class KafkaReader:
     max_rows_per_batch: int | None = None
     min_partitions: int | None = None
     avro: AvroFormat | None = None
+    protobuf: ProtobufFormat | None = None
     keys: KeyFields | None = None
     json_options: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
@@ -217,7 +219,12 @@ def _avro(reader: KafkaReader, frame: DataFrame) -> Decoded:
     return reader.avro.decoded(frame)
 
 
+def _protobuf(reader: KafkaReader, frame: DataFrame) -> Decoded:
+    assert reader.protobuf is not None  # noqa: S101  the connector gives it with this format
+    return reader.protobuf.decoded(frame)
+
+
 DECODERS: Mapping[str, Callable[[KafkaReader, DataFrame], Decoded]] = MappingProxyType(
-    {"json": _json, "text": _text, "raw": _raw, "avro": _avro}
+    {"json": _json, "text": _text, "raw": _raw, "avro": _avro, "protobuf": _protobuf}
 )
 __all__ = ["EARLIEST", "KafkaReader", "starting_options"]

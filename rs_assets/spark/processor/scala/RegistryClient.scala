@@ -27,24 +27,27 @@ class RegistryClient(url: String, authorization: String, authorities: String, pa
     (if (authorities.isEmpty) made else made.sslContext(trusting)).build
   }
 
-  /** The texts of an Avro schema and, before it, of those that it refers to; a reason if there is none. */
-  def schemas(id: Int): Either[String, Seq[String]] =
+  /** Name and text of a schema of `kind` and, before it, of those that it refers to; a reason if there is none. */
+  def schemas(id: Int, kind: SchemaKind): Either[String, Seq[(String, String)]] =
     // A follower of a registry may get to know a schema later than the leader.
-    known(id).orElse { Thread.sleep(RegistryClient.FollowMs); known(id) } match {
+    known(id, kind).orElse { Thread.sleep(RegistryClient.FollowMs); known(id, kind) } match {
       case None => Left(s"the schema registry has no schema $id")
       case Some(found) =>
-        val kind = Option(found.get("schemaType")).map(_.asText).getOrElse("AVRO")
-        if (kind == "AVRO") Right(withReferences(found)) else Left(s"schema $id of the registry is $kind, not Avro")
+        val code = Option(found.get("schemaType")).map(_.asText).getOrElse(SchemaKind.Avro.code)
+        if (code == kind.code) Right(withReferences("", found, kind))
+        else Left(s"schema $id of the registry is $code, not ${kind.name}")
     }
 
-  private def known(id: Int): Option[JsonNode] = if (id < 0) None else get(s"/schemas/ids/$id")
+  private def known(id: Int, kind: SchemaKind): Option[JsonNode] =
+    if (id < 0) None else get(s"/schemas/ids/$id${kind.query}")
 
-  private def withReferences(schema: JsonNode): Seq[String] = {
+  private def withReferences(name: String, schema: JsonNode, kind: SchemaKind): Seq[(String, String)] = {
     val references = Option(schema.get("references")).toSeq.flatMap(_.elements.asScala).flatMap { each =>
-      val path = s"/subjects/${RegistryClient.quoted(each.get("subject").asText)}/versions/${each.get("version").asInt}"
-      withReferences(get(path).getOrElse(throw refused(404, path)))
+      val subject = RegistryClient.quoted(each.get("subject").asText)
+      val path = s"/subjects/$subject/versions/${each.get("version").asInt}${kind.query}"
+      withReferences(each.get("name").asText, get(path).getOrElse(throw refused(404, path)), kind)
     }
-    (references :+ schema.get("schema").asText).distinct
+    (references :+ (name -> schema.get("schema").asText)).distinct
   }
 
   /** The answer; None if the registry says that it has no such thing. */
@@ -111,6 +114,15 @@ class RegistryClient(url: String, authorization: String, authorities: String, pa
   }
 }
 
+/** A kind of schemas: its `code` in the interface of a registry, its name, and the query that asks for its form. */
+case class SchemaKind(code: String, name: String, query: String)
+
+object SchemaKind {
+  val Avro: SchemaKind = SchemaKind("AVRO", "Avro", "")
+  // Without it the answer is the text of a file for protoc.
+  val Protobuf: SchemaKind = SchemaKind("PROTOBUF", "Protobuf", "?format=serialized")
+}
+
 object RegistryClient {
   private val Timeout = Duration.ofSeconds(10)
   private val FollowMs = 500L
@@ -127,7 +139,7 @@ object RegistryClient {
     catch { case _: IOException => false }
 
   /** An error that the driver rebuilds; see `rs_assets/common/errors_wire.py`. */
-  private def failure(what: String, remedy: String): SparkException = {
+  def failure(what: String, remedy: String): SparkException = {
     val body = json.createObjectNode.put("class", "SourceReadError").put("what", what).put("remedy", remedy)
     new SparkException(s"RS_ERROR${json.writeValueAsString(body)}")
   }

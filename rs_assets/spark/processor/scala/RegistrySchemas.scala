@@ -9,6 +9,19 @@ import scala.util.control.NonFatal
 import com.fasterxml.jackson.databind.ObjectMapper
 import org.apache.avro.Schema
 
+/** The Avro schemas of a registry. */
+class RegistrySchemas(registry: RegistryClient, folder: String)
+    extends FetchedSchemas[Schema](registry, folder, SchemaKind.Avro) with WriterSchemas {
+  override def headed: Boolean = true
+
+  override protected def kept(name: String, text: String): String = text
+
+  override protected def parsed(texts: Seq[String]): Schema = {
+    val parser = new Schema.Parser()
+    texts.map(parser.parse).last
+  }
+}
+
 /**
  * The schemas of a registry, each asked for once and kept in `folder`, so that a batch that is read again needs no
  * registry, and gets the same answers: also that an id is unknown.
@@ -16,36 +29,42 @@ import org.apache.avro.Schema
  * `<id>.json` has the texts of the schemas that a schema refers to, and then its own, or else the reason why it cannot
  * be used. `registry/stored.py` removes reasons, between two batches.
  */
-class RegistrySchemas(registry: RegistryClient, folder: String) extends WriterSchemas {
-  override def headed: Boolean = true
+abstract class FetchedSchemas[S](registry: RegistryClient, folder: String, kind: SchemaKind) extends Serializable {
+  /** What is kept of a schema that others refer to as `name`. */
+  protected def kept(name: String, text: String): String
 
-  override def of(id: Int): Either[String, Schema] = {
-    val known = RegistrySchemas.known.get((folder, id))
-    if (known != null) Right(known)
+  /** The last of some schemas, each of which may refer to those before it. */
+  protected def parsed(texts: Seq[String]): S
+
+  def of(id: Int): Either[String, S] = {
+    val place = (kind.code, folder, id)
+    val known = FetchedSchemas.known.get(place)
+    if (known != null) Right(known.asInstanceOf[S])
     else stored(id).getOrElse(asked(id)).map { schema =>
-      RegistrySchemas.known.put((folder, id), schema)
+      FetchedSchemas.known.put(place, schema)
       schema
     }
   }
 
-  private def asked(id: Int): Either[String, Schema] = RegistrySchemas.synchronized {
+  private def asked(id: Int): Either[String, S] = FetchedSchemas.synchronized {
     stored(id).getOrElse {
-      keep(id, registry.schemas(id).flatMap(texts => usable(id, texts).map(_ => texts)))
+      val found = registry.schemas(id, kind).map(_.map { case (name, text) => kept(name, text) })
+      keep(id, found.flatMap(texts => usable(id, texts).map(_ => texts)))
       // Another process may have been first.
       stored(id).get
     }
   }
 
-  private def usable(id: Int, texts: Seq[String]): Either[String, Schema] =
-    try Right(RegistrySchemas.parsed(texts))
-    catch { case NonFatal(error) => Left(s"schema $id of the registry is not valid Avro: ${error.getMessage}") }
+  private def usable(id: Int, texts: Seq[String]): Either[String, S] =
+    try Right(parsed(texts))
+    catch { case NonFatal(error) => Left(s"schema $id of the registry is not valid ${kind.name}: ${error.getMessage}") }
 
-  private def stored(id: Int): Option[Either[String, Schema]] =
+  private def stored(id: Int): Option[Either[String, S]] =
     try {
-      val found = RegistrySchemas.json.readTree(Files.readString(file(id)))
+      val found = FetchedSchemas.json.readTree(Files.readString(file(id)))
       Some(
         if (found.isTextual) Left(found.textValue)
-        else Right(RegistrySchemas.parsed(found.elements.asScala.map(_.textValue).toSeq)))
+        else Right(parsed(found.elements.asScala.map(_.textValue).toSeq)))
     } catch {
       case _: NoSuchFileException => None
     }
@@ -55,7 +74,7 @@ class RegistrySchemas(registry: RegistryClient, folder: String) extends WriterSc
     Files.createDirectories(file(id).getParent)
     val made = Files.createTempFile(file(id).getParent, ".", ".tmp")
     try {
-      Files.write(made, RegistrySchemas.json.writeValueAsBytes(answer.fold(reason => reason, texts => texts.asJava)))
+      Files.write(made, FetchedSchemas.json.writeValueAsBytes(answer.fold(reason => reason, texts => texts.asJava)))
       Files.createLink(file(id), made)
     } catch {
       case _: FileAlreadyExistsException => ()
@@ -65,12 +84,7 @@ class RegistrySchemas(registry: RegistryClient, folder: String) extends WriterSc
   private def file(id: Int): Path = Paths.get(folder, s"$id.json")
 }
 
-object RegistrySchemas {
+object FetchedSchemas {
   private val json = new ObjectMapper
-  private val known = new ConcurrentHashMap[(String, Int), Schema]
-
-  private def parsed(texts: Seq[String]): Schema = {
-    val parser = new Schema.Parser()
-    texts.map(parser.parse).last
-  }
+  private val known = new ConcurrentHashMap[(String, String, Int), Any]
 }
