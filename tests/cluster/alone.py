@@ -1,16 +1,20 @@
 """A cluster whose machines share nothing but S3: `python -m tests.cluster.alone FOLDER SCENARIO`, in a `Room`.
 
-Prints what the output has beside a plain count, and ends with an error if something did not come to pass.
+Instead of a scenario, a number is a seed: it draws one of the losses and its moment. Prints what the output has beside
+a plain count, and ends with an error if something did not come to pass.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -117,32 +121,46 @@ def writes(driver: Machine, more: int) -> None:
     until("rows", lambda: version() >= first + more or driver.ended() is not None, machines=[driver])
 
 
-def undisturbed(cluster: Cluster) -> None:
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A moment in the run of a driver: so many more versions of the output, and then so many seconds."""
+
+    versions: int = 1
+    seconds: float = 0.0
+
+    def comes(self, driver: Machine) -> None:
+        """Wait for it, or for the end of the driver."""
+        writes(driver, self.versions)
+        threading.Event().wait(self.seconds)
+        print(f"{driver.name} {'runs' if driver.ended() is None else 'has ended'} after {version() + 1} versions")
+
+
+def undisturbed(cluster: Cluster, moment: Moment) -> None:
     """Nothing happens to any machine."""
     ends(cluster.driver("driver1"))
 
 
-def worker_killed(cluster: Cluster) -> None:
+def worker_killed(cluster: Cluster, moment: Moment) -> None:
     """A worker is lost in the middle of batches, and replaced by one with an empty disk."""
     driver = cluster.driver("driver1")
-    writes(driver, 1)
+    moment.comes(driver)
     cluster.workers[0].off()
     cluster.worker("worker3")
     ends(driver)
 
 
-def driver_killed(cluster: Cluster) -> None:
+def driver_killed(cluster: Cluster, moment: Moment) -> None:
     """The driver is lost with its disk; another one, with an empty disk, takes over."""
     first = cluster.driver("driver1")
-    writes(first, 1)
+    moment.comes(first)
     first.off()
     ends(cluster.driver("driver2"))
 
 
-def paused(cluster: Cluster) -> None:
+def paused(cluster: Cluster, moment: Moment) -> None:
     """A driver sleeps while another one takes over from it; it wakes beside it, and writes nothing more."""
     first = cluster.driver("driver1")
-    writes(first, 1)
+    moment.comes(first)
     first.pause()
     second = cluster.driver("driver2")
     writes(second, 1)
@@ -153,8 +171,23 @@ def paused(cluster: Cluster) -> None:
     ends(second)
 
 
-ALL = (undisturbed, worker_killed, driver_killed, paused)
-SCENARIOS: dict[str, Callable[[Cluster], None]] = {each.__name__: each for each in ALL}
+LOSSES = (worker_killed, driver_killed, paused)
+SCENARIOS: dict[str, Callable[[Cluster, Moment], None]] = {each.__name__: each for each in (undisturbed, *LOSSES)}
+# Of the four versions of an undisturbed run. A driver that has done all cannot be overtaken.
+LATEST = {"worker_killed": 3, "driver_killed": 3, "paused": 2}
+# A driver needs about so long until its first rows, and from one version to the next.
+START_S, BATCH_S = 30.0, 6.0
+
+
+def drawn(seed: int) -> tuple[str, Moment]:
+    """The loss of a seed, each in turn, and its moment: before the first rows, or between two versions of the output.
+
+    >>> drawn(0)[0], drawn(4)[0]
+    ('worker_killed', 'driver_killed')
+    """
+    name, draw = LOSSES[seed % len(LOSSES)].__name__, random.Random(seed)
+    versions = draw.randint(1 if name == "paused" else 0, LATEST[name])
+    return name, Moment(versions, round(draw.uniform(0, BATCH_S if versions else START_S), 1))
 
 
 def store(room: Room, port: int) -> Any:
@@ -176,7 +209,8 @@ def store(room: Room, port: int) -> Any:
 
 
 def main(folder: Path, scenario: str) -> None:
-    """Run a scenario, and compare."""
+    """Run a scenario, or that of a seed, and compare."""
+    name, moment = drawn(int(scenario)) if scenario.isdigit() else (scenario, Moment())
     port = free_ports()[0]
     shared = {
         "AWS_ENDPOINT_URL": f"http://{NET}.1:{port}",
@@ -195,9 +229,10 @@ def main(folder: Path, scenario: str) -> None:
     with Room(folder, shared) as room:
         server = store(room, port)
         try:
-            SCENARIOS[scenario](Cluster(room))
+            SCENARIOS[name](Cluster(room), moment)
             missing, more = want() - got(), got() - want()
             strangers = sorted(path.name for path in room.disk.iterdir())
+            print(f"{name} at {moment}, {version() + 1} versions")
             print(json.dumps({"missing": len(missing), "more": len(more), "on the common path": strangers}))
         finally:
             server.kill()

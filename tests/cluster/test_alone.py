@@ -10,17 +10,19 @@ from pathlib import Path
 import pytest
 
 from rs_assets.spark.object_store import S3
-from tests.cluster.alone import SCENARIOS
+from tests.cluster.alone import SCENARIOS, drawn
 from tests.cluster.machines import ROOM, possible
 
 RUN_S = 800
+SEEDS = range(20)
 
 
 @pytest.mark.cluster
 @pytest.mark.long
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", [*SCENARIOS, *map(str, SEEDS)])
 def test_the_output_is_that_of_one_machine(tmp_path: Path, scenario: str) -> None:
+    """Of a scenario, or of the loss that a seed draws, at its moment."""
     if not possible():
         pytest.skip("needs namespaces that a user may make: unshare --user --net, and ip")
     if not S3.complete:
@@ -35,3 +37,11 @@ def test_the_output_is_that_of_one_machine(tmp_path: Path, scenario: str) -> Non
     assert done.returncode == 0, done.stderr[-6000:]
     # Nothing was written where a machine would find it but for its own disk.
     assert json.loads(done.stdout.splitlines()[-1]) == {"missing": 0, "more": 0, "on the common path": []}
+
+
+def test_the_seeds_draw_each_loss_at_many_moments() -> None:
+    losses = [drawn(seed) for seed in SEEDS]
+    assert {name for name, _ in losses} == set(SCENARIOS) - {"undisturbed"}
+    assert len(set(losses)) == len(losses)
+    # Also before a driver has written its first rows.
+    assert any(moment.versions == 0 for _, moment in losses)

@@ -58,6 +58,24 @@ def test_a_lost_home_continues_where_it_was(home):
     assert home.manifest.token > lost.token
 
 
+def test_a_home_lost_before_its_first_batch_begins_again(home):
+    with opened(home.pipeline.topology, home.options):
+        lost = home.manifest
+    shutil.rmtree(home.folder)
+    home.start(2)
+    assert home.rows() == [0, 1]
+    assert (home.manifest.pipeline_id, home.manifest.generation) == (lost.pipeline_id, 2)
+
+
+def test_a_lost_home_whose_rows_are_there_and_whose_uploads_are_not_is_refused(home):
+    home.start(1)
+    shutil.rmtree(home.folder)
+    shutil.rmtree(home.store)
+    with pytest.raises(CheckpointError, match=r"the checkpoint of shop\.trip is gone; the catalog has generation 1"):
+        home.start()
+    assert home.rows() == [0]
+
+
 def test_it_continues_at_another_path(home, tmp_path):
     home.start(2)
     other = replace(home, root=tmp_path / "other")

@@ -8,7 +8,7 @@ from rs_assets.checkpoint.manifest import Manifest
 from rs_assets.errors import CheckpointError, RsError
 from rs_assets.runtime.job.session import JobSession
 from rs_assets.runtime.upkeep.claims import Trust, claim_sinks, lost_pipeline
-from rs_assets.runtime.upkeep.ownership import known_of, newest_of, not_lost, savepoints_of
+from rs_assets.runtime.upkeep.ownership import Known, known_of, newest_of, not_lost, savepoints_of
 from rs_assets.runtime.upkeep.savepoints import bring_back
 from rs_assets.runtime.upkeep.uploads import continued_elsewhere, recovered
 
@@ -23,10 +23,11 @@ def without_manifest(session: JobSession) -> Manifest:
     if known is None:
         return _afresh(session) if options.new_generation else _first(session)
     if options.new_generation:
-        fresh = Manifest(pipeline_id=known.pipeline_id, generation=known.generation)
-        claimed = claim_sinks(topology, fresh, session.held, options, trust=Trust.LEASES)
-        return claimed.applied_to(replace(fresh, generation=claimed.generation))
+        return _over(session, known)
     recovered = _recover_lost(session, known.pipeline_id)
+    if recovered is None and _never_committed(session):
+        session.note("recover", "no batch had been committed")
+        return _over(session, known)
     if recovered is None:
         raise CheckpointError(
             f"the checkpoint of {topology.name} is gone; the catalog has generation {known.generation}",
@@ -41,6 +42,23 @@ def outdated(session: JobSession, stored: Manifest) -> Manifest | None:
     if session.options.new_generation or not continued_elsewhere(session.topology, session.options, stored):
         return None
     return _from_upload(session, stored.pipeline_id)
+
+
+def _over(session: JobSession, known: Known) -> Manifest:
+    """A new generation of a pipeline that the catalog knows."""
+    fresh = Manifest(pipeline_id=known.pipeline_id, generation=known.generation)
+    claimed = claim_sinks(session.topology, fresh, session.held, session.options, trust=Trust.LEASES)
+    return claimed.applied_to(replace(fresh, generation=claimed.generation))
+
+
+def _never_committed(session: JobSession) -> bool:
+    """Whether a home was lost before its first batch: uploads precede rows, and no store, catalog or sink has one.
+
+    False without uploads: then only the lost checkpoint knew it.
+    """
+    if not session.options.savepoints.upload or session.catalog.last("splits", pipeline=session.topology.name):
+        return False
+    return lost_pipeline(session.topology, session.options) is None
 
 
 def _afresh(session: JobSession) -> Manifest:
