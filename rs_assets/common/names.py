@@ -61,6 +61,25 @@ def one_or_more(given: str | Iterable[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
+def one_by_one(given: tuple[object, ...], *, call: str) -> tuple[str, ...]:
+    """The names that a method got; TopologyError for a list of them, which it takes one by one.
+
+    >>> one_by_one(("page", "user"), call="group_by")
+    ('page', 'user')
+    >>> one_by_one((["page", "user"],), call="group_by")
+    Traceback (most recent call last):
+    rs_assets.errors.TopologyError: .group_by() takes the names of fields, not ['page', 'user']
+      remedy: pass them one by one: .group_by('page', 'user')
+    """
+    wrong = next((each for each in given if not isinstance(each, str)), None)
+    if wrong is None:
+        return tuple(map(str, given))
+    names = ", ".join(map(repr, wrong)) if isinstance(wrong, list | tuple) else "'page', 'user'"
+    raise TopologyError(
+        f".{call}() takes the names of fields, not {wrong!r}", remedy=f"pass them one by one: .{call}({names})"
+    )
+
+
 def checked_owners(owners: Sequence[str]) -> tuple[str, ...]:
     """Return the owners of a pipeline; TopologyError for the first that is neither a team nor an e-mail address.
 

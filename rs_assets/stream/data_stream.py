@@ -8,7 +8,7 @@ from datetime import timedelta
 from os import PathLike
 from typing import TYPE_CHECKING, Any, get_args
 
-from rs_assets.common.names import checked_owners, one_or_more
+from rs_assets.common.names import checked_owners, one_by_one, one_or_more
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.client.names import SHUFFLES
@@ -332,6 +332,7 @@ class DataStream(JoinSteps, DimJoinSteps, TableSteps, ProcessSteps, RuleSteps, S
         [{'ms': 12, 'page': '/a'}]
         """
         step = self.draft.auto_name("select_fields", name, after=self.step)
+        fields = one_by_one(fields, call="select_fields")
         return self._then(SelectFields(name=step, inputs=(self.step,), fields=fields))
 
     def with_fields(self, *, name: str | None = None, **columns: object) -> DataStream:
@@ -492,7 +493,7 @@ class DataStream(JoinSteps, DimJoinSteps, TableSteps, ProcessSteps, RuleSteps, S
         node = Distinct(
             name=name,
             inputs=(self.step,),
-            fields=fields,
+            fields=one_by_one(fields, call="distinct"),
             within=within,
             time_field=time_field,
             water_mark=within if water_mark is None else water_mark,

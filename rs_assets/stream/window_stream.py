@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from os import PathLike
 from typing import Any, Generic, Literal, TypeVar
 
-from rs_assets.common.names import one_or_more
+from rs_assets.common.names import one_by_one, one_or_more
 from rs_assets.common.node import Node
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.errors import TopologyError
@@ -98,7 +98,7 @@ class WindowStream(Generic[S]):
         >>> sorted(pages.preview(), key=lambda row: row["page"])
         [{'page': '/a', 'n': 2}, {'page': '/b', 'n': 1}]
         """
-        return replace(self, fields=fields)
+        return replace(self, fields=one_by_one(fields, call="group_by"))
 
     def count(self, name: str = "count") -> WindowStream[S]:
         """The number of rows (bigint).

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from rs_assets import HoppingWindow, SessionWindow, StreamBuilder, Time, TumblingWindow, column
+from rs_assets import HoppingWindow, OverWindow, SessionWindow, StreamBuilder, Time, TumblingWindow, column
 from rs_assets.errors import RsError, SchemaError, TopologyError, UnknownFieldError
 from rs_assets.records.types import fields_in
 from rs_assets.topology.check import build
@@ -242,6 +242,32 @@ def shown(stream):
     topology = stream.to_print().build().topology
     known = check_fields(topology)[topology["print"].inputs[0]]
     return {name: kind.text if kind else "?" for name, kind in known.types.items()} if known.whole else None
+
+
+LISTS = {
+    "select_fields": lambda given: orders().select_fields(*given),
+    "distinct": lambda given: orders().distinct(*given, within=HOUR),
+    "group_by": lambda given: windowed(orders()).group_by(*given).count("n"),
+}
+
+
+@pytest.mark.parametrize("method", LISTS)
+def test_a_list_of_fields_is_refused_and_names_one_by_one_are_taken(method):
+    with pytest.raises(TopologyError) as error:
+        LISTS[method]([["country", "status"]])
+    assert error.value.remedy == f"pass them one by one: .{method}('country', 'status')"
+    LISTS[method](["country", "status"]).to_print().build()
+
+
+def test_one_field_of_an_over_window_may_be_a_text():
+    assert OverWindow.rows(9, "ordered_at", keep="amount").keep == ("amount",)
+    assert OverWindow.range(HOUR, "ordered_at", keep="amount").keep == ("amount",)
+
+
+def test_an_earliest_event_time_that_is_a_text_is_refused():
+    window = windowed(orders()).count("n")
+    with pytest.raises(TopologyError, match="must be a datetime with a time zone"):
+        window.event_time(earliest="2026-01-01")
 
 
 def test_the_fields_of_each_step():

@@ -28,9 +28,10 @@ class EventTimeBounds:
 
     def __post_init__(self) -> None:
         """Refuse bounds that Spark does not support."""
-        if self.earliest.tzinfo is None or self.earliest < EPOCH:
+        if not isinstance(self.earliest, datetime) or self.earliest.tzinfo is None or self.earliest < EPOCH:
             raise TopologyError(
-                f"the earliest event time must have a time zone and not lie before 1970, not {self.earliest}",
+                "the earliest event time must be a datetime with a time zone, and not before 1970, and is"
+                f" {self.earliest!r}",
                 remedy="use datetime(1970, 1, 1, tzinfo=UTC) or later",
             )
         checked_duration(self.max_ahead, what="max_ahead", least=timedelta(0), most=timedelta.max)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar
 
+from rs_assets.common.names import one_or_more
 from rs_assets.errors import TopologyError
 from rs_assets.operators.window.durations import checked_duration
 from rs_assets.operators.window.kind import WindowKind
@@ -55,17 +56,17 @@ class OverWindow(WindowKind):
 
     @classmethod
     def rows(
-        cls, before: int | None, time_field: str | None = None, *, keep: list[str] | tuple[str, ...]
+        cls, before: int | None, time_field: str | None = None, *, keep: str | list[str] | tuple[str, ...]
     ) -> OverWindow:
         """The row and at most `before` rows before it; None for all."""
-        return cls(time_field=time_field, keep=tuple(keep), before=before, peers=False)
+        return cls(time_field=time_field, keep=one_or_more(keep), before=before, peers=False)
 
     @classmethod
     def range(
-        cls, within: timedelta | None, time_field: str | None = None, *, keep: list[str] | tuple[str, ...]
+        cls, within: timedelta | None, time_field: str | None = None, *, keep: str | list[str] | tuple[str, ...]
     ) -> OverWindow:
         """The rows from `within` before the row's time up to its time; None for all up to then."""
-        return cls(time_field=time_field, keep=tuple(keep), within=within)
+        return cls(time_field=time_field, keep=one_or_more(keep), within=within)
 
     @property
     def longest(self) -> timedelta:
