@@ -69,7 +69,7 @@ class QueryRun:
     _started: threading.Event = field(default_factory=threading.Event)
     _last: threading.Event = field(default_factory=threading.Event)
     _cut_off: bool = False
-    _counted: bool = False  # a batch has told how many rows are in state
+    _counted: bool = False  # a batch has counted the rows in state
     _begun_at: float | None = None  # on the monotonic clock: when the batch in flight came from Spark
 
     def __post_init__(self) -> None:
@@ -153,7 +153,7 @@ class QueryRun:
 
     @property
     def keeps_rows(self) -> bool:
-        """Whether rows are in state, and may wait for time to go on; True before the first batch that could tell.
+        """Whether rows are in state, and may wait for time to go on; True before the first batch that counts them.
 
         A run notes their number at its end: one that was killed has not, and savepoints and rewinds have another's.
         """
