@@ -24,8 +24,8 @@ class ProtobufFormat:
     """Protobuf values that become the fields of `schema`, in Spark's notation.
 
     With `registry` the header of a value leads to the message that it was written with; fetched schemas are stored in
-    `folder`. With `schema_id` headers must have that id, and values are of the declared `message`. With neither they have
-    no header. `step` is that of the source, for errors.
+    `folder`. With `schema_id` headers must have that id, and values are of the declared `message`. With neither they
+    have no header. `step` is that of the source, for errors.
     """
 
     schema: str
@@ -37,7 +37,8 @@ class ProtobufFormat:
 
     def decoded(self, frame: DataFrame) -> tuple[DataFrame, list[Column], Column]:
         """`frame` with the decoded column `value`, its fields, and why a value cannot be used."""
-        ours, wanted = processors_of(frame), StructType.fromDDL(self.schema)
+        ours = processors_of(frame)
+        wanted: StructType = StructType.fromDDL(self.schema)  # type: ignore[assignment]  # a list of fields is a struct
         schemas = None
         if self.registry is not None:
             schemas = ours.ProtobufSchemas(registry_client(ours, self.registry), str(self.folder))
