@@ -164,7 +164,8 @@ def _names(text: Text, node: Any) -> None:
 
 
 def _version(text: Text, node: Any) -> None:
-    if str(node.this).upper() != "TIMESTAMP" or str(node.args.get("kind")).upper() != "AS OF":
+    of_time = str(node.this).upper() == "TIMESTAMP" and str(node.args.get("kind")).upper() == "AS OF"
+    if not of_time or node.expression is None:
         raise text.error(
             "a table is read FOR SYSTEM_TIME AS OF a time",
             node,
