@@ -108,7 +108,7 @@ class ProtobufMessage:
         if field.label == FieldDescriptorProto.LABEL_REQUIRED:
             return True
         apart = field.HasField("oneof_index") or field.type in _NESTED
-        return file.syntax == "proto3" and not apart
+        return bool(file.syntax == "proto3" and not apart)
 
     def schema(self, *, step: str) -> str:
         """All fields in Spark's notation; TopologyError for a message within itself, or one whose file is missing."""

@@ -37,8 +37,9 @@ class ProtobufFormat:
 
     def decoded(self, frame: DataFrame) -> tuple[DataFrame, list[Column], Column]:
         """`frame` with the decoded column `value`, its fields, and why a value cannot be used."""
-        ours = processors_of(frame)
-        wanted: StructType = StructType.fromDDL(self.schema)  # type: ignore[assignment]  # a list of fields is a struct
+        ours, declared = processors_of(frame), StructType.fromDDL(self.schema)
+        # A type alone is that of the field `value`.
+        wanted = declared if isinstance(declared, StructType) else StructType().add("value", declared)
         schemas = None
         if self.registry is not None:
             schemas = ours.ProtobufSchemas(registry_client(ours, self.registry), str(self.folder))
