@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from os import PathLike
-from typing import ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, get_args
 
 from rs_assets.common.node import NO_EFFECT, positive
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.client.names import checked_group, checked_topic, writable_topic
 from rs_assets.connectors.kafka.registry.address import SchemaRegistry
-from rs_assets.connectors.kafka.registry.protobuf import PROTOBUF, ProtobufMessage, check_types
 from rs_assets.connectors.kafka.registry.schemas import is_avro, reader_schema
 from rs_assets.connectors.kafka.registry.subject import AvroSubject, ProtobufSubject
 from rs_assets.connectors.kafka.sink.settings import check_java_settings, python_settings
@@ -25,6 +24,9 @@ from rs_assets.records.columns import RETRACTED
 from rs_assets.records.fields import Types, declared
 from rs_assets.records.policy import BadRecords
 from rs_assets.records.schema import quoted, schema_text
+
+if TYPE_CHECKING:
+    from rs_assets.connectors.kafka.registry.protobuf import ProtobufMessage
 
 KafkaFormat = Literal["json", "text", "avro", "confluent_avro", "protobuf", "raw"]
 # A FileDescriptorSet of protoc, or the file that has it.
@@ -39,6 +41,7 @@ Delivery = Literal["at_least_once", "exactly_once"]
 WrittenRecords = Literal["json", "avro", "protobuf"]
 # The other parts of a Kafka record; each may become a field `kafka_key`, `kafka_topic`...
 AVRO = ("avro", "confluent_avro")
+PROTOBUF = "protobuf"
 HEADERS = "array<struct<key: string, value: binary>>"
 KAFKA_METADATA: Mapping[str, str] = {
     "key": "string",
@@ -120,6 +123,9 @@ class KafkaSource(Source):
         if self.format in AVRO:
             _ = self.avro_schema
         if self.format == PROTOBUF:
+            # Its library is loaded where it is used.
+            from rs_assets.connectors.kafka.registry.protobuf import check_types
+
             check_types(declared(self.schema, step=self.name).types, step=self.name)
 
     def _of_topics(self) -> Sequence[Check]:
@@ -421,6 +427,8 @@ def protobuf_subject(
     if format != PROTOBUF:
         check_undescribed(descriptor, message, step=step)
         return None
+    from rs_assets.connectors.kafka.registry.protobuf import ProtobufMessage
+
     made = ProtobufMessage.of(descriptor, message or ("Row" if descriptor is None else None), step=step)
     imports = made.file.dependency if made.files else ()
     others = [name for name in imports if not name.startswith("google/protobuf/")]
@@ -451,6 +459,8 @@ def message_read(
     if format != PROTOBUF:
         check_undescribed(descriptor, message, step=step)
         return None
+    from rs_assets.connectors.kafka.registry.protobuf import ProtobufMessage
+
     return ProtobufMessage.of(descriptor, message, step=step)
 
 

@@ -17,7 +17,6 @@ from rs_assets.errors import TopologyError
 from rs_assets.records.schema import ddl_of
 from rs_assets.records.types import Type
 
-PROTOBUF: Final = "protobuf"
 OWN: Final = "google/protobuf/"
 TIMESTAMP: Final = ".google.protobuf.Timestamp"
 INT, BIGINT, STRING, BINARY, BOOLEAN = (Type(name) for name in ("int", "bigint", "string", "binary", "boolean"))

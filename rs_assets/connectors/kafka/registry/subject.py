@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rs_assets.connectors.kafka.registry.address import SchemaRegistry
-from rs_assets.connectors.kafka.registry.protobuf import ProtobufMessage
+
+if TYPE_CHECKING:
+    from rs_assets.connectors.kafka.registry.protobuf import ProtobufMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
