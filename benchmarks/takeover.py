@@ -1,4 +1,4 @@
-"""What it costs to lose a machine: an upload of each batch, and the time until a standby has committed.
+"""What interrupts a stream: uploads of its batches, the loss of its machine, and a rescale of its state.
 
 Run as a module with a folder and a home it is the stream whose driver is killed.
 """
@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from itertools import count, pairwise
 from pathlib import Path
 from unittest.mock import patch
 
@@ -34,6 +35,8 @@ TTL = timedelta(seconds=5)
 TIMES = 3
 ROWS = 1_000
 LOOK_S = 0.01
+# 5,000 rows a second.
+FEED_S = 0.2
 PATIENCE_S = 120
 
 
@@ -42,6 +45,7 @@ def takeover_figures(bench: Bench) -> Iterator[Figure]:
     yield from _uploads(bench)
     yield _takeover(bench, "on the same host", elsewhere=False, target=3)
     yield _takeover(bench, f"in another home, a lease of {TTL.seconds} s", elsewhere=True, target=10)
+    yield from _rescale(bench)
 
 
 def _uploads(bench: Bench) -> Iterator[Figure]:
@@ -138,6 +142,65 @@ def _once(bench: Bench, *, elsewhere: bool) -> float:
             if running is not None:
                 running.stop()
         return seconds
+
+
+def _rescale(bench: Bench) -> Iterator[Figure]:
+    """A stream with a state of a million keys: rescaled while it runs, under load, and while it is stopped."""
+    keys = bench.rows // 2
+    bench.say(f"rescales of a state of {keys:,} keys")
+    with bench.place() as folder:
+        commits, lively = list[float](), threading.Event()
+        options = RunOptions(
+            home=Home(folder / "rs"), driver=bench.driver, interval=timedelta(milliseconds=100),
+            on_progress=lambda _: commits.append(time.perf_counter()),
+        )  # fmt: skip
+        pipeline = keyed(folder)
+        write_keys(folder, "all.json", first=0, last=keys)
+        pipeline.run(options)
+        feeder = threading.Thread(target=lambda: _feed(folder, lively, keys))
+        pauses, whole = list[float](), list[float]()
+        with pipeline.start(options) as running:
+            feeder.start()
+            for partitions in (4, 3, 4)[:TIMES]:
+                _await_commits(commits, len(commits) + 3)
+                began, first = time.perf_counter(), len(commits) - 1
+                running.rescale(partitions)
+                ended = time.perf_counter()
+                whole.append(ended - began)
+                _await_commits(commits, len(commits) + 1)
+                # The exchange is the last thing that it does; batches before that only share the cores with it.
+                pauses.append(next(b - a for a, b in pairwise(commits[first:]) if b > ended))
+            lively.set()
+            feeder.join()
+        yield Figure(
+            benchmark="a rescale", what="pause of a running stream with a state of a million keys, 5,000 rows/s",
+            value=statistics.median(pauses), unit="s", target=5,
+            note=", ".join(f"{pause:.1f} s of {all_in:.0f} s" for pause, all_in in zip(pauses, whole, strict=True)),
+        )  # fmt: skip
+        began = time.perf_counter()
+        pipeline.rescale(2, options)
+        yield Figure(
+            benchmark="a rescale", what="of a stopped pipeline with a state of a million keys",
+            value=time.perf_counter() - began, unit="s",
+        )  # fmt: skip
+        shutil.rmtree(folder / "rs")
+
+
+def _feed(folder: Path, lively: threading.Event, keys: int) -> None:
+    """Rows of keys all over the state, until the event."""
+    for number in count():
+        first = number * ROWS % max(keys - ROWS, 1)
+        write_keys(folder, f"more{number:06}.json", first=first, last=first + ROWS)
+        if lively.wait(FEED_S):
+            return
+
+
+def _await_commits(commits: list[float], number: int) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while len(commits) < number:
+        if time.monotonic() > until:
+            raise TimeoutError(f"no more than {len(commits)} batches came")
+        time.sleep(LOOK_S)
 
 
 def _put(folder: Path, number: int) -> None:

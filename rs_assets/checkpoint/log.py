@@ -167,6 +167,31 @@ class CheckpointLog:
             return 0
         return int(_parsed(path.read_text().split("\n")[1], path)["conf"].get(PARTITIONS, 0))
 
+    def planned_with(self, batch_id: int, settings: Mapping[str, str]) -> bytes:
+        """The plan of a batch, as the content of its file, with some of Spark's `settings` replaced."""
+        path = self.folder / "offsets" / str(batch_id)
+        version, metadata, *lines = path.read_text().split("\n")
+        content = _parsed(metadata, path)
+        content["conf"] |= settings
+        return "\n".join([version, orjson.dumps(content).decode(), *lines]).encode()
+
+    def plan(self, batch_id: int, content: bytes) -> None:
+        """Write the plan of a batch, as `planned_with` returns one; the query must be stopped."""
+        self._replace("offsets", batch_id, content)
+
+    def begin_rewrite(self, partitions: int) -> int:
+        """Plan a batch that reads nothing and rewrites the state in `partitions` partitions; returns its number.
+
+        The query must be stopped, and its last planned batch committed. Until `end_rewrite` Spark refuses to start it.
+        """
+        last = self.last_committed()
+        self.plan(last + 1, self.planned_with(last, {PARTITIONS: str(partitions)}))
+        return last + 1
+
+    def end_rewrite(self, batch_id: int) -> None:
+        """Commit a batch that `begin_rewrite` has planned."""
+        self._replace("commits", batch_id, (self.folder / "commits" / str(batch_id - 1)).read_bytes())
+
     def take_back(self, source: str, offset: str) -> None:
         """Let a removed source resume at `offset`; the query must be stopped.
 
@@ -214,10 +239,13 @@ class CheckpointLog:
         write_atomically(self.folder / "commits" / str(batch_id + 1), content)
 
     def _rewrite(self, batch_id: int, lines: list[str]) -> None:
-        folder = self.folder / "offsets"
+        self._replace("offsets", batch_id, "\n".join(lines).encode())
+
+    def _replace(self, log: str, batch_id: int, content: bytes) -> None:
+        folder = self.folder / log
         # A checksum of the old text would make Spark refuse the new one; without one it does not check.
         (folder / f".{batch_id}.crc").unlink(missing_ok=True)
-        write_atomically(folder / str(batch_id), "\n".join(lines).encode())
+        write_atomically(folder / str(batch_id), content)
 
     def withdraw(self, batch_id: int) -> None:
         """Remove the plan of the last batch, so that the next start plans it again; none of it may be committed."""

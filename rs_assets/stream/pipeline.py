@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rs_assets.runtime.report import RunReport
     from rs_assets.runtime.run.lag import SourceLag
     from rs_assets.runtime.run.realtime import RealTimePipeline
-    from rs_assets.runtime.run.rescale import RescaleReport
+    from rs_assets.runtime.run.rescaled import RescaleReport
     from rs_assets.runtime.run.running import RunningPipeline
 
 

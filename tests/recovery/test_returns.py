@@ -21,7 +21,7 @@ from rs_assets.errors import CheckpointError, RsError, SinkError, TopologyChange
 from rs_assets.recovery import rollback_marker as returning
 from rs_assets.runtime.job.opening import opened
 from rs_assets.runtime.job.preflight import repair
-from rs_assets.runtime.run.run import _until_caught_up, wire_all
+from rs_assets.runtime.run.run import until_caught_up, wire_all
 from rs_assets.runtime.upkeep.returns import QueryReturn, begun_with, matching, path_of
 from rs_assets.runtime.upkeep.rewound import left_at, partitions_at
 from rs_assets.runtime.upkeep.savepoints import restore, rewind, savepoint
@@ -245,7 +245,7 @@ def killed(world):
     session = opened(world.topology, world.options)
     try:
         session.options.driver.call(lambda spark: wire_all(session, spark))
-        _until_caught_up(session, list(session.queries.values()), None)
+        until_caught_up(session, list(session.queries.values()), None)
     finally:
         session.close()
 

@@ -181,7 +181,7 @@ def test_a_fork_and_another_home_have_the_rows_that_wait_in_a_shuffle(world, dri
     world.run(30)
     with pytest.MonkeyPatch.context() as patched:
         # The reader has not read what waits.
-        patched.setattr(running, "_until_caught_up", _writers_only)
+        patched.setattr(running, "until_caught_up", _writers_only)
         world.run(30)
     savepoint(world.topology, world.options)
     saved = world.held()
@@ -198,7 +198,7 @@ def test_a_fork_and_another_home_have_the_rows_that_wait_in_a_shuffle(world, dri
     world.check()
 
 
-UNTIL_CAUGHT_UP = running._until_caught_up
+UNTIL_CAUGHT_UP = running.until_caught_up
 
 
 def _writers_only(session, queries, stop):

@@ -4,7 +4,7 @@ import pytest
 
 from rs_assets import StreamBuilder, Time
 from rs_assets.errors import ConfigurationError
-from rs_assets.runtime.run.rescale import check_partitions
+from rs_assets.runtime.run.rescaled import check_partitions
 
 
 def ids():

@@ -35,7 +35,7 @@ from rs_assets.deploy.supervisor import Supervisor
 from rs_assets.records.rows import to_table
 from rs_assets.recovery.savepoints.model import checked_id
 from rs_assets.runtime.options import RunOptions
-from rs_assets.runtime.run.rescale import check_partitions
+from rs_assets.runtime.run.rescaled import check_partitions
 from rs_assets.runtime.upkeep.shuffles import refuse_topics
 from rs_assets.spark.processor.session import check_types
 from rs_assets.spark.settings import SparkSettings

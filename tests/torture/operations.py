@@ -92,6 +92,12 @@ def _rescale(site: Site) -> None:
     rescale(site.pipeline().topology, 2, site.options)
 
 
+def _rescale_live(site: Site) -> None:
+    running = RUNNING.pop()
+    running.rescale(3)
+    running.stop()
+
+
 def _compact(site: Site) -> None:
     compact_everything([site.pipeline()], site.options.home)
 
@@ -132,6 +138,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "rewind": Operation(_rewind, first=_grow_and_run, again=_rewind),
     "compact": Operation(_compact),
     "rescale": Operation(_rescale, again=_rescale),
+    "live rescale": Operation(_rescale_live, first=_start),
     "recover": Operation(_run, first=_lose, again=_restore_newest),
     "finish": Operation(_finish, first=_grow),
 }

@@ -48,7 +48,8 @@ from rs_assets.runtime.recorded.promote import Promotion
 from rs_assets.runtime.recorded.records_of import records_of
 from rs_assets.runtime.recorded.redrive import redrive
 from rs_assets.runtime.recorded.why import Sought, why
-from rs_assets.runtime.run.rescale import check_partitions, rescale
+from rs_assets.runtime.run.rescale import rescale
+from rs_assets.runtime.run.rescaled import check_partitions
 from rs_assets.runtime.upkeep import savepoints
 from rs_assets.topology.topology import Topology
 

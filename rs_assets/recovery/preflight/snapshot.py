@@ -56,12 +56,12 @@ def _archive_problem(file: Path) -> str | None:
         bad = archive.testzip()
         if bad is not None:
             return f"holds {bad!r}, which is damaged"
-        listing = _listing(archive)
+        listing = tables_of(archive)
     return next(_table_problems(file.parent / "SSTs", listing), None)
 
 
-def _listing(archive: zipfile.ZipFile) -> dict[str, Any]:
-    """The list of the tables of a snapshot."""
+def tables_of(archive: zipfile.ZipFile) -> dict[str, Any]:
+    """The tables of a snapshot (`sstFiles`), and how many keys it has."""
     if "metadata" not in archive.namelist() or archive.getinfo("metadata").file_size > MOST_LISTING_BYTES:
         raise Damaged("has no list of its tables")
     _, _, body = archive.read("metadata").partition(b"\n")

@@ -244,6 +244,10 @@ class QueryRun:
         """Make the batch in flight the last one; may be called on any thread."""
         self._last.set()
 
+    def begin_again(self) -> None:
+        """Let batches begin after `begin_no_more`, once it is started again."""
+        self._last.clear()
+
     def stop(self) -> None:
         """Stop at once; a batch in flight is abandoned and computed again at the next start."""
         if self._query is not None:

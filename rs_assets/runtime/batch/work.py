@@ -169,6 +169,11 @@ class BatchWork:
         has_letters = self.letters.committed(self._mark("dead_letters", batch_id))
         return not has_letters and len(self._waiting(self.plan.sinks, batch_id)) == len(self.plan.sinks)
 
+    def plans_again(self, batch_id: int) -> bool:
+        """Whether a batch of which nothing was computed may be planned again: all its sources are known to allow it."""
+        able = [type(watch).plans_again is not Watch.plans_again for watch in self.watches.values()]
+        return all(able) and len(able) == len(self.plan.sources) and self.untouched(batch_id)
+
     def _prepare(self, batch_id: int) -> None:
         """Record the inputs of the batch before any row is computed; PlannedAnew if its plan must change."""
         if self.uploads is not None:

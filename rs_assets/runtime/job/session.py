@@ -52,6 +52,7 @@ from rs_assets.runtime.record.exporters import counted, listening
 from rs_assets.runtime.record.following import Following, followings
 from rs_assets.runtime.record.journal import Flush, Journal
 from rs_assets.runtime.report import QueryReport, RunReport, unfired, unmet, unread, unused, unwaited
+from rs_assets.runtime.upkeep import beside
 from rs_assets.runtime.upkeep.repartition import StateSum, repartition
 from rs_assets.topology.nodes.shuffle import ShuffleWrite
 from rs_assets.topology.topology import Topology
@@ -219,6 +220,7 @@ class JobSession:
 
     def prepare(self, spark: SparkSession) -> None:
         """Make the queries, so that nodes can be wired."""
+        beside.remove(self.folder)
         if self.manifest.rescaling:
             self.finish_rescale(spark)
             done = count_of(self.manifest.partitions, "partition")
@@ -271,6 +273,7 @@ class JobSession:
         sums = repartition(spark, logs, before, wanted, after_each=self.held.check)
         self.manifest = replace(self.manifest, partitions=wanted, rescaling=0)
         self.save()
+        beside.remove(self.folder)
         return sums
 
     def _close_followings(self) -> None:

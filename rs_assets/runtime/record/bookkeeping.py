@@ -129,6 +129,11 @@ class Bookkeeper:
             self._tell(message)
         self.journal.put(self._entry(batch_id, messages, first_number=self._told))
 
+    def rewritten(self, batch_id: int) -> None:
+        """Queue a batch that only rewrote the state, for the catalog."""
+        messages = [message for each in self._advance(batch_id) for message in (*each.before, *each.after)]
+        self.journal.put(self._entry(batch_id, messages))
+
     def reconcile(self, *, catalogued: int, catalog: Catalog, storage: CheckpointStorage) -> int:
         """Complete the catalog from Spark's log, after batch `catalogued`; returns the number of missing batches."""
         missing = [batch for batch in self.log.committed_batches() if batch > catalogued]

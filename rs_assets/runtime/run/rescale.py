@@ -6,29 +6,15 @@ The target number is in the manifest until every query has it, so an interrupted
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from rs_assets.common.plural import count_of
-from rs_assets.errors import ConfigurationError
 from rs_assets.runtime.job.opening import opened
 from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.run.rescaled import RescaleReport, check_partitions
 from rs_assets.runtime.run.run import run_wired, wire_all
 from rs_assets.topology.topology import Topology
-
-# More partitions than this are a mistake: each is a RocksDB with its own files and memory.
-MOST_PARTITIONS = 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RescaleReport:
-    """The report of a rescale; `state_rows` are by query, equal before and after."""
-
-    pipeline: str
-    before: int
-    after: int
-    state_rows: dict[str, int]
-    seconds: float
 
 
 def rescale(topology: Topology, partitions: int, options: RunOptions | None = None) -> RescaleReport:
@@ -58,22 +44,3 @@ def rescale(topology: Topology, partitions: int, options: RunOptions | None = No
         )
         session.note("rescale", f"{before} -> {count_of(partitions, 'partition')}", state_rows=report.state_rows)
     return report
-
-
-def check_partitions(topology: Topology, partitions: int) -> None:
-    """ConfigurationError for an invalid number of partitions, no state, and state that cannot be redistributed."""
-    if not isinstance(partitions, int) or isinstance(partitions, bool) or not 1 <= partitions <= MOST_PARTITIONS:
-        raise ConfigurationError(f"{partitions!r} is not a number of partitions", remedy=f"use 1 to {MOST_PARTITIONS}")
-    if not any(node.stateful for node in topology):
-        raise ConfigurationError(
-            f"{topology.name} has no state, so there is nothing to rescale",
-            remedy="set the parallelism of Spark instead: RS_SPARK_MASTER='local[4]'",
-            pipeline=topology.name,
-        )
-    fixed = [node.name for node in topology if node.stateful and not node.rescalable]
-    if fixed:
-        raise ConfigurationError(
-            f"the state of {', '.join(fixed)} cannot be redistributed over other partitions",
-            remedy="begin a new generation with another number (--new-generation)",
-            pipeline=topology.name,
-        )

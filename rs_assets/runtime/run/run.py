@@ -65,13 +65,13 @@ def run_wired(session: JobSession, *, finish: bool | None = None, stop: threadin
         queries = [session.queries[plan.name] for plan in plans]
         _await_shuffles(session, plans)
         pass_time(queries)
-        _until_caught_up(session, queries, stop)
+        until_caught_up(session, queries, stop)
         stateful = [query for query in queries if query.plan.stateful]
         if ending and not _stopped(stop):
             check_ended(session.readers, [(plan, session.log(plan)) for plan in plans])
             for query in stateful:
                 query.finish_windows()
-            _until_caught_up(session, stateful, stop)
+            until_caught_up(session, stateful, stop)
     report = record(session, sealed=ending and not _stopped(stop))
     if not _stopped(stop):
         check_all_read(session.readers, [(plan, session.log(plan)) for plan in session.plans], before_ms)
@@ -122,7 +122,7 @@ def _stopped(stop: threading.Event | None) -> bool:
     return stop is not None and stop.is_set()
 
 
-def _until_caught_up(session: JobSession, queries: Sequence[QueryRun], stop: threading.Event | None) -> None:
+def until_caught_up(session: JobSession, queries: Sequence[QueryRun], stop: threading.Event | None) -> None:
     """Run the queries over the current input, concurrently: they share Spark's cores."""
     driver = session.options.driver
     if _stopped(stop):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rs_assets.catalog import requests
 from rs_assets.common.background import PeriodicTask
+from rs_assets.errors import PipelineBusyError, RsError
 from rs_assets.recovery.savepoints import Savepoint
 from rs_assets.runtime.batch.query import every
 from rs_assets.runtime.job.ending import NOT_AS_ROWS, NOT_SAVED, record
@@ -26,6 +27,9 @@ from rs_assets.runtime.run.quarantine import Warden
 from rs_assets.runtime.run.stopping import drain_and_stop
 from rs_assets.runtime.upkeep.savepoints import savepoint
 from rs_assets.runtime.upkeep.state import snapshot_state
+
+if TYPE_CHECKING:
+    from rs_assets.runtime.run.rescaled import RescaleReport
 
 # How often the watcher checks the queries, in seconds.
 LOOK_S = 0.2
@@ -44,6 +48,9 @@ class RunningPipeline:
     _closed: bool = field(default=False)
     _tick: threading.Event = field(default_factory=threading.Event)
     _tasks: list[PeriodicTask] = field(default_factory=list)
+    # Held while the queries are exchanged or ended.
+    _changing: threading.RLock = field(default_factory=threading.RLock)
+    _swapping: bool = field(default=False)
 
     @classmethod
     def over(cls, session: JobSession) -> Self:
@@ -79,6 +86,57 @@ class RunningPipeline:
     def savepoint(self, note: str = "") -> Savepoint:
         """Copy the checkpoints while the queries run; CheckpointError before the first batch is committed."""
         return savepoint(self.session.topology, self.session.options, note=note)
+
+    def rescale(self, partitions: int) -> RescaleReport:
+        """Change the number of state partitions while the stream runs; it pauses for seconds, not for the whole state.
+
+        The state is written once more next to the queries, follows their changes, and is compared. Then they stop,
+        the last changes are added, and they go on. If that fails, the state is rewritten while they wait, as for a
+        stopped pipeline. `state_rows` of the report are those of the comparison, and empty if nothing had to change.
+
+        ConfigurationError for an invalid number, for a pipeline without state, for state that cannot be redistributed
+        or is in an object store; CheckpointError if rows or sums differ, or if state cannot be read. The stream runs
+        on after these. PipelineBusyError if it was stopped meanwhile.
+
+        - `partitions` (int): the new number of state partitions.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from rs_assets import Home, MemoryChannel, RunOptions, StreamBuilder
+        >>> channel = MemoryChannel(schema="id bigint")
+        >>> pipeline = StreamBuilder.data_stream("docs", "plain").from_memory(channel).to_print().build()
+        >>> with TemporaryDirectory() as folder, pipeline.start(RunOptions(home=Home.at(folder))) as running:
+        ...     running.rescale(4)
+        Traceback (most recent call last):
+        rs_assets.errors.ConfigurationError: docs.plain has no state, so there is nothing to rescale...
+        """
+        from rs_assets.runtime.run.live_rescale import rescale_live
+
+        self._refuse_stopped()
+        return rescale_live(self, partitions)
+
+    def _refuse_stopped(self) -> None:
+        if self._closed:
+            raise PipelineBusyError(
+                f"{self.session.topology.name} was stopped meanwhile",
+                remedy="nothing has changed; rescale the stopped pipeline",
+            )
+
+    @contextmanager
+    def swapping(self) -> Iterator[None]:
+        """A block that ends the queries and starts them again; an error in it ends the stream."""
+        with self._changing:
+            self._refuse_stopped()
+            self._swapping = True
+            self.warden.stop()
+            try:
+                yield
+            except BaseException:
+                with suppress(RsError):
+                    self.end(drain=False)
+                raise
+            finally:
+                self._swapping = False
+            self.warden.start()
 
     def _begin_tasks(self) -> None:
         """Tidy the catalog, note durations, take savepoints and export the state, each periodically in background."""
@@ -122,6 +180,8 @@ class RunningPipeline:
     @property
     def active(self) -> bool:
         """Whether all queries run, or will again in a moment."""
+        if self._swapping:
+            return True
         queries = self.session.queries.values()
         return self.session.options.driver.call(lambda _: all(q.active or q.goes_on for q in queries))
 
@@ -154,7 +214,9 @@ class RunningPipeline:
 
     def end(self, *, drain: bool = True, patience_s: float = 60) -> RunReport:
         """Stop as `stop` does, while the desired state stays running: it failed, or makes room."""
-        if not self._closed:
+        with self._changing:
+            if self._closed:
+                return self.session.report()
             self._closed = True
             try:
                 self._end(patience_s=patience_s if drain else 0)
@@ -162,7 +224,6 @@ class RunningPipeline:
             finally:
                 # Whatever fails before: a lease that is still renewed would keep all other runs out.
                 self.session.close()
-        return self.session.report()
 
     def _end(self, *, patience_s: float) -> None:
         """Drain and stop the queries, then all background tasks, whatever fails."""

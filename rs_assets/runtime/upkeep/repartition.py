@@ -51,11 +51,33 @@ def repartition(
 
 
 def _rewritten(spark: SparkSession, query: str, log: CheckpointLog, wanted: int) -> StateSum:
+    """Rewrite the state of one query in `wanted` partitions, if it has another number; its sum.
+
+    CheckpointError, with the state unchanged, if Spark fails or rows differ.
+    """
     last = log.last_committed()
     if log.partitions(last) == wanted:
         return state_sum(spark, log)
-    unfinished = log.offsets(last + 1) is not None
     before = state_sum(spark, log)
+    rewrite(spark, query, log, wanted)
+    after = state_sum(spark, log)
+    if after != before:
+        rewind(log.folder, last)
+        raise CheckpointError(
+            f"the state of {query} has {count_of(after.rows, 'row')} after the rescale, {before.rows} before it",
+            remedy="the state was restored: report this with the pipeline's describe()",
+            file=log.folder,
+        )
+    return after
+
+
+def rewrite(spark: SparkSession, query: str, log: CheckpointLog, wanted: int) -> None:
+    """Let Spark rewrite the state of a query in `wanted` partitions, another number than it has; nothing is compared.
+
+    CheckpointError, with the state unchanged, if Spark fails.
+    """
+    last = log.last_committed()
+    unfinished = log.offsets(last + 1) is not None
     spark.conf.set(PARTITIONS, log.partitions(last))
     # Spark 4.2.0 initializes a prerequisite of the repartition only when its streams are first accessed.
     _ = spark.streams.active
@@ -71,15 +93,6 @@ def _rewritten(spark: SparkSession, query: str, log: CheckpointLog, wanted: int)
             remedy="the state is unchanged; check the cause, then rescale again",
             file=log.folder,
         ) from error
-    after = state_sum(spark, log)
-    if after != before:
-        rewind(log.folder, last)
-        raise CheckpointError(
-            f"the state of {query} has {count_of(after.rows, 'row')} after the rescale, {before.rows} before it",
-            remedy="the state was restored: report this with the pipeline's describe()",
-            file=log.folder,
-        )
-    return after
 
 
 def state_sum(spark: SparkSession, log: CheckpointLog) -> StateSum:
