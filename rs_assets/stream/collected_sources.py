@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rs_assets.common.names import one_or_more
 from rs_assets.common.secrets import Secret
 from rs_assets.connectors.collector.nodes import CollectedFormat, log_folder
-from rs_assets.connectors.mqtt.broker import MqttBroker
+from rs_assets.connectors.mqtt.broker import MqttBroker, MqttVersion
 from rs_assets.connectors.mqtt.nodes import MqttSource
 from rs_assets.connectors.nodes import Source
 from rs_assets.connectors.syslog.nodes import SYSLOG_SCHEMA, SyslogProtocol, SyslogSource
@@ -54,6 +54,8 @@ class CollectedSources:
         clean_session: bool = False,
         connect_timeout: timedelta = timedelta(seconds=10),
         keep_alive: timedelta = timedelta(seconds=60),
+        version: MqttVersion = "3.1.1",
+        session_expiry: timedelta | None = None,
         reconnect: bool = True,
         metadata: Sequence[str] = (),
         keep: timedelta = KEEP,
@@ -71,7 +73,8 @@ class CollectedSources:
         it. A message whose acknowledgement was lost comes again, and is in the log twice. See docs/collectors.md.
 
         - `url` (str): "mqtt://host:1883", or "mqtts://host:8883" for TLS; "tcp://" and "ssl://" mean the same.
-        - `topics` (str, or several): "plant/7/temperature", with "+" for any level and "#" for all below.
+        - `topics` (str, or several): "plant/7/temperature", with "+" for any level and "#" for all below. Collectors
+          that subscribe to "$share/hot/plant/#" share its messages, each of which goes to one of them.
         - `format` (default "json"): "json" and "csv" give the fields of `schema`, "text" the field `value` or the
           groups of `pattern`, "raw" the field `value` (binary). A blank message is not a record.
         - `schema` (default for JSON: inferred from the first messages, then pinned).
@@ -84,6 +87,9 @@ class CollectedSources:
         - `clean_session` (bool, default False): True gives up what arrives while no collector runs; it needs qos=0.
         - `connect_timeout` (timedelta, default 10 s), `keep_alive` (timedelta, default 60 s: a broker that is silent
           for longer is taken for gone).
+        - `version` ("3.1.1" or "5", default "3.1.1"): that of the protocol. With 5 an error names the broker's reason.
+        - `session_expiry` (timedelta, default: never): with version 5, how long the broker keeps the session while no
+          collector is connected. Afterwards messages are lost, which is logged.
         - `reconnect` (bool, default True): whether the collector connects again when the connection is lost.
         - `metadata` (sequence of "topic", "received_at", "qos", "retain"; default none): adds fields `mqtt_topic`...
         - `keep` (timedelta, default 7 days): how long messages stay in the log after they were received, if they were
@@ -110,6 +116,8 @@ class CollectedSources:
             ca=ca,
             connect_timeout=connect_timeout,
             keep_alive=keep_alive,
+            version=version,
+            session_expiry=session_expiry,
         )
         place = (self.draft.namespace, self.draft.job, name)
         return self._begin(

@@ -28,7 +28,7 @@ from rs_assets.connectors.kafka.nodes import (
 )
 from rs_assets.connectors.kafka.registry.address import SchemaRegistry
 from rs_assets.connectors.memory.nodes import MemorySink
-from rs_assets.connectors.mqtt.broker import MqttBroker
+from rs_assets.connectors.mqtt.broker import MqttBroker, MqttVersion
 from rs_assets.connectors.mqtt.nodes import MqttSink
 from rs_assets.connectors.mqtt.nodes import Refused as MqttRefused
 from rs_assets.connectors.own.nodes import WriterSink
@@ -455,6 +455,7 @@ class SinkSteps:
         ca: str | None = None,
         connect_timeout: timedelta = timedelta(seconds=10),
         keep_alive: timedelta = timedelta(seconds=60),
+        version: MqttVersion = "3.1.1",
         rows_per_second: float | None = None,
         refused: MqttRefused = "fail",
         name: str = "mqtt_sink",
@@ -471,9 +472,12 @@ class SinkSteps:
         - `qos` (0, 1 or 2, default 1).
         - `retain` (bool, default False): the broker keeps the last message of each topic for new subscribers.
         - `username`, `password`, `ca`, `connect_timeout`, `keep_alive`: as in `from_mqtt`.
+        - `version` ("3.1.1" or "5", default "3.1.1"): that of the protocol. Only with 5 and `qos=1` a broker says that
+          it has refused a message, as one to a topic that the user may not write; with 3.1.1 it acknowledges and drops
+          it.
         - `rows_per_second` (float, default: no limit).
-        - `refused` (default "fail"): rows without a topic or a payload, or with one that the protocol does not allow,
-          end the run; "dead_letter" sends them to the dead-letter table.
+        - `refused` (default "fail"): rows without a topic or a payload, with one that the protocol does not allow, or
+          that the broker has refused (version 5), end the run; "dead_letter" sends them to the dead-letter table.
         - `name` (str, default "mqtt_sink").
 
         A broker that is away is tried again, for about two minutes; then the run ends with SinkError.
@@ -492,6 +496,7 @@ class SinkSteps:
             ca=ca,
             connect_timeout=connect_timeout,
             keep_alive=keep_alive,
+            version=version,
         )
         node = MqttSink(
             name=name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from urllib.parse import urlsplit
 
 from rs_assets.common.extras import check_extra
@@ -15,18 +15,23 @@ from rs_assets.errors import ConfigurationError
 if TYPE_CHECKING:
     from paho.mqtt.client import Client
 
+MqttVersion = Literal["3.1.1", "5"]
 # The schemes of an address: whether they encrypt, and their ports.
 PLAIN, ENCRYPTED = ("mqtt", "tcp"), ("mqtts", "ssl")
 PORTS: Final = {**dict.fromkeys(PLAIN, 1883), **dict.fromkeys(ENCRYPTED, 8883)}
 # The largest keep-alive of the protocol, in seconds.
 LONGEST_ALIVE_S: Final = 65_535
+# A session that does not end, in seconds as the protocol counts them.
+FOR_EVER_S: Final = 0xFFFF_FFFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MqttBroker:
     """Where a broker is, and how to log in. Secrets are never shown, compared or stored.
 
-    `ca` is the file of the authorities that signed the broker's certificate, else those of the system.
+    `ca` is the file of the authorities that signed the broker's certificate, else those of the system. `version` is
+    that of the protocol. `session_expiry` is how long the broker keeps a session without a connection, with version 5;
+    None: for ever.
 
     >>> MqttBroker(url="mqtts://broker.example").address
     ('broker.example', 8883)
@@ -38,6 +43,8 @@ class MqttBroker:
     ca: str | None = field(default=None, metadata=NO_EFFECT)
     connect_timeout: timedelta = field(default=timedelta(seconds=10), metadata=NO_EFFECT)
     keep_alive: timedelta = field(default=timedelta(seconds=60), metadata=NO_EFFECT)
+    version: MqttVersion = field(default="3.1.1", metadata=NO_EFFECT)
+    session_expiry: timedelta | None = field(default=None, metadata=NO_EFFECT)
 
     def __post_init__(self) -> None:
         """Hide secrets given as text; ConfigurationError for a malformed address."""
@@ -55,9 +62,21 @@ class MqttBroker:
             (_is_time(self.connect_timeout), "connect_timeout must be a positive time", "timedelta(seconds=10)"),
             (_is_time(self.keep_alive) and 1 <= self.keep_alive.total_seconds() <= LONGEST_ALIVE_S,
              "keep_alive must be a time of 1 s to 18 h", "timedelta(seconds=60)"),
+            (self.version in get_args(MqttVersion), f"version must be one of 3.1.1, 5, not {self.version!r}",
+             "version='5'"),
+            (self.session_expiry is None or self.five, "a session that expires needs version 5 of the protocol",
+             "version='5'"),
+            (self.session_expiry is None
+             or (_is_time(self.session_expiry) and 1 <= self.session_expiry.total_seconds() < FOR_EVER_S),
+             "session_expiry must be a time of 1 s to 136 years", "timedelta(days=7)"),
         ):  # fmt: skip
             if not holds:
                 raise ConfigurationError(what, remedy=remedy)
+
+    @property
+    def five(self) -> bool:
+        """Whether it speaks version 5 of the protocol."""
+        return self.version == "5"
 
     @property
     def encrypted(self) -> bool:
@@ -74,12 +93,14 @@ class MqttBroker:
         """A client that is not connected; ConfigurationError if the extra or a secret is missing."""
         check_extra("mqtt", "MQTT")
         from paho.mqtt.client import Client
-        from paho.mqtt.enums import CallbackAPIVersion
+        from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
         made = Client(
             CallbackAPIVersion.VERSION2,
             client_id=client_id,
-            clean_session=clean_session,
+            # Version 5 says it with each connection.
+            clean_session=None if self.five else clean_session,
+            protocol=MQTTProtocolVersion.MQTTv5 if self.five else MQTTProtocolVersion.MQTTv311,
             manual_ack=manual_ack,
             reconnect_on_failure=False,
         )
@@ -91,10 +112,23 @@ class MqttBroker:
             made.tls_set(ca_certs=self.ca)
         return made
 
-    def connect(self, client: Client) -> None:
+    def connect(self, client: Client, *, clean_session: bool = True) -> None:
         """Open the connection; OSError."""
         host, port = self.address
-        client.connect(host, port, keepalive=int(self.keep_alive.total_seconds()))
+        alive = int(self.keep_alive.total_seconds())
+        if not self.five:
+            client.connect(host, port, keepalive=alive)
+            return
+        from paho.mqtt.packettypes import PacketTypes
+        from paho.mqtt.properties import Properties
+
+        kept: Any = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
+        kept.SessionExpiryInterval = 0 if clean_session else self._expiry_s
+        client.connect(host, port, keepalive=alive, clean_start=clean_session, properties=kept)
+
+    @property
+    def _expiry_s(self) -> int:
+        return FOR_EVER_S if self.session_expiry is None else int(self.session_expiry.total_seconds())
 
 
 def _is_address(url: Any) -> bool:

@@ -34,6 +34,8 @@ SUBSCRIBED: Final = "subscribed.json"
 MOST: Final = 10_000
 LOOK_S: Final = 0.2
 ANSWER_S: Final = 30.0
+# How long the last acknowledgements may take to leave.
+LAST_S: Final = 2.0
 # The answer of a broker that refuses a subscription.
 REFUSED: Final = 0x80
 
@@ -74,6 +76,7 @@ class _Session:
     folder: Path
     arrived: queue.SimpleQueue[MQTTMessage | None] = field(default_factory=queue.SimpleQueue)
     answers: queue.SimpleQueue[tuple[str, Any]] = field(default_factory=queue.SimpleQueue)
+    ended: str = ""  # why the broker has ended the connection, which version 5 says
     _client: Client | None = None
 
     @property
@@ -92,9 +95,9 @@ class _Session:
         client.on_connect = lambda _client, _data, flags, code, _: self.answers.put(("connect", (flags, code)))
         client.on_subscribe = lambda _client, _data, _mid, codes, _: self.answers.put(("subscribe", codes))
         client.on_unsubscribe = lambda *_: self.answers.put(("unsubscribe", None))
-        client.on_disconnect = lambda *_: self._ended()
+        client.on_disconnect = lambda _client, _data, flags, code, _: self._ended(flags, code)
         try:
-            settings.broker.connect(client)
+            settings.broker.connect(client, clean_session=settings.clean_session)
         except OSError as error:
             raise SourceReadError(
                 f"the MQTT broker cannot be reached: {error}",
@@ -106,6 +109,9 @@ class _Session:
 
     def __exit__(self, *_: object) -> None:
         """Disconnect; what was not acknowledged is sent again to the next connection."""
+        until = time.monotonic() + LAST_S
+        while self.client.want_write() and time.monotonic() < until:
+            time.sleep(LOOK_S / 100)
         self.client.disconnect()
         self.client.loop_stop()
 
@@ -168,7 +174,9 @@ class _Session:
                     return answer
         raise self._lost()
 
-    def _ended(self) -> None:
+    def _ended(self, flags: Any, code: Any) -> None:
+        if self.settings.broker.five and flags.is_disconnect_packet_from_server:
+            self.ended = f": {code}"
         self.answers.put(("end", None))
         self.arrived.put(None)
 
@@ -196,7 +204,7 @@ class _Session:
 
     def _lost(self) -> SourceReadError:
         return SourceReadError(
-            "the connection to the MQTT broker is lost",
+            f"the connection to the MQTT broker is lost{self.ended}",
             remedy="start the broker, or check whether another client has the same client_id",
             broker=self.settings.broker.url,
         )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SOURCE_QOS: Final = {"0": 0, "1": 1}
 SINK_QOS: Final = {**SOURCE_QOS, "2": 2}
 YES: Final = {"true": True, "false": False}
+VERSIONS: Final = {"3.1.1": "3.1.1", "5": "5"}
 REFUSED: Final = {"fail": "fail", "dead_letter": "dead_letter"}
 
 
@@ -31,6 +32,7 @@ def _read(table: SourceTable) -> DataStream | Table:
         client_id=options.take("clientId"),
         clean_session=options.flag("cleanSession"),
         reconnect=options.choice("automaticReconnect", YES, "true"),
+        session_expiry=_seconds(options.number("sessionExpiry")),
         **_access(options),
         **of_messages(table),
     )
@@ -63,7 +65,12 @@ def _access(options: Options) -> dict[str, Any]:
         "ca": options.take("ca"),
         "connect_timeout": timedelta(seconds=10 if connect is None else connect),
         "keep_alive": timedelta(seconds=60 if alive is None else alive),
+        "version": options.choice("version", VERSIONS, "3.1.1"),
     }
+
+
+def _seconds(number: int | None) -> timedelta | None:
+    return None if number is None else timedelta(seconds=number)
 
 
 SQL_SOURCE: Final = SqlSource(read=_read, metadata=kinds_of(MqttSource.facts))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 LONGEST_BYTES: Final = 65_535
+SHARED: Final = "$share"
 
 
 def is_topic(name: object) -> bool:
@@ -19,12 +20,17 @@ def is_topic(name: object) -> bool:
 def is_filter(name: object) -> bool:
     """Whether a client can subscribe to it: `+` for one level, `#` for all below.
 
+    Clients that subscribe to `$share/GROUP/FILTER` with the same group share its messages.
+
     >>> is_filter("plant/+/temperature"), is_filter("plant/#"), is_filter("plant/#/x"), is_filter("a+")
     (True, True, False, False)
+    >>> is_filter("$share/hot/plant/#"), is_filter("$share/hot"), is_filter("$share/+/plant")
+    (True, False, False)
     """
-    levels = str(name).split("/")
+    shared, levels = _apart(str(name))
     return (
         _is_text(name)
+        and (shared is None or (bool(shared) and not set("#+") & set(shared) and levels != [""]))
         and all(level in ("+", "#") or not set("#+") & set(level) for level in levels)
         and "#" not in levels[:-1]
     )
@@ -35,8 +41,10 @@ def selects(wanted: str, topic: str) -> bool:
 
     >>> [selects("a/+/#", topic) for topic in ("a/b", "a/b/c", "a", "$a/b")], selects("#", "$SYS/x")
     ([True, True, False, False], False)
+    >>> selects("$share/hot/a/#", "a/b")
+    True
     """
-    levels, found = wanted.split("/"), topic.split("/")
+    levels, found = _apart(wanted)[1], topic.split("/")
     if found[0].startswith("$") and levels[0] != found[0]:
         return False
     for at, level in enumerate(levels):
@@ -48,6 +56,14 @@ def selects(wanted: str, topic: str) -> bool:
         if levels[at + 1 :] == ["#"]:
             return True
     return len(levels) == len(found)
+
+
+def _apart(wanted: str) -> tuple[str | None, list[str]]:
+    """The group of a shared filter, None for others, and the levels."""
+    first, *levels = wanted.split("/")
+    if first != SHARED:
+        return None, [first, *levels]
+    return (levels or [""])[0], levels[1:] or [""]
 
 
 def _is_text(name: object) -> bool:

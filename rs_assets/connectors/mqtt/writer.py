@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 # How long the broker may need for the acknowledgements of one call, in seconds, and how often it is looked at.
 PATIENCE_S: Final = 30.0
 LOOK_S: Final = 0.2
+# The most messages that may wait for an answer in the protocol.
+MOST_AT_ONCE: Final = 65_535
 # The most bytes of a payload in the protocol, less what a topic may need.
 MOST_BYTES: Final = (1 << 28) - (1 << 17)
 
@@ -42,6 +44,9 @@ class MqttWriter(BatchSink):
         self.refused = node.refused
         self.rows_per_second = node.rows_per_second
         self._client: Client | None = None
+        # Why the broker has refused messages of this call, by their numbers; version 5 says it.
+        self._refusals: dict[int, str] = {}
+        self._at_once = MOST_AT_ONCE
 
     def location(self) -> str:
         """The broker and the topic."""
@@ -70,16 +75,21 @@ class MqttWriter(BatchSink):
         if faults:
             raise RowsRefused(faults)
         client = self._connected()
+        self._refusals.clear()
+        sent: list[MQTTMessageInfo] = []
         try:
-            sent = [
-                client.publish(row["topic"], row["body"], qos=self.node.qos, retain=self.node.retain) for row in rows
-            ]
-            self._await(client, sent)
+            for first in range(0, len(rows), self._at_once):
+                part = rows[first : first + self._at_once]
+                sent += (self._published(client, row) for row in part)
+                self._await(client, sent[first:])
         except (OSError, RuntimeError, ValueError) as error:
             self.close()
+            # Some brokers end the connection after a refusal.
+            self._check_refusals(sent)
             raise ConnectionError(
                 f"the MQTT broker has not acknowledged {count_of(len(rows), 'message')}: {error}"
             ) from error
+        self._check_refusals(sent)
 
     def close(self) -> None:
         """Disconnect."""
@@ -93,12 +103,13 @@ class MqttWriter(BatchSink):
             broker, answers = self.node.broker, queue.SimpleQueue[Any]()
             client = broker.client("", clean_session=True)
             client.max_inflight_messages_set(self.rows_per_call or 1)
-            client.on_connect = lambda _client, _data, _flags, code, _: answers.put(code)
+            client.on_connect = lambda _client, _data, _flags, code, said: answers.put((code, said))
+            client.on_publish = lambda _client, _data, mid, code, _: self._answered(mid, code)
             broker.connect(client)
             client.loop_start()
             self._client = client
             try:
-                code = answers.get(timeout=broker.connect_timeout.total_seconds())
+                code, said = answers.get(timeout=broker.connect_timeout.total_seconds())
             except queue.Empty:
                 self.close()
                 raise ConnectionError("the MQTT broker does not answer") from None
@@ -109,7 +120,22 @@ class MqttWriter(BatchSink):
                     remedy="check url, username and password",
                     step=self.name,
                 )
+            # In version 5 the broker says how many messages may wait for its answer.
+            self._at_once = getattr(said, "ReceiveMaximum", MOST_AT_ONCE)
         return self._client
+
+    def _answered(self, mid: int, code: Any) -> None:
+        if code.is_failure:
+            self._refusals[mid] = f"the MQTT broker has refused it: {code}"
+
+    def _check_refusals(self, sent: Sequence[MQTTMessageInfo]) -> None:
+        """RowsRefused if the broker has refused messages of a call; the others are published again."""
+        refused = {at: why for at, each in enumerate(sent) if (why := self._refusals.get(each.mid))}
+        if refused:
+            raise RowsRefused(refused)
+
+    def _published(self, client: Client, row: dict[str, Any]) -> MQTTMessageInfo:
+        return client.publish(row["topic"], row["body"], qos=self.node.qos, retain=self.node.retain)
 
     def _await(self, client: Client, sent: Sequence[MQTTMessageInfo]) -> None:
         deadline = time.monotonic() + PATIENCE_S
