@@ -14,6 +14,7 @@ from rs_assets.common.home import Home
 from rs_assets.runtime.options import RunOptions
 from tests.faults.processes import PATIENCE_S, started
 
+pytestmark = pytest.mark.long
 FILES, ROWS = 12, 50
 PARTS = ("eu", "us")
 
@@ -47,7 +48,6 @@ def written(home: Home) -> list[str]:
 
 @pytest.mark.timeout(900)
 @pytest.mark.faults
-@pytest.mark.long
 def test_two_drivers_of_parts_that_are_killed_write_every_row_once(tmp_path, driver):
     home, ids = Home(tmp_path / "rs"), []
     for part in PARTS:

@@ -29,6 +29,7 @@ from rs_assets.testing import KafkaBroker, KafkaRecord
 from tests.kafka.table_program import FIELDS, copied, table_of
 from tests.torture.ledger import Program
 
+pytestmark = pytest.mark.long
 GUARANTEES: Mapping[Delivery, Guarantee] = {"at_least_once": "at_least_once", "exactly_once": "exactly_once_v2"}
 DELETED, UPDATES_OF_A_KEY = 0.1, 11
 PARTITIONS = 2
@@ -180,10 +181,7 @@ LARGE = [(delivery, 100_000, 20, seed) for seed, delivery in enumerate(GUARANTEE
 
 @pytest.mark.faults
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(
-    ("delivery", "count", "kills", "seed"),
-    [("exactly_once", 4_000, 2, 3), *(pytest.param(*case, marks=pytest.mark.long) for case in LARGE)],
-)
+@pytest.mark.parametrize(("delivery", "count", "kills", "seed"), [("exactly_once", 4_000, 2, 3), *LARGE])
 def test_a_table_of_a_compacted_topic_whose_process_is_killed_equals_that_of_kafka_streams(
     broker: KafkaBroker, topic: str, options: RunOptions, tmp_path: Path, delivery: Delivery, count: int, kills: int,
     seed: int,

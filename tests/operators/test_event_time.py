@@ -102,7 +102,7 @@ def test_should_refuse_a_field_that_is_no_time_and_bounds_before_1970(source, dr
         drive(counts(source, "boolean").to_data_stream(), [{"ts": True}])
     with pytest.raises(TopologyError, match="is a int"):
         drive(counts(source, "int").to_data_stream(), [{"ts": 1}])
-    with pytest.raises(TopologyError, match="not lie before 1970"):
+    with pytest.raises(TopologyError, match="and not before 1970"):
         counts(source, "timestamp").event_time(earliest=START.replace(year=1969))
 
 

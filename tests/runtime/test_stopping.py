@@ -143,7 +143,7 @@ def test_a_stop_drains_though_an_old_request_cannot_be_taken_back(log, options, 
     assert rows(out) == list(range(LINES))
 
 
-def test_a_query_starts_again_when_spark_has_let_go_of_its_name():
+def test_a_query_starts_again_when_spark_has_let_go_of_its_name(monkeypatch):
     """On a busy machine a query is over a moment before its name is free."""
     waited = []
 
@@ -155,6 +155,8 @@ def test_a_query_starts_again_when_spark_has_let_go_of_its_name():
 
     query = object.__new__(QueryRun)
     query.__post_init__()
+    query.work = SimpleNamespace(context=SimpleNamespace(spark=None))
+    monkeypatch.setattr("rs_assets.runtime.batch.query.end_monitors", lambda spark: None)
     query._query = Ending()
     query._wait_until_gone()
     assert waited == [None]

@@ -317,7 +317,7 @@ CASES = [
         lambda: to_table([{"a": 1}], pa.schema([("a", pa.int64())])),
     ),
     Case(
-        "runtime/run/rescale.py::check_partitions",
+        "runtime/run/rescaled.py::check_partitions",
         lambda: rescaled(hits()),
         "set the parallelism of Spark instead: RS_SPARK_MASTER='local[4]'",
         lambda: SparkSettings(master="local[4]"),

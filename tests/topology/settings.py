@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rs_assets.compile.planner.table import COMPILE
+from rs_assets.connectors.kafka.registry.protobuf import ProtobufMessage
 from rs_assets.connectors.registry import SINKS, SOURCES
 
 TABLE = Path(__file__).with_name("settings.tsv")
@@ -61,7 +62,7 @@ def _declared(kind: Any) -> list[str]:
 def _inside(kind: Any) -> Iterator[type]:
     """The classes of the values of its fields."""
     # Names that only type checkers import.
-    known = {"Column": object, "SinkWriter": object}
+    known = {"Column": object, "SinkWriter": object, "ProtobufMessage": ProtobufMessage}
     for hint in typing.get_type_hints(kind, None, known).values():
         yield from (each for each in _parts(hint) if isinstance(each, type) and is_dataclass(each))
 

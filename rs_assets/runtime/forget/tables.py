@@ -152,7 +152,7 @@ def in_words(found: Found, what: str, more: str = "") -> Finding:
     parts = [
         f"{count_of(found.rows, what)}{more}",
         f"{count_of(found.earlier, 'row')} in files of earlier versions" * bool(found.earlier),
-        f"{count_of(found.entries, 'entry')} of the log that name a value" * bool(found.entries),
+        f"{count_of(found.entries, 'entry')} of the log with a value" * bool(found.entries),
     ]
     said = ", ".join(filter(None, parts)) if found.anything else ""
     return Finding(rows=found.rows, more=found.earlier + found.entries, said=said, version=found.version)
