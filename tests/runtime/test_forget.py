@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,6 +25,7 @@ from rs_assets.recovery import forget_marker
 from rs_assets.runtime.forget import state
 from rs_assets.runtime.forget.state import QueryState
 from rs_assets.runtime.options import RunOptions, SavepointPolicy
+from rs_assets.runtime.upkeep import beside
 from rs_assets.runtime.upkeep.savepoints import rewind, savepoint
 from rs_assets.runtime.upkeep.state import snapshot_state
 from rs_assets.stream.pipeline import Pipeline
@@ -89,6 +91,9 @@ def test_forget_leaves_no_file_of_the_home_with_the_key(
     root = options.home.root
     savepoint(visits.topology, options)
     snapshot_state(visits.topology, options)
+    # As a rescale that was killed leaves them.
+    job = options.home.job("gone", "visits")
+    shutil.copytree(job / "g0001", job / beside.FOLDER / "g0001")
     before = holding(root)
     for place in ("tables/gone/visits/", "catalog/dead_letters/", "checkpoints/", "savepoints/", "state/", "served/"):
         assert any(file.startswith(place) for file in before), (place, before)

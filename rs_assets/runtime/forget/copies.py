@@ -24,6 +24,7 @@ from rs_assets.runtime.forget.keys import InTexts, has_field
 from rs_assets.runtime.forget.report import Finding, Place
 from rs_assets.runtime.forget.tables import in_words
 from rs_assets.runtime.forget.world import Query, World
+from rs_assets.runtime.upkeep import beside
 from rs_assets.runtime.upkeep.state import served_folder, state_path
 
 
@@ -124,9 +125,32 @@ class ServedCopy:
         return any(has_field(orjson.loads(text), self.wanted) for text in texts if text)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescaleCopies:
+    """Copies of checkpoints that the rescale of a running stream makes, if its process was killed."""
+
+    folder: Path
+    place: str = "copies"
+    name: str = "of a rescale"
+
+    def check(self) -> None:
+        """They can always be removed: the pipeline is stopped."""
+
+    def found(self) -> Finding:
+        """Their files, whatever these have."""
+        number = sum(path.is_file() for path in self.folder.rglob("*"))
+        return Finding(more=number, said=count_of(number, "file") if number else "")
+
+    def erase(self) -> None:
+        """Remove the folder."""
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
+
+
 def copies(world: World) -> Iterator[Place]:
     """The stores and copies that there are, and that have one of the fields."""
     topology, home = world.topology, world.options.home
+    yield RescaleCopies(folder=world.job / beside.FOLDER)
     for sink in topology.sinks:
         path = home.store(topology.namespace, sink.store) if isinstance(sink, StoreSink) else None
         if isinstance(sink, StoreSink) and path is not None and path.exists():
