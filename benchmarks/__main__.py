@@ -26,6 +26,7 @@ from benchmarks.keys import key_figures
 from benchmarks.languages import sql_figures
 from benchmarks.latency import latency_figures
 from benchmarks.logs import log_figures
+from benchmarks.lookups import lookup_figures
 from benchmarks.measure import Figure
 from benchmarks.memory import memory_figures
 from benchmarks.nexmark import nexmark_figures
@@ -66,6 +67,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType
         "processors": processor_figures,
         "joins": join_figures,
         "tables": table_figures,
+        "lookups": lookup_figures,
         "dimension": dimension_figures,
         "ranges": range_figures,
         "rules": rule_figures,

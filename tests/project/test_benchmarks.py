@@ -67,6 +67,7 @@ OVER_KAFKA = [
         pytest.param(
             ["recorded"], [*["a try of equal code"] * 3, "a stream beside a backfill"], marks=pytest.mark.long
         ),
+        pytest.param(["lookups"], ["lookups"] * 2, marks=pytest.mark.long),
         pytest.param(["requests"], ["sinks of requests"] * 2, marks=pytest.mark.long),
         pytest.param(["collectors"], ["collectors"] * 2, marks=pytest.mark.long),
         pytest.param(["nexmark"], ["Nexmark"] * len(QUERIES), marks=pytest.mark.long),
