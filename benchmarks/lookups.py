@@ -1,4 +1,7 @@
-"""Lookups in a served store while batches are written into it: from Python, and by HTTP with its client."""
+"""Lookups in a served store while batches are written into it: from Python, and by HTTP with its client.
+
+Run as a module with the file of a store it is the server, as `rs-assets serve` is a process of its own.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,13 @@ import http.client
 import json
 import random
 import statistics
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from benchmarks.bench import Bench
 from benchmarks.keys import scaled
@@ -37,7 +43,7 @@ def lookup_figures(bench: Bench) -> Iterator[Figure]:
         with _written(pipeline, channel, options, keys), pipeline.query(STORE, options) as store:
             bench.say("lookups from Python")
             yield _figure("get from Python", _timed(lambda key: _get(store, key), keys, LOOKUPS), keys, MOST_MS)
-            with _served(store) as port:
+            with _served(store.path) as port:
                 bench.say("lookups by HTTP")
                 connection = http.client.HTTPConnection("127.0.0.1", port)
                 took = _timed(lambda key: _ask(connection, key), keys, BY_HTTP)
@@ -66,16 +72,15 @@ def _written(pipeline: Pipeline, channel: MemoryChannel, options: RunOptions, ke
 
 
 @contextmanager
-def _served(store: Store) -> Iterator[int]:
-    server = server_of({STORE: store}, TOKEN, port=0)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield server.server_address[1]
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+def _served(path: Path) -> Iterator[int]:
+    """The port of a server in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.lookups", str(path)]
+    with subprocess.Popen(command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            yield int(server.stdout.readline())
+        finally:
+            server.terminate()
 
 
 def _get(store: Store, key: int) -> None:
@@ -109,3 +114,14 @@ def _figure(what: str, took: list[float], keys: int, most: float) -> Figure:
         note=f"p50 {statistics.median(took):.2f} ms; {len(took):,} lookups in {keys:,} rows,"
         f" while batches of {CHANGED:,} rows are written",
     )
+
+
+def main() -> None:
+    """Serve the store whose file is named, until the process ends."""
+    server = server_of({STORE: Store(name=STORE, path=Path(sys.argv[1]))}, TOKEN, port=0)
+    print(server.server_address[1], flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()
