@@ -180,7 +180,7 @@ class CheckpointLog:
         self._replace("offsets", batch_id, content)
 
     def begin_rewrite(self, partitions: int) -> int:
-        """Plan a batch that reads nothing and rewrites the state in `partitions` partitions; returns its number.
+        """Plan a batch that reads nothing and only rewrites the state, in `partitions` partitions; returns its number.
 
         The query must be stopped, and its last planned batch committed. Until `end_rewrite` Spark refuses to start it.
         """
@@ -223,20 +223,6 @@ class CheckpointLog:
             return False
         self._rewrite(batch_id, [*head, *now])
         return True
-
-    def plan_again(self, batch_id: int) -> int:
-        """Plan a batch after the last committed one, `batch_id`, that reads nothing and only rewrites state.
-
-        Returns its id. The query must be stopped, with no plan but one that this has made.
-        """
-        content = (self.folder / "offsets" / str(batch_id)).read_bytes()
-        write_atomically(self.folder / "offsets" / str(batch_id + 1), content)
-        return batch_id + 1
-
-    def commit_again(self, batch_id: int) -> None:
-        """Commit that batch: its state is complete."""
-        content = (self.folder / "commits" / str(batch_id)).read_bytes()
-        write_atomically(self.folder / "commits" / str(batch_id + 1), content)
 
     def _rewrite(self, batch_id: int, lines: list[str]) -> None:
         self._replace("offsets", batch_id, "\n".join(lines).encode())

@@ -168,10 +168,10 @@ def killed(visits: Pipeline, options: RunOptions, owner: Any, name: str, when: s
 @pytest.mark.parametrize(
     ("owner", "name", "when", "call"),
     [
-        (CheckpointLog, "plan_again", "before", 1),
-        (CheckpointLog, "plan_again", "after", 1),
-        (CheckpointLog, "commit_again", "before", 1),
-        (CheckpointLog, "commit_again", "after", 2),
+        (CheckpointLog, "begin_rewrite", "before", 1),
+        (CheckpointLog, "begin_rewrite", "after", 1),
+        (CheckpointLog, "end_rewrite", "before", 1),
+        (CheckpointLog, "end_rewrite", "after", 2),
         (QueryState, "_compare", "after", 2),
     ],
 )

@@ -22,7 +22,7 @@ from rs_assets.errors import SinkError
 from rs_assets.operators.state.served import POINTER
 from rs_assets.runtime.forget.keys import InTexts, has_field
 from rs_assets.runtime.forget.report import Finding, Place
-from rs_assets.runtime.forget.tables import in_words
+from rs_assets.runtime.forget.tables import TableRows
 from rs_assets.runtime.forget.world import Query, World
 from rs_assets.runtime.upkeep import beside
 from rs_assets.runtime.upkeep.state import served_folder, state_path
@@ -62,27 +62,6 @@ class StoreRows:
     def _keys(self, database: Any) -> list[bytes]:
         rows = database.execute("SELECT key, row FROM rows")
         return [key for key, row in rows if has_field(orjson.loads(row), self.wanted)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateTable:
-    """The exported state of a step."""
-
-    name: str
-    erasure: TableErasure
-    place: str = "state table"
-
-    def check(self) -> None:
-        """SinkError for a table that cannot be changed."""
-        self.erasure.check()
-
-    def found(self) -> Finding:
-        """Rows of state."""
-        return in_words(self.erasure.found(), "row")
-
-    def erase(self) -> None:
-        """Remove them."""
-        self.erasure.erase()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +142,8 @@ def copies(world: World) -> Iterator[Place]:
         exported = state_path(topology, step, home)
         if Path(exported).exists():
             mark = replace(world.mark(step, query), sink=f"state.{step}")
-            yield StateTable(name=step, erasure=TableErasure(path=exported, matcher=matcher, step=step, mark=mark))
+            erasure = TableErasure(path=exported, matcher=matcher, step=step, mark=mark)
+            yield TableRows(place="state table", name=step, erasure=erasure)
         folder = served_folder(topology, step, home)
         if folder.exists():
             yield ServedCopy(name=step, folder=folder, wanted=wanted)

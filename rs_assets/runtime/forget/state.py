@@ -156,9 +156,9 @@ class QueryState:
         log, last, driver = self.query.log, self.query.last, self.world.options.driver
         before = driver.call(self._read)
         self.begun(str((self.query.folder / "checkpoint").relative_to(self.world.job)), last + 1)
-        written = log.plan_again(last)
+        written = log.begin_rewrite(log.partitions(last))
         driver.call(lambda spark: self._rewrite(spark, last, written))
-        log.commit_again(last)
+        log.end_rewrite(written)
         after = driver.call(self._read)
         self._compare(before, after)
 

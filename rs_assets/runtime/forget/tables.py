@@ -25,13 +25,33 @@ DEAD_LETTERS = "dead_letters"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OutputTable:
+class TableRows:
+    """The rows of a table in Delta, which are called `what`."""
+
+    place: str
+    name: str
+    erasure: TableErasure
+    what: str = "row"
+
+    def check(self) -> None:
+        """SinkError for a table that cannot be changed."""
+        self.erasure.check()
+
+    def found(self) -> Finding:
+        """Rows, rows in earlier files, and entries of the log."""
+        return in_words(self.erasure.found(), self.what)
+
+    def erase(self) -> None:
+        """Remove them."""
+        self.erasure.erase()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputTable(TableRows):
     """The rows of an output."""
 
-    name: str
     path: str
     wanted: InColumns
-    erasure: TableErasure
     place: str = "output"
 
     def check(self) -> None:
@@ -41,66 +61,29 @@ class OutputTable:
             return
         schema = dataset_of(table, self.path).schema
         self.wanted.matches(schema.empty_table())
-        self.erasure.check()
-
-    def found(self) -> Finding:
-        """Rows, rows in earlier files, and entries of the log."""
-        return in_words(self.erasure.found(), "row")
-
-    def erase(self) -> None:
-        """Remove them."""
-        self.erasure.erase()
+        TableRows.check(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetterRows:
+class DeadLetterRows(TableRows):
     """The dead letters of the pipeline: of JSON by its fields, of other texts by the value as a word."""
 
     world: World
-    erasure: TableErasure
     place: str = "dead letters"
     name: str = ""
-
-    def check(self) -> None:
-        """SinkError for a table that cannot be changed."""
-        self.erasure.check()
+    what: str = "dead letter"
 
     def found(self) -> Finding:
         """Dead letters; how many of them are not JSON is said."""
         found = self.erasure.found()
         plain = self._by_text() if found.rows else 0
-        return in_words(found, "dead letter", f", {plain:,} of them by their text alone" * bool(plain))
-
-    def erase(self) -> None:
-        """Remove them."""
-        self.erasure.erase()
+        return in_words(found, self.what, f", {plain:,} of them by their text alone" * bool(plain))
 
     def _by_text(self) -> int:
         topology, home = self.world.topology, self.world.options.home
         letters = stored_letters(home.dead_letters, topology.namespace, topology.job, pc.scalar(True))  # noqa: FBT003
         records = letters["record"].to_pylist()
         return sum(self.world.keys.in_record(text) == "text" for text in records if text is not None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuarantineNotes:
-    """The reasons of quarantined records in the catalog's operations: texts of errors, which may have a key."""
-
-    erasure: TableErasure
-    place: str = "catalog"
-    name: str = "operations"
-
-    def check(self) -> None:
-        """SinkError for a table that cannot be changed."""
-        self.erasure.check()
-
-    def found(self) -> Finding:
-        """Operations."""
-        return in_words(self.erasure.found(), "operation")
-
-    def erase(self) -> None:
-        """Remove them."""
-        self.erasure.erase()
 
 
 def outputs(world: World) -> Iterator[Place]:
@@ -139,12 +122,13 @@ def dead_letters(world: World) -> DeadLetterRows:
     return DeadLetterRows(world=world, erasure=erasure)
 
 
-def quarantine_notes(world: World) -> QuarantineNotes:
-    """Those of the pipeline."""
+def quarantine_notes(world: World) -> TableRows:
+    """The reasons of quarantined records in the catalog's operations: texts of errors, which may have a key."""
     own = {"pipeline": world.topology.name, "kind": "quarantine"}
     matcher = InTexts(own, ("details",), world.keys, partial(_in_details, world.keys))
     path = str(world.options.home.catalog / "operations")
-    return QuarantineNotes(erasure=TableErasure(path=path, matcher=matcher, step="operations"))
+    erasure = TableErasure(path=path, matcher=matcher, step="operations")
+    return TableRows(place="catalog", name="operations", what="operation", erasure=erasure)
 
 
 def in_words(found: Found, what: str, more: str = "") -> Finding:
