@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,9 +14,10 @@ from pyspark.sql import DataFrame
 from rs_assets.connectors.delta.backfill import stage_apart
 from rs_assets.connectors.delta.files.data_files import BatchFiles
 from rs_assets.connectors.delta.log.commit_info import FENCED, REDRIVE, REDRIVEN, REDRIVEN_BATCH
+from rs_assets.connectors.delta.log.retry import retried
 from rs_assets.connectors.delta.log.store import delta_table
 from rs_assets.connectors.delta.rewind import newest_generation, refuse_changes
-from rs_assets.connectors.delta.table import WAITS_S, arrow_schema, commit_no_rows, open_table
+from rs_assets.connectors.delta.table import arrow_schema, commit_no_rows, open_table
 from rs_assets.connectors.delta.table_rules import Demand, check_files, check_rules
 from rs_assets.connectors.sink import BatchMark
 from rs_assets.errors import SinkError
@@ -45,19 +45,14 @@ class Addition:
 
     def fence(self) -> None:
         """Commit `number` alone: redrives before it commit nothing from now on. Nothing if there is no table."""
-        for wait_s in (*WAITS_S, None):
-            table = open_table(self.path)
-            if table is None or (table.transaction_version(_numbers(self.mark)) or 0) >= self.number:
-                return
-            fence = [Transaction(_numbers(self.mark), self.number)]
-            try:
-                commit_no_rows(table, CommitProperties(app_transactions=fence, custom_metadata=self._fenced))
-            except CommitFailedError:
-                if wait_s is None:
-                    raise
-                time.sleep(wait_s)
-            else:
-                return
+        retried(self._fence)
+
+    def _fence(self) -> None:
+        table = open_table(self.path)
+        if table is None or (table.transaction_version(_numbers(self.mark)) or 0) >= self.number:
+            return
+        fence = [Transaction(_numbers(self.mark), self.number)]
+        commit_no_rows(table, CommitProperties(app_transactions=fence, custom_metadata=self._fenced))
 
     def newest_generation(self) -> int:
         """The generation of the newest batch or return in the table, 0 for none."""
@@ -96,31 +91,30 @@ class Addition:
         to at each try.
         """
         added: list[AddAction] | None = None
-        for wait_s in (*WAITS_S, None):
+
+        def attempt() -> tuple[int, int]:
+            nonlocal added
             table = self._checked(self._open())
             batch = max(self.committed(), self.mark.batch_id, table.transaction_version(self.mark.writer) or 0)
-            version = table.version() + 1
             added = files.placed(step=self.mark.sink) if added is None else added
-            try:
-                table.create_write_transaction(
-                    [*added],
-                    mode="append",
-                    schema=table.schema(),
-                    partition_by=table.metadata().partition_columns,
-                    commit_properties=self._properties(table, batch),
-                )
-            except CommitFailedError as error:
-                if wait_s is None:
-                    raise SinkError(
-                        "the table was written to each time when the rows of dead letters were to be added",
-                        remedy="start the redrive again",
-                        step=self.mark.sink,
-                        table=self.path,
-                    ) from error
-                time.sleep(wait_s)
-            else:
-                return version, batch
-        raise AssertionError("the last try raises")
+            table.create_write_transaction(
+                [*added],
+                mode="append",
+                schema=table.schema(),
+                partition_by=table.metadata().partition_columns,
+                commit_properties=self._properties(table, batch),
+            )
+            return table.version() + 1, batch
+
+        try:
+            return retried(attempt)
+        except CommitFailedError as error:
+            raise SinkError(
+                "the table was written to each time when the rows of dead letters were to be added",
+                remedy="start the redrive again",
+                step=self.mark.sink,
+                table=self.path,
+            ) from error
 
     def _properties(self, table: DeltaTable, batch: int) -> CommitProperties:
         """The marker; with the token of the pipeline, so that it conflicts with a rewind at the same time."""

@@ -21,9 +21,10 @@ from rs_assets.connectors.delta.files.data_files import BatchFiles, stage_files
 from rs_assets.connectors.delta.files.event_partitions import EventTimePartitions, PartitionValue
 from rs_assets.connectors.delta.files.stored_files import store_files
 from rs_assets.connectors.delta.log.commit_info import BACKFILLED, BACKFILLED_BATCH, BACKFILLED_PARTITION
+from rs_assets.connectors.delta.log.retry import retried
 from rs_assets.connectors.delta.log.sole_writer import SoleWriterCheck
 from rs_assets.connectors.delta.log.store import delta_table
-from rs_assets.connectors.delta.table import WAITS_S, arrow_schema
+from rs_assets.connectors.delta.table import arrow_schema
 from rs_assets.connectors.delta.table_rules import Demand, check_files, check_rules
 from rs_assets.connectors.sink import BatchMark
 from rs_assets.errors import SinkError
@@ -96,28 +97,28 @@ class Replacement:
         """Commit on the version whose files were compared: a compaction after it would bring the old rows back."""
         gone = {str(file["path"]) for file in _files(self.read, self.partitions, self.value)}
         added: list[AddAction] | None = None
-        for wait_s in (*WAITS_S, None):
+
+        def attempt() -> None:
+            nonlocal added
             table = delta_table(path)
             there = {str(file["path"]): file for file in _files(table, self.partitions, self.value)}
             if not gone <= there.keys():
                 raise self._changed()
             removed = [removal(there[name], self.read, data_change=True) for name in sorted(gone)]
             added = files.placed(step=self.mark.sink) if added is None else added
-            try:
-                table.create_write_transaction(
-                    [*removed, *added],
-                    mode="append",
-                    schema=table.schema(),
-                    partition_by=table.metadata().partition_columns,
-                    commit_properties=CommitProperties(custom_metadata=self._noted, max_commit_retries=0),
-                )
-            except CommitFailedError as error:
-                if wait_s is None:
-                    raise self._changed() from error
-                time.sleep(wait_s)
-            else:
-                return self._checked(path, gone)
-        raise AssertionError("the last try raises")
+            table.create_write_transaction(
+                [*removed, *added],
+                mode="append",
+                schema=table.schema(),
+                partition_by=table.metadata().partition_columns,
+                commit_properties=CommitProperties(custom_metadata=self._noted, max_commit_retries=0),
+            )
+
+        try:
+            retried(attempt)
+        except CommitFailedError as error:
+            raise self._changed() from error
+        return self._checked(path, gone)
 
     @property
     def _noted(self) -> dict[str, str]:

@@ -30,10 +30,11 @@ from rs_assets.connectors.delta.backfill import partition_values, removal
 from rs_assets.connectors.delta.files.staging import STAGING, staging_of
 from rs_assets.connectors.delta.files.statistics import file_statistics
 from rs_assets.connectors.delta.log.commit_info import FORGOTTEN, FORGOTTEN_BATCH
+from rs_assets.connectors.delta.log.retry import retried
 from rs_assets.connectors.delta.log.sole_writer import ALONE, SoleWriterCheck
 from rs_assets.connectors.delta.log.store import delta_table, files_of, log_bytes, log_names
 from rs_assets.connectors.delta.log.versions import ENTRY
-from rs_assets.connectors.delta.table import WAITS_S, open_table
+from rs_assets.connectors.delta.table import open_table
 from rs_assets.connectors.sink import BatchMark
 from rs_assets.errors import SinkError
 
@@ -157,12 +158,11 @@ class TableErasure:
     def _rewrite(self) -> None:
         """Replace the files with such rows, in one commit."""
         made: dict[str, AddAction | None] = {}
-        for wait_s in (*WAITS_S, None):
+
+        def attempt() -> None:
             table = delta_table(self.path)
             live = _live(table)
             masks = {name: mask for name in live if (mask := self._mask(name)) is not None}
-            if not masks:
-                return
             for name, mask in masks.items():
                 if name not in made:
                     made[name] = self._kept(name, mask, partition_values(live[name], table))
@@ -170,14 +170,10 @@ class TableErasure:
                 *(removal(live[name], table, data_change=False) for name in masks),
                 *(action for name, action in made.items() if name in masks and action is not None),
             ]
-            try:
+            if masks:
                 self._commit(table, actions)
-            except CommitFailedError:
-                if wait_s is None:
-                    raise
-                time.sleep(wait_s)
-            else:
-                return
+
+        retried(attempt)
 
     def _commit(self, table: DeltaTable, actions: list[AddAction | RemoveAction]) -> None:
         table.create_write_transaction(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,15 +19,13 @@ from rs_assets.common.storage import is_remote
 from rs_assets.connectors.delta.files.staging import staging_of
 from rs_assets.connectors.delta.log.commit_info import FENCED, HOME, fence_of, last_claim, written_by
 from rs_assets.connectors.delta.log.fast_append import LogEntry, append_entry, checkpoint_due, log_entry, put_entry
+from rs_assets.connectors.delta.log.retry import retried
 from rs_assets.connectors.delta.log.sole_writer import SoleWriterCheck
 from rs_assets.connectors.delta.log.store import delta_table
 from rs_assets.connectors.progress_guard import ProgressGuard
 from rs_assets.connectors.sink import BatchMark, LastWriter
 from rs_assets.errors import SinkError
 from rs_assets.records.columns import ORDER, RETRACTED
-
-# How long a commit that lost against another one waits before each further try, in seconds.
-WAITS_S = (0.01, 0.03, 0.1, 0.3, 1.0)
 
 
 @dataclass(slots=True)
@@ -211,19 +207,21 @@ def commit_again(handle: TableHandle, mark: BatchMark, commit: Callable[[DeltaTa
 
     Each further try checks fence and marker again: LeaseLostError or CommitFailedError if a rival has the batch.
     """
-    table = handle.table if handle.at_hand else newest_for(handle, mark)
-    for wait_s in (*WAITS_S, None):
-        try:
-            commit(table)
-        except DeltaError as error:
-            # A table that was created meanwhile cannot be created again; only then another error class means a rival.
-            beaten = isinstance(error, CommitFailedError) or table is None
-            if wait_s is None or not beaten or open_table(handle.path) is None:
-                raise
-        else:
-            return
-        time.sleep(wait_s * random.uniform(0.5, 1.5))  # noqa: S311  not security relevant
-        table = newest_for(handle, mark)
+    table: DeltaTable | None = None
+    newest = not handle.at_hand
+
+    def attempt() -> None:
+        nonlocal table, newest
+        table = newest_for(handle, mark) if newest else handle.table
+        newest = True
+        commit(table)
+
+    def lost(error: Exception) -> bool:
+        # A table that was created meanwhile cannot be created again; only then another error class means a rival.
+        rival = isinstance(error, CommitFailedError) or (isinstance(error, DeltaError) and table is None)
+        return rival and handle.last(mark) < mark.batch_id and open_table(handle.path) is not None
+
+    retried(attempt, lost)
 
 
 def newest_for(handle: TableHandle, mark: BatchMark) -> DeltaTable | None:
