@@ -14,7 +14,7 @@ from rs_assets.expressions.syntax.bind import AS_THEY_ARE, bind, local
 from rs_assets.expressions.syntax.tree import Call
 
 if TYPE_CHECKING:
-    from rs_assets.expressions.script.bind import Binder
+    from rs_assets.expressions.script.binder import Binder
 
 
 def makes_rows(call: Call) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +15,7 @@ from rs_assets.expressions.syntax.tree import Call, Text
 from rs_assets.expressions.syntax.typed import Sql
 
 if TYPE_CHECKING:
-    from rs_assets.expressions.script.bind import Binder
+    from rs_assets.expressions.script.binder import Binder, Command
 
 # Those that leave the document where it is.
 KEEPING: Final = frozenset({"json_merge", "jsonmerge"})
@@ -55,6 +55,6 @@ def expand(binder: Binder, call: Call, guard: str) -> None:
         remove_fields(binder, [name], guard, call.at)
 
 
-JSON_STATEMENTS: Mapping[str, Callable[[Binder, Call, str], None]] = MappingProxyType(
+JSON_STATEMENTS: Mapping[str, Command] = MappingProxyType(
     dict.fromkeys(("expand_json", "expandfield", "json_expand", "jsonexpand", *KEEPING), expand)
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from rs_assets.expressions.syntax.typed import Sql
 from rs_assets.records.grok.expand import expanded
 
 if TYPE_CHECKING:
-    from rs_assets.expressions.script.bind import Binder
+    from rs_assets.expressions.script.binder import Binder, Command
 
 
 def grok(binder: Binder, call: Call, guard: str) -> None:
@@ -182,7 +182,7 @@ def _instead(binder: Binder, line: str, values: Mapping[str, str], guard: str, a
         remove_fields(binder, [line], guard, at)
 
 
-LOG_STATEMENTS: Mapping[str, Callable[[Binder, Call, str], None]] = MappingProxyType(
+LOG_STATEMENTS: Mapping[str, Command] = MappingProxyType(
     {
         "grok": grok,
         **dict.fromkeys(("addgrok", "add_grok"), add_grok),

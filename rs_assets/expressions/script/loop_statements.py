@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -12,7 +12,7 @@ from rs_assets.expressions.script.parse import Assign, Do, If, Statement, parse_
 from rs_assets.expressions.syntax.tree import Both, Call, Compare, Not, Text, Value, Word
 
 if TYPE_CHECKING:
-    from rs_assets.expressions.script.bind import Binder
+    from rs_assets.expressions.script.binder import Binder, Command
 
 KEY: Final = "iterator.key"
 VALUE: Final = "iterator.value"
@@ -118,6 +118,4 @@ def _check(binder: Binder, statements: tuple[Statement, ...]) -> None:
             raise binder.scope.error(what, each.at, remedy=remedy)
 
 
-LOOP_STATEMENTS: Mapping[str, Callable[[Binder, Call, str], None]] = MappingProxyType(
-    dict.fromkeys(("for_field", "forfield"), for_field)
-)
+LOOP_STATEMENTS: Mapping[str, Command] = MappingProxyType(dict.fromkeys(("for_field", "forfield"), for_field))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from rs_assets.expressions.syntax.tree import Call, Text
 from rs_assets.expressions.syntax.typed import Sql
 
 if TYPE_CHECKING:
-    from rs_assets.expressions.script.bind import Binder
+    from rs_assets.expressions.script.binder import Binder, Command
 
 NOTHING = Sql("null", "void")
 
@@ -149,7 +149,7 @@ def check_not_in_branch(binder: Binder, call: Call, guard: str) -> None:
         raise binder.scope.error(f"{call.name} is not allowed in a branch", call.at, remedy=remedy)
 
 
-RECORD_STATEMENTS: Mapping[str, Callable[[Binder, Call, str], None]] = MappingProxyType(
+RECORD_STATEMENTS: Mapping[str, Command] = MappingProxyType(
     {
         **dict.fromkeys(("break", "return"), leave),
         **dict.fromkeys(("rm", "removefield", "delete", "del"), remove),

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rs_assets.errors import SqlError
-from rs_assets.sql.read.lexer import word
 from rs_assets.sql.read.source import Text
 from rs_assets.sql.read.statements import Word
+from rs_assets.sql.read.token import word
 
 if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rs_assets.sql.read.hints import check_hints
 from rs_assets.sql.read.source import Text
+from rs_assets.sql.read.token import like, word
+from rs_assets.sql.spark.words import as_streaming
 
 if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
@@ -145,21 +147,12 @@ def _unescaped(found: re.Match[str]) -> str:
     return ESCAPES.get(behind, behind)
 
 
-def word(token: Token | None) -> str:
-    """A token as a keyword or a sign, in upper case; empty for texts, quoted names and the end."""
-    if token is None or token.token_type.name in ("STRING", "IDENTIFIER"):
-        return ""
-    return " ".join(token.text.upper().split())
-
-
 def parsed(text: Text, tokens: Sequence[Token]) -> Any:
     """The tree of one query or expression; SqlError with the position where parsing failed."""
     from sqlglot import parser
     from sqlglot.errors import ParseError
 
     if text.dialect == "spark":
-        from rs_assets.sql.spark.words import as_streaming
-
         tokens = as_streaming(text, tokens)
     made = rewritten(text, tokens)
     reader = parser.Parser(dialect=dialect())
@@ -305,17 +298,3 @@ class _Rewriter:
 
     def _peek(self) -> Token | None:
         return self.tokens[self.at + 1] if self.at + 1 < len(self.tokens) else None
-
-
-def as_interval(tokens: Sequence[Token]) -> list[Token]:
-    """`tokens` with the word INTERVAL before them, which EMIT WITH DELAY '10' SECOND omits."""
-    if not tokens or word(tokens[0]) == "INTERVAL":
-        return list(tokens)
-    return [like(tokens[0], "INTERVAL", "INTERVAL"), *tokens]
-
-
-def like(token: Token, kind: str, text: str) -> Token:
-    """Another token at the position of `token`."""
-    from sqlglot.tokenizer_core import Token, TokenType
-
-    return Token(TokenType[kind], text, token.line, token.col, token.start, token.end)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rs_assets.sql.connectors.tables import table
 from rs_assets.sql.read.cursor import Cursor
-from rs_assets.sql.read.lexer import as_interval, like, tokens_of
+from rs_assets.sql.read.lexer import tokens_of
 from rs_assets.sql.read.source import Text
 from rs_assets.sql.read.statements import (
     CreateFunction,
@@ -22,6 +22,7 @@ from rs_assets.sql.read.statements import (
     WatermarkClause,
     Word,
 )
+from rs_assets.sql.read.token import as_interval, like
 from rs_assets.sql.read.trees import read_tree
 from rs_assets.sql.spark.words import span, without_watermarks
 

@@ -9,8 +9,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from rs_assets.sql.read.durations import UNITS
-from rs_assets.sql.read.lexer import like, word
 from rs_assets.sql.read.source import Text
+from rs_assets.sql.read.token import like, word
 
 if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
