@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from dataclasses import dataclass, field
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rs_assets.expressions.condition.operators import OPERATORS, TYPES
@@ -55,7 +55,7 @@ def parse_condition(text: str) -> Condition:
 def _parser() -> Lark:
     from lark import Lark
 
-    grammar = files(__package__).joinpath("condition.lark").read_text("utf-8")
+    grammar = Path(__file__).with_name("condition.lark").read_text("utf-8")
     return Lark(grammar, parser="lalr", propagate_positions=True, maybe_placeholders=False)
 
 

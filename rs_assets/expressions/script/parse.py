@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rs_assets.expressions.syntax.place import read
@@ -65,7 +65,7 @@ def parse_script(text: str) -> tuple[Statement, ...]:
 def _parser() -> Lark:
     from lark import Lark
 
-    grammar = files(__package__).joinpath("script.lark").read_text("utf-8")
+    grammar = Path(__file__).with_name("script.lark").read_text("utf-8")
     return Lark(grammar, parser="lalr", propagate_positions=True, maybe_placeholders=False)
 
 

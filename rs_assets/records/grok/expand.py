@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -58,7 +58,7 @@ def standard() -> Mapping[str, str]:
     >>> standard()["USER"], len(standard()) > 100
     ('%{USERNAME}', True)
     """
-    lines = files(__package__).joinpath("standard.txt").read_text("utf-8").splitlines()
+    lines = Path(__file__).with_name("standard.txt").read_text("utf-8").splitlines()
     pairs = (line.split(" ", 1) for line in lines if line and not line.startswith("#"))
     return MappingProxyType(dict(pairs))
 

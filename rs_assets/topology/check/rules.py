@@ -17,7 +17,6 @@ from rs_assets.connectors.registry import SINKS, SOURCES
 from rs_assets.errors import TopologyError, UnknownFieldError
 from rs_assets.expressions.condition.bind import condition_sql
 from rs_assets.expressions.rules.spec import check_given
-from rs_assets.expressions.script.bind import bound_script
 from rs_assets.operators.dimension.keys import check_within
 from rs_assets.operators.dimension.spec import LoaderOrigin
 from rs_assets.operators.join.spec import OF_BOTH, two_fields, unlike_keys
@@ -120,6 +119,9 @@ def _filtered(node: step.Filter | step.Expect, inputs: Inputs) -> Fields:
 def _scripted(node: step.Script, inputs: Inputs) -> Fields:
     if not inputs[0].whole:
         return UNKNOWN
+    # Few pipelines have a script, and its modules are read at each start of the command line.
+    from rs_assets.expressions.script.bind import bound_script
+
     bound = bound_script(node.text, field_types(inputs[0]), step=node.name, zone=node.zone, strict=node.strict)
     return Fields({name: type_in(kind) if kind else None for name, kind in bound.fields})
 
