@@ -278,6 +278,58 @@ def test_state_that_keeps_the_key_within_rows_of_other_keys_is_refused(
     assert holding(options.home.root) == []
 
 
+def test_state_of_earlier_generations_and_what_a_return_moved_aside_is_removed(
+    visits: Pipeline, source: MemoryChannel, options: RunOptions
+) -> None:
+    rewind(visits.topology, 0, options, step="of_user")
+    visits.run(replace(options, new_generation=True))
+    source.put(row(OTHER, 7), row(KEY, 7))
+    visits.run(options)
+    job = options.home.job("gone", "visits")
+    for begin in (".trash-", "g0001"):
+        assert any(begin in file for file in holding(job)), begin
+    planned = visits.forget({"user": KEY}, options, plan=True)
+    assert any(each.place == "checkpoints" and each.more for each in planned.places)
+    assert visits.forget({"user": KEY}, options).complete
+    assert holding(options.home.root) == []
+    source.put({**row(OTHER, 1), "ts": "2026-01-05 10:05:00"})
+    visits.run(options)
+    assert [(each["user"], each["n"]) for each in table(options, "of_user")] == [(OTHER, 3)]
+
+
+def test_a_field_that_is_unknown_and_an_unknown_place_are_refused_and_taken_after_the_remedy(
+    visits: Pipeline, options: RunOptions
+) -> None:
+    before = holding(options.home.root)
+    for wrong in ("User", "usr"):
+        with pytest.raises(ConfigurationError, match=f"has no field '{wrong}'") as refused:
+            visits.forget({wrong: KEY}, options)
+        assert refused.value.remedy.startswith("did you mean 'user'? name one of: city, ")
+    with pytest.raises(ConfigurationError, match="'outt' of the column 'user' is not a place") as place:
+        visits.forget({"who": KEY}, options, columns={"outt:user": "who"})
+    assert place.value.remedy.startswith("did you mean 'out'? name a step, ")
+    assert holding(options.home.root) == before
+    named = visits.forget({"who": KEY}, options, columns={"out:user": "who"}, plan=True)
+    assert [each.rows for each in named.places if each.name == "out"] == [2]
+    assert visits.forget({"user": KEY}, options).complete
+
+
+def test_an_output_that_the_pipeline_had_before_is_named(source: MemoryChannel, options: RunOptions) -> None:
+    read = StreamBuilder.data_stream("gone", "plain").from_memory(source, name="read")
+    read.to_delta("plain", name="out")
+    source.put(row(KEY, 1))
+    read.to_delta("former", name="once").build().run(options)
+    now = (
+        StreamBuilder.data_stream("gone", "plain")
+        .from_memory(source, name="read")
+        .to_delta("plain", name="out")
+        .build()
+    )
+    now.run(options)
+    said = [str(each) for each in now.forget({"user": KEY}, options).elsewhere]
+    assert any(each.startswith("former output once (former): the pipeline does not write it any more") for each in said)
+
+
 def test_requests_that_cannot_be_met_are_refused_and_taken_after_the_remedy(
     source: MemoryChannel, options: RunOptions
 ) -> None:
@@ -370,3 +422,32 @@ def test_backfill_and_proof_leave_forgotten_keys_out(tmp_path: Path, options: Ru
     assert sorted(found) == [(OTHER, 2), (KEY, 3)]
     (proof,) = pipeline.prove(options, partition="2026-01-05-10:00")
     assert proof.holds
+
+
+def test_backfill_leaves_forgotten_numbers_and_nested_fields_out(tmp_path: Path, options: RunOptions) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    hours = EventTimePartitions.hourly("ts", since="2026-01-01", settle=Time.minutes(0))
+    schema = "acc decimal(10,2), d double, who struct<id string>, seen array<struct<id int>>, ts timestamp"
+    read = StreamBuilder.data_stream("gone", "hours").from_file(folder, schema=schema, name="read")
+    pipeline = read.to_delta("hours", partitions=hours, name="out").build()
+    for n in range(4):
+        lines = [
+            {
+                "acc": acc,
+                "d": acc + 0.5,
+                "who": {"id": f"w{acc}"},
+                "seen": [{"id": acc}],
+                "ts": f"2026-01-05 1{n}:00:00",
+            }
+            for acc in (15, 16, 17, 18, 19)
+        ]
+        (folder / f"f{n}.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in lines))
+        pipeline.run(options)
+    for keys in ({"acc": 15}, {"d": "16.50"}, {"who.id": "w17"}):
+        assert pipeline.forget(keys, options).complete
+    assert pipeline.forget({"user": 18}, options, columns={"out:seen.id": "user", "read:seen.id": "user"}).complete
+    assert {int(each["acc"]) for each in table(options, "hours")} == {19}
+    (done,) = pipeline.backfill("2026-01-05-10:00", options)
+    assert (done.rows_before, done.rows) == (1, 1)
+    assert {int(each["acc"]) for each in table(options, "hours")} == {19}

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from rs_assets.connectors.delta.forgetting import TableErasure
-from rs_assets.connectors.delta.log.history import History, change_of
+from rs_assets.connectors.delta.log.history import CannotReturn, History, change_of
 from rs_assets.connectors.delta.log.versions import files_added
 from rs_assets.connectors.delta.table import properties
 from rs_assets.connectors.generations import Point
@@ -92,8 +92,9 @@ def test_erase_is_a_change_of_the_sink_that_readers_of_rows_do_not_see(tmp_path:
     assert change_of(newest, BatchMark("p2", 1, "out", 0)).kind == "removed"
     history = History(table.history(), MARK)
     assert history.version_for(Point(1, 4)) == table.version()
-    # Before that batch the table had a file that is gone.
-    assert history.version_for(Point(1, 0)) == 0
+    # Before that batch the table had a file that is gone, and the log no longer has it.
+    with pytest.raises(CannotReturn, match="only reaches back to version"):
+        history.version_for(Point(1, 0))
 
 
 def test_erase_that_cuts_the_log_keeps_the_rows_of_the_last_batch_reachable(tmp_path: Path) -> None:
@@ -120,6 +121,73 @@ def test_erase_finds_rows_by_numbers_structs_and_conditions_of_the_log(tmp_path:
     gone.erase()
     assert not gone.found().anything
     assert [row["who"]["id"] for row in DeltaTable(path).to_pyarrow_table().to_pylist()] == [170]
+
+
+def test_erase_leaves_no_other_value_of_the_row_in_the_log(tmp_path: Path) -> None:
+    path = str(tmp_path / "visits")
+    rows = pa.table({"id": [16, 17, 18], "mail": ["b@x.org", "a@x.org", "c@x.org"]})
+    write_deltalake(path, rows, commit_properties=properties(mark(0)))
+    DeltaTable(path).create_checkpoint()
+    gone = erasure(path, 0, id="17")
+    assert (gone.found().rows, gone.found().entries) == (1, 2)
+    gone.erase()
+    assert holding(tmp_path, "a@x.org") == []
+    assert not gone.found().anything
+    assert History(DeltaTable(path).history(), MARK).version_for(Point(1, 0)) == DeltaTable(path).version()
+
+
+def test_erase_that_ends_after_the_log_is_cut_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(tmp_path / "visits")
+    written(path, 0, ["ann", "bob", "zoe"])
+    gone = erasure(path, 0, user="bob")
+    for name in ("_cut_log", "_remove_files"):
+        with monkeypatch.context() as patch:
+            patch.setattr(TableErasure, name, lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                gone.erase()
+        assert gone.found().earlier == 1
+    gone.erase()
+    assert (holding(tmp_path, "bob"), gone.found().anything, users(path)) == ([], False, ["ann", "zoe"])
+
+
+def test_erase_finds_a_field_at_any_depth(tmp_path: Path) -> None:
+    person = pa.struct([("user", pa.string()), ("n", pa.int64())])
+    kinds = {
+        "who": person,
+        "seen": pa.list_(person),
+        "by": pa.map_(pa.string(), person),
+        "deep": pa.struct([("days", pa.list_(pa.map_(pa.string(), pa.list_(person))))]),
+    }
+    zoe, ann = {"user": "zoe", "n": 1}, {"user": "ann", "n": 2}
+    values: dict[str, Any] = {
+        "who": zoe,
+        "seen": [ann, zoe],
+        "by": [("a", zoe)],
+        "deep": {"days": [[("a", [ann, zoe])]]},
+    }
+    rows: list[dict[str, Any]] = [{"id": n, name: value} for n, (name, value) in enumerate(values.items())]
+    rows += [
+        {"id": 8, "who": ann, "seen": [], "by": [], "deep": None},
+        {"id": 9, "seen": [None, ann], "by": [("zoe", ann)]},
+    ]
+    path = str(tmp_path / "visits")
+    schema = pa.schema([("id", pa.int64()), *kinds.items()])
+    write_deltalake(path, pa.Table.from_pylist(rows, schema=schema), commit_properties=properties(mark(0)))
+    gone = erasure(path, 0, user="zoe")
+    assert gone.found().rows == len(values)
+    gone.erase()
+    assert sorted(DeltaTable(path).to_pyarrow_table()["id"].to_pylist()) == [8, 9]
+    assert erasure(path, 0, **{"who.n": "2", "seen.n": "3"}).found().rows == 1
+
+
+def test_keys_without_a_text_are_refused_and_columns_of_values_are_taken() -> None:
+    for wrong in (None, [None], b"17", float("nan"), {"id": 17}, ["a", ["b"]]):
+        with pytest.raises(ConfigurationError, match="by which no row can be found") as refused:
+            Keys.of({"user": wrong}, {})
+        assert "user_id=17" in refused.value.remedy
+    for many in ([17, 18], {17: 1, 18: 2}.keys(), pa.array([17, 18]).to_numpy(), (n for n in (17, 18))):
+        assert Keys.of({"user": many}, {}).values == {"user": ("17", "18")}
+    assert Keys.of({"user": "17"}, {}).values == {"user": ("17",)}
 
 
 def test_tables_whose_files_cannot_be_replaced_are_refused_and_taken_after_the_remedy(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Removes the rows of some keys from a Delta table: from its newest version, other files in its folder, and its log.
 
 Files with such rows are written again without them, in a commit that a stream which reads the table does not see: it
-changes no other row. Afterwards files that earlier versions name are removed if they have such rows, and entries of the
-log if the least or greatest values that they name are those of the keys.
+changes no other row. Afterwards the log goes up to the last entry that may name a value of such a row, as the least or
+greatest one of a file, and then the files that earlier versions name, if they have such rows.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -44,6 +44,7 @@ CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\b.*\.(parquet|json)")
 SUMS = re.compile(r"\.?(\d{20})\.(?:json\.)?crc|(\d{20})\.\d{20}\.compacted\.json")
 # Features by which rows are not simply those of the files that the log names.
 FEATURES = ("deletionVectors", "v2Checkpoint")
+EXTREMES = ("minValues", "maxValues")
 AGAIN = "forget the keys again"
 File = dict[str, Any]
 Stats = Mapping[str, Any]
@@ -131,12 +132,12 @@ class TableErasure:
         if table is None:
             return Found()
         live = _live(table)
-        counts = {name: count for name in self._files() if (count := self._count(name))}
+        counts = self._counts()
         return Found(
             version=table.version(),
             rows=sum(count for name, count in counts.items() if name in live),
             earlier=sum(count for name, count in counts.items() if name not in live),
-            entries=len(self._naming()),
+            entries=len(self._naming(counts.keys())),
         )
 
     def erase(self) -> None:
@@ -145,8 +146,10 @@ class TableErasure:
             return
         try:
             self._rewrite()
-            self._remove_files()
-            self._cut_log()
+            earlier = self._counts().keys()
+            # As long as the files are there, a repeated call knows which entries are about them.
+            self._cut_log(earlier)
+            self._remove_files(earlier)
         except CommitFailedError as error:
             raise self._refused("the table was written to each time when its rows were to be removed", AGAIN) from error
         except (DeltaError, pa.ArrowException, OSError) as error:
@@ -219,13 +222,12 @@ class TableErasure:
             stats=file_statistics(pq.read_metadata(made, filesystem=files)).text(),
         )
 
-    def _remove_files(self) -> None:
-        """Remove the files that the newest version does not name, if they have such rows."""
-        live, files = _live(delta_table(self.path)), self._filesystem
-        for name in self._files():
-            if name not in live and self._count(name):
-                files.delete_file(name)
-                self._delete_sum(name)
+    def _remove_files(self, names: Collection[str]) -> None:
+        """Remove those of the files with such rows that the newest version does not name."""
+        live = _live(delta_table(self.path))
+        for name in (name for name in names if name not in live):
+            self._filesystem.delete_file(name)
+            self._delete_sum(name)
 
     def _delete_sum(self, name: str) -> None:
         folder, _, last = name.rpartition("/")
@@ -233,12 +235,13 @@ class TableErasure:
         if self._filesystem.get_file_info(crc).is_file:
             self._filesystem.delete_file(crc)
 
-    def _cut_log(self) -> None:
+    def _cut_log(self, having: Collection[str]) -> None:
         """Remove the log up to the last entry that names such values; a checkpoint takes its place.
 
-        The removal of keys is what the log then begins with: it says which batch the rows are of.
+        `having` are the files with such rows. The removal of keys is what the log then begins with: it says which batch
+        the rows are of.
         """
-        naming = self._naming()
+        naming = self._naming(having)
         if not naming:
             return
         last = max(naming)
@@ -263,14 +266,14 @@ class TableErasure:
         infos = (action.get("commitInfo", {}) for version in later for action in self._actions(version))
         return any(info.get(FORGOTTEN) == author for info in infos)
 
-    def _naming(self) -> list[int]:
-        """The versions whose entry, or whose checkpoint of the log, names such values."""
+    def _naming(self, having: Collection[str]) -> list[int]:
+        """The versions whose entry, or whose checkpoint of the log, names values of such rows."""
         found = []
         for name in self._log_names():
             entry, whole = ENTRY.fullmatch(name), CHECKPOINT.fullmatch(name)
-            if entry is not None and any(map(self._names, self._actions(int(entry[1])))):
+            if entry is not None and any(self._names(action, having) for action in self._actions(int(entry[1]))):
                 found.append(int(entry[1]))
-            elif whole is not None and whole[2] == "parquet" and self._checkpoint_names(name):
+            elif whole is not None and whole[2] == "parquet" and self._checkpoint_names(name, having):
                 found.append(int(whole[1]))
         return found
 
@@ -280,25 +283,32 @@ class TableErasure:
     def _actions(self, version: int) -> list[dict[str, Any]]:
         return [orjson.loads(line) for line in log_bytes(self.path, version).splitlines() if line.strip()]
 
-    def _names(self, action: Mapping[str, Any]) -> bool:
-        added = action.get("add") or action.get("remove") or {}
+    def _names(self, action: Mapping[str, Any], having: Collection[str]) -> bool:
         condition = (action.get("commitInfo", {}).get("operationParameters") or {}).get("predicate")
-        return self._named(added.get("stats")) or (condition is not None and self.matcher.mentioned(str(condition)))
+        if condition is not None and self.matcher.mentioned(str(condition)):
+            return True
+        return self._reveals(action.get("add") or action.get("remove") or {}, having)
 
-    def _checkpoint_names(self, name: str) -> bool:
+    def _checkpoint_names(self, name: str, having: Collection[str]) -> bool:
         table = pq.read_table(f"{LOG}/{name}", columns=["add"], filesystem=self._filesystem, partitioning=None)
-        adds = (row["add"] for row in table.to_pylist())
-        return any(self._named(add.get("stats")) for add in adds if add)
+        return any(self._reveals(add, having) for add in table["add"].to_pylist() if add)
 
-    def _named(self, stats: str | None) -> bool:
-        made = orjson.loads(stats) if stats else {}
-        return any(self.matcher.named(made.get(which) or {}) for which in ("minValues", "maxValues"))
+    def _reveals(self, added: Mapping[str, Any], having: Collection[str]) -> bool:
+        """Whether least or greatest values of a file are those of a key, or may be other values of such a row."""
+        made = orjson.loads(added["stats"]) if added.get("stats") else {}
+        said = [each.get(which) or {} for each in (made, added.get("stats_parsed") or {}) for which in EXTREMES]
+        rows = unquote(str(added.get("path"))) in having
+        return any((rows and values) or self.matcher.named(values) for values in said)
 
     def _files(self) -> list[str]:
         """All files of rows in the table's folder, except those that other sinks have staged."""
         found = self._filesystem.get_file_info(fs.FileSelector("", recursive=True, allow_not_found=True))
         names = (info.path for info in found if info.is_file and info.path.endswith(".parquet"))
         return sorted(name for name in names if not name.startswith(f"{LOG}/") and not self._of_others(name))
+
+    def _counts(self) -> dict[str, int]:
+        """The files with such rows, and how many each has."""
+        return {name: count for name in self._files() if (count := self._count(name))}
 
     def _of_others(self, name: str) -> bool:
         if not name.startswith(f"{STAGING}/") or is_remote(self.path) or self.mark is None:
@@ -343,6 +353,8 @@ def _plain(kind: pa.DataType) -> pa.DataType:
         return pa.struct([field.with_type(_plain(field.type)) for field in kind])
     if pa.types.is_list(kind):
         return pa.list_(kind.value_field.with_type(_plain(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(_plain(kind.key_type), _plain(kind.item_type))
     return kind
 
 

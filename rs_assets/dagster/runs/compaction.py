@@ -16,6 +16,7 @@ from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.recovery.savepoints import SavepointStore, collect_garbage
 from rs_assets.recovery.savepoints.listing import SHUFFLES
+from rs_assets.recovery.savepoints.restore import TRASH
 from rs_assets.stream.pipeline import Pipeline
 from rs_assets.topology.topology import Topology
 
@@ -68,7 +69,7 @@ def compact_shared(home: Home, *, savepoints: str | None = None) -> dict[str, Co
 
 def clear_trash(job: Path, *, keep: timedelta = RETENTION) -> int:
     """Remove the folders that a restore or a rewind moved aside longer ago than `keep`; returns how many."""
-    old = [f for f in job.glob(".trash-*") if time.time() - f.stat().st_mtime > keep.total_seconds()]
+    old = [f for f in job.glob(f"{TRASH}*") if time.time() - f.stat().st_mtime > keep.total_seconds()]
     for folder in old:
         shutil.rmtree(folder)
     return len(old)

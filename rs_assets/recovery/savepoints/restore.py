@@ -26,6 +26,8 @@ MARK = ".restoring"
 FORK = "fork"
 RECOVERY = "recovery"
 STAGING = ".staging-"
+# Where a restore or a rewind moves what it replaces, until a compaction removes it.
+TRASH = ".trash-"
 MANIFEST = "manifest.json"
 
 
@@ -233,7 +235,7 @@ def _exchange(staging: Path, job: Path, manifest: Manifest, told: str, at: str) 
         for folder in _generations(job):
             # A later generation would be continued as if it had just begun.
             if _number(folder) >= first:
-                aside = folder.with_name(f".trash-{at}-{folder.name}")
+                aside = folder.with_name(f"{TRASH}{at}-{folder.name}")
                 _move(folder, aside, back)
                 _keep_manifest(job, aside, back)
         for folder in staged:

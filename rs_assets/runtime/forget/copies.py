@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow as pa
 from rocksdict import AccessType, Options, Rdict
 
 from rs_assets.common.plural import count_of
@@ -20,7 +21,10 @@ from rs_assets.connectors.store.nodes import StoreSink
 from rs_assets.connectors.store.rows import layout_of
 from rs_assets.errors import SinkError
 from rs_assets.operators.state.served import POINTER
+from rs_assets.recovery.savepoints.listing import CHECKPOINT
+from rs_assets.recovery.savepoints.restore import STAGING, TRASH
 from rs_assets.runtime.forget.keys import InTexts, has_field
+from rs_assets.runtime.forget.nested import holders
 from rs_assets.runtime.forget.report import Finding, Place
 from rs_assets.runtime.forget.tables import TableRows
 from rs_assets.runtime.forget.world import Query, World
@@ -126,15 +130,50 @@ class RescaleCopies:
             shutil.rmtree(self.folder)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormerCheckpoints:
+    """State from which the pipeline does not continue: of earlier generations, and what a return has moved aside.
+
+    `current` are the folders of its queries.
+    """
+
+    job: Path
+    current: frozenset[Path]
+    place: str = "checkpoints"
+    name: str = "of earlier generations"
+
+    def check(self) -> None:
+        """They can always be removed: no start and no rewind reads them."""
+
+    def found(self) -> Finding:
+        """Their files, whatever these have."""
+        number = sum(path.is_file() for folder in self._folders() for path in folder.rglob("*"))
+        return Finding(more=number, said=count_of(number, "file") if number else "")
+
+    def erase(self) -> None:
+        """Remove the folders."""
+        for folder in self._folders():
+            shutil.rmtree(folder)
+
+    def _folders(self) -> list[Path]:
+        """Those of state, and all that a restore or a rewind has moved aside or left."""
+        queries = (query for query in self.job.glob("g*/*") if query not in self.current)
+        states = (query / CHECKPOINT / "state" for query in queries)
+        aside = (folder for begin in (TRASH, STAGING) for folder in self.job.glob(f"{begin}*"))
+        return [folder for folder in (*states, *aside) if folder.is_dir()]
+
+
 def copies(world: World) -> Iterator[Place]:
     """The stores and copies that there are, and that have one of the fields."""
     topology, home = world.topology, world.options.home
     yield RescaleCopies(folder=world.job / beside.FOLDER)
+    current = frozenset(world.manifest.place(world.job, stored) for stored in world.manifest.queries)
+    yield FormerCheckpoints(job=world.job, current=current)
     for sink in topology.sinks:
         path = home.store(topology.namespace, sink.store) if isinstance(sink, StoreSink) else None
         if isinstance(sink, StoreSink) and path is not None and path.exists():
             wanted = world.keys.at(sink.name, sink.store)
-            if wanted.keys() & _fields(path):
+            if holders(_schema(path), wanted):
                 yield StoreRows(name=sink.store, path=path, wanted=wanted)
     for query, step in _steps(world):
         wanted = world.keys.at(step)
@@ -155,11 +194,11 @@ def _steps(world: World) -> Iterator[tuple[Query, str]]:
     yield from ((query, step) for step, query in found.items())
 
 
-def _fields(path: Path) -> set[str]:
+def _schema(path: Path) -> pa.Schema:
     """The fields of the rows of a store."""
     with connected(str(path), SinkError) as database:
         newest = file.newest(database) if file.exists(database) else None
-    return set(layout_of(file.head_of(newest).layout).schema.names) if newest is not None else set()
+    return layout_of(file.head_of(newest).layout).schema if newest is not None else pa.schema([])
 
 
 def _in_json(wanted: Mapping[str, Sequence[str]], texts: Sequence[str | None]) -> bool:

@@ -14,6 +14,7 @@ from rs_assets.runtime.forget.state import key_fields
 from rs_assets.runtime.forget.world import World
 from rs_assets.topology.nodes.versioned import VersionedTable
 from rs_assets.topology.nodes.window import WindowAggregate
+from rs_assets.topology.targets import target_of
 
 # Aggregates that keep no value of their field.
 COUNTED = frozenset({"count"})
@@ -26,6 +27,7 @@ def elsewhere(world: World) -> Iterator[ForgottenPlace]:
     yield from _sources(world)
     yield from _recorded(world)
     yield from _outputs(world)
+    yield from _former(world)
     yield from _dimensions(world)
     yield from _values(world)
 
@@ -64,6 +66,17 @@ def _outputs(world: World) -> Iterator[ForgottenPlace]:
     for sink in (sink for sink in world.topology.sinks if isinstance(sink, DeltaSink)):
         columns = ", ".join(world.keys.at(sink.name, sink.table))
         yield _left("readers of output", sink.name, f"pipelines and copies that have read {columns} from it keep them")
+
+
+def _former(world: World) -> Iterator[ForgottenPlace]:
+    """Outputs that the pipeline had before."""
+    here = {sink.name: target_of(sink) for sink in world.topology.sinks}
+    known = ((facts, sink) for facts in world.manifest.queries.values() for sink in facts.targets)
+    for facts, sink in known:
+        target = facts.targets[sink]
+        if sink not in here and target not in here.values():
+            said = "the pipeline does not write it any more; rows of the keys in it are yours to delete"
+            yield _left("former output", f"{sink} ({target})", said)
 
 
 def _dimensions(world: World) -> Iterator[ForgottenPlace]:

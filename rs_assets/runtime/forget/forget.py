@@ -27,6 +27,7 @@ from rs_assets.recovery import rollback_marker as returning
 from rs_assets.recovery.forget_marker import Forgetting
 from rs_assets.runtime.forget.copies import copies
 from rs_assets.runtime.forget.elsewhere import elsewhere
+from rs_assets.runtime.forget.fields import check_named
 from rs_assets.runtime.forget.keys import Keys, new_salt
 from rs_assets.runtime.forget.report import Finding, Forgotten, ForgottenPlace, Place, as_entry
 from rs_assets.runtime.forget.saved import Savepoints, Uploads
@@ -94,6 +95,9 @@ class _Run:
         """The places, all of which have been checked."""
         for query in self.world.queries:
             check_complete(self.world, query, resumed=self._resumed(query))
+        if not self.marker.switched:
+            # Afterwards rows by which a field was known may be gone.
+            check_named(self.world)
         places = self._places()
         for place in places:
             place.check()
@@ -179,6 +183,7 @@ class _Run:
         content = {
             "salt": self.marker.salt,
             "digests": world.keys.digests(self.marker.salt),
+            "numbers": world.keys.number_digests(self.marker.salt),
             "columns": {f"{place}:{column}": of for (place, column), of in world.keys.columns.items()},
             "batches": {query.stored: (query.generation, query.last) for query in world.queries},
             "complete": done.complete,

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
-from functools import cached_property, lru_cache
+from datetime import date, time
+from decimal import Decimal
+from functools import cached_property, partial
 from typing import Any
+from uuid import UUID
 
 import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from rs_assets.catalog.forgotten import digest_of
+from rs_assets.catalog.forgotten import as_number, digest_of
 from rs_assets.errors import ConfigurationError
+from rs_assets.runtime.forget.nested import holders, within
 
 EXAMPLE = "user_id=17"
 # Least and greatest values of a text have at most so many characters in a log of Delta.
 CUT = 32
 Json = Any
+# Values with one text; numbers of NumPy are asked for Python's.
+SCALARS = (str, int, float, Decimal, date, time, UUID)
 
 
 @dataclass(frozen=True)
@@ -34,9 +38,11 @@ class Keys:
     def of(cls, keys: Mapping[str, object], columns: Mapping[str, str]) -> Keys:
         """Those of `keys`, a value or several of a field, and of `columns`, which maps "place:column" to its field.
 
-        ConfigurationError if there is no key, one is empty, or a column is not written so.
+        ConfigurationError if there is no key, one is empty or has no text, or a column is not written so.
         """
-        values = {name: tuple(dict.fromkeys(map(_text, _each(given)))) for name, given in keys.items()}
+        values = {
+            name: tuple(dict.fromkeys(_text(name, each) for each in _each(given))) for name, given in keys.items()
+        }
         if not values or not all(values.values()):
             raise ConfigurationError("there is no key to forget", remedy=f"name a field and its value: {EXAMPLE}")
         empty = next((name for name, texts in values.items() if not name or "" in texts), None)
@@ -69,6 +75,14 @@ class Keys:
     def digests(self, salt: str) -> dict[str, tuple[str, ...]]:
         """The digest of each value, by field."""
         return {name: tuple(digest_of(salt, name, text) for text in texts) for name, texts in self.values.items()}
+
+    def number_digests(self, salt: str) -> dict[str, tuple[str, ...]]:
+        """The same of the values that are numbers, each as its shortest text: 17 for 17.00."""
+        numbers = {name: dict.fromkeys(map(as_number, texts)) for name, texts in self.values.items()}
+        return {
+            name: tuple(digest_of(salt, name, text) for text in texts if text is not None)
+            for name, texts in numbers.items()
+        }
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -107,33 +121,25 @@ def has_field(value: Json, wanted: Mapping[str, Sequence[str]]) -> bool:
 
 @dataclass(frozen=True)
 class InColumns:
-    """Rows by the values of their columns; a column may be a field of a struct, `user.id`."""
+    """Rows by the values of their columns and of the fields in them, at any depth; `user.id` is a field of a struct."""
 
     wanted: Mapping[str, Sequence[str]]
     keys: Keys
 
     def columns(self, schema: pa.Schema) -> Sequence[str]:
         """The columns of a file with wanted values."""
-        there = (_path(schema, column) for column in self.wanted)
-        return list(dict.fromkeys(path[0] for path in there if path))
+        return holders(schema, self.wanted)
 
     def matches(self, rows: pa.Table) -> pa.ChunkedArray | pa.Array:
         """For each row whether it has one."""
-        found = pa.array([False] * rows.num_rows, pa.bool_())
-        for column, texts in self.wanted.items():
-            if path := _path(rows.schema, column):
-                values = rows[path[0]]
-                for name in path[1:]:
-                    values = pc.struct_field(values, name)
-                found = pc.or_kleene(found, pc.is_in(values, value_set=typed(texts, values.type, column)))
-        return found
+        return within(rows, {column: partial(typed, texts, column=column) for column, texts in self.wanted.items()})
 
     def named(self, values: Mapping[str, Any]) -> bool:
         """Whether one of the least or greatest values is wanted, or the beginning of one."""
         return any(
             said is not None and any(_same(str(_plain(said)), text) for text in texts)
             for column, texts in self.wanted.items()
-            for said in (_said(values, column),)
+            for said in _said(values, column)
         )
 
     def mentioned(self, text: str) -> bool:
@@ -171,7 +177,7 @@ class InTexts:
         return mine and self.has([row[name] for name in self.texts])
 
 
-def typed(texts: Sequence[str], kind: pa.DataType, column: str) -> pa.Array:
+def typed(texts: Sequence[str], kind: pa.DataType, *, column: str) -> pa.Array:
     """The values as those of a column; ConfigurationError if one cannot be."""
     try:
         given = pa.array(texts, pa.string())
@@ -183,32 +189,24 @@ def typed(texts: Sequence[str], kind: pa.DataType, column: str) -> pa.Array:
         ) from error
 
 
-def _path(schema: pa.Schema, column: str) -> list[str]:
-    """The way to a column or a field of a struct, empty if there is none."""
-    if column in schema.names:
-        return [column]
-    first, *inner = column.split(".")
-    kind = schema.field(first).type if first in schema.names else None
-    for name in inner:
-        if kind is None or not pa.types.is_struct(kind) or kind.get_field_index(name) < 0:
-            return []
-        kind = kind.field(name).type
-    return [first, *inner] if kind is not None else []
-
-
-def _said(values: Mapping[str, Any], column: str) -> Any:
-    if column in values:
-        return values[column]
-    found: Any = values
-    for name in column.split("."):
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found
+def _said(values: Mapping[str, Any], column: str) -> Iterator[Any]:
+    """What least or greatest values, those of structs within each other, have of a column or a field."""
+    for name, value in values.items():
+        if name == column:
+            yield value
+        elif isinstance(value, Mapping):
+            yield from _said(value, column)
+            first, _, rest = column.partition(".")
+            if rest and name == first:
+                yield from _said(value, rest)
 
 
 def _same(said: str, text: str) -> bool:
     """Whether a value in a log is that of a text: times have a T there, and long texts are cut."""
-    plain, cut = said.replace("T", " ").removesuffix("Z"), CUT - 1
-    return text in (said, plain) or plain.startswith(f"{text}.") or (len(said) >= cut and text[:cut] == said[:cut])
+    plain, cut, number = said.replace("T", " ").removesuffix("Z"), CUT - 1, as_number(said)
+    if text in (said, plain) or (number is not None and number == as_number(text)):
+        return True
+    return plain.startswith(f"{text}.") or (len(said) >= cut and text[:cut] == said[:cut])
 
 
 def _among(value: Json, texts: Sequence[str]) -> bool:
@@ -218,15 +216,8 @@ def _among(value: Json, texts: Sequence[str]) -> bool:
     text = _plain(value)
     if text in texts or text is None or isinstance(value, str | bool):
         return text in texts
-    return any(_number(each) == _number(text) for each in texts if _number(each) is not None)
-
-
-@lru_cache(maxsize=4096)
-def _number(text: str) -> Decimal | None:
-    try:
-        return Decimal(text)
-    except InvalidOperation:
-        return None
+    number = as_number(text)
+    return number is not None and any(as_number(each) == number for each in texts)
 
 
 def _plain(value: Json) -> str | None:
@@ -237,8 +228,19 @@ def _plain(value: Json) -> str | None:
 
 
 def _each(given: object) -> Iterable[object]:
-    return given if isinstance(given, list | tuple | set | frozenset) else (given,)
+    """One value, or those of a list, a set, a column of pandas and the like."""
+    if isinstance(given, (*SCALARS, bytes, Mapping)) or given is None or not isinstance(given, Iterable):
+        return (given,)
+    return list(given)
 
 
-def _text(value: object) -> str:
+def _text(name: str, value: object) -> str:
+    """A value as text; ConfigurationError for what has none, such as None."""
+    if not isinstance(value, SCALARS) and hasattr(value, "item"):
+        value = value.item()
+    if not isinstance(value, SCALARS) or value != value:  # noqa: PLR0124  NaN
+        raise ConfigurationError(
+            f"a value of {name!r} is {value!r}, by which no row can be found",
+            remedy=f"give a text, a number, a date or a list of them: {EXAMPLE}",
+        )
     return str(value).lower() if isinstance(value, bool) else str(value)

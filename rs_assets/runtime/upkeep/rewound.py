@@ -25,6 +25,7 @@ from rs_assets.recovery.rewinding import rewindable
 from rs_assets.recovery.savepoints.listing import SHUFFLES
 from rs_assets.recovery.savepoints.model import stamp
 from rs_assets.recovery.savepoints.relocate import relocate
+from rs_assets.recovery.savepoints.restore import TRASH
 from rs_assets.runtime.upkeep.returns import QueryReturn, begun_with
 
 
@@ -69,7 +70,7 @@ def rewind_queries(folder: Path, stored: Manifest, queries: Sequence[QueryReturn
     manifests.save(folder, made)
     for query in queries:
         place = stored.place(folder, query.folder)
-        place.rename(folder / f".trash-{stamp(datetime.now(UTC))}-{place.parent.name}-{query.folder}")
+        place.rename(folder / f"{TRASH}{stamp(datetime.now(UTC))}-{place.parent.name}-{query.folder}")
     return made
 
 
