@@ -310,7 +310,7 @@ def test_a_field_that_is_unknown_and_an_unknown_place_are_refused_and_taken_afte
     assert place.value.remedy.startswith("did you mean 'out'? name a step, ")
     assert holding(options.home.root) == before
     named = visits.forget({"who": KEY}, options, columns={"out:user": "who"}, plan=True)
-    assert [each.rows for each in named.places if each.name == "out"] == [2]
+    assert [each.rows for each in named.places if each.place == "output"] == [2]
     assert visits.forget({"user": KEY}, options).complete
 
 
