@@ -177,6 +177,31 @@ def test_a_number_that_does_not_fit_and_a_time_beyond_the_calendar_make_bad_reco
     ]  # fmt: skip
 
 
+def test_bytes_of_another_kind_of_type_make_bad_records(broker, topic, options):
+    other = proto(
+        "o.proto", "k",
+        {
+            "Inner": {"city": (1, "int64")},
+            "All": {
+                "on": (1, "string"), "small": (2, "string"), "inner": (10, ".k.Inner"), "numbers": (15, "string"),
+                "named": (12, "int64"), "state": (8, "string"),
+            },
+        },
+    )  # fmt: skip
+    faults = {
+        "on": {"on": "x"}, "small": {"small": "7"}, "inner.city": {"inner": {"city": "5"}}, "named": {"named": "1"},
+    }  # fmt: skip
+    values = [value("k.All", other, **fields) for fields in faults.values()]
+    values += [value("k.All", KINDS, numbers=[1, 2]), value("k.All", other, numbers="\x01\x02")]
+    how = {"descriptor": descriptor(KINDS), "message": "k.All"}
+    ddl = "on boolean, small int, inner struct<city: string>, numbers array<int>, named map<string, bigint>"
+    rows, letters = read(broker, topic, options, ddl, values, **how)
+    kinds = {"on": "bool", "small": "sint32", "inner.city": "string", "named": "map"}
+    assert letters == [(n, f"the field {path} was not written as {kinds[path]}") for n, path in enumerate(faults)]
+    # A packed list has the bytes of a text: nothing can know.
+    assert [row["numbers"] for row in rows] == [[1, 2]] * 2
+
+
 def test_files_that_import_others_are_read_with_them(broker, topic, options, registry):
     place = proto("place.proto", "geo", {"Place": {"city": (1, "string")}})
     main = proto("o.proto", "shop", {"Order": {"where": (1, ".geo.Place")}}, imports=("geo/place.proto",))

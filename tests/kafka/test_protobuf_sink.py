@@ -114,6 +114,23 @@ def test_a_declared_message_names_the_fields_and_refuses_a_null_that_would_be_a_
         send(broker, topic, options, registry, [{"who": "x"}], job="lacks", **how)
 
 
+def test_two_values_of_a_oneof_end_the_run_with_their_fields(broker, topic, options, registry):
+    broker.create_topic(topic, 1)
+    paid = proto("paid.proto", "shop", {"Paid": {"id": (1, "int64"), "card": (2, "string"), "iban": (3, "string")}})
+    (message,) = paid.message_type
+    message.oneof_decl.add(name="by")
+    for field in message.field[1:]:
+        field.oneof_index = 0
+    how = {"descriptor": descriptor(paid), "message": "shop.Paid", "schema": "id bigint, card string, iban string"}
+    rows = [{"id": 1, "card": "c", "iban": None}, {"id": 2, "card": None, "iban": "i"}, {"id": 3}]
+    send(broker, topic, options, registry, rows, **how)
+    sent = [read_back("shop.Paid", record.value[6:], paid) for record in broker.read(topic)]
+    assert sorted(sent, key=str) == [{"id": "1", "card": "c"}, {"id": "2", "iban": "i"}, {"id": "3"}]
+    with pytest.raises(SinkError, match="card has a value too, and only one of the fields of shop.Paid.by") as refusal:
+        send(broker, topic, options, registry, [{"id": 4, "card": "c", "iban": "i"}], job="both", **how)
+    assert refusal.value.facts["field"] == "iban"
+
+
 def test_a_null_in_a_list_ends_the_run_with_its_field(broker, topic, options, registry):
     broker.create_topic(topic, 1)
     with pytest.raises(SinkError, match="a value in it is null, which Protobuf does not have") as refusal:

@@ -44,10 +44,25 @@ object ProtobufReader {
 
   private def gets(message: Descriptor, schema: StructType, path: String): Array[Get] = schema.fields.map { wanted =>
     Option(message.findFieldByName(wanted.name)) match {
-      case Some(field) => get(field, wanted.dataType, s"$path${wanted.name}")
+      case Some(field) => checked(field, get(field, wanted.dataType, s"$path${wanted.name}"), s"$path${wanted.name}")
       case None => (_: Message) => null
     }
   }
+
+  /**
+   * A number of the field whose bytes are those of another kind of type is unknown to Protobuf, so the field would have
+   * its default. So is a value without a name of an enum of proto2: that is as if it were absent.
+   */
+  private def checked(field: FieldDescriptor, get: Get, path: String): Get =
+    if (ofEnum(field)) get
+    else message => {
+      if (message.getUnknownFields.hasField(field.getNumber))
+        throw new ProtobufFault(s"the field $path was not written as ${ProtobufTypes.text(field)}")
+      get(message)
+    }
+
+  private def ofEnum(field: FieldDescriptor): Boolean =
+    field.getType == Type.ENUM || (field.isMapField && ofEnum(field.getMessageType.findFieldByNumber(2)))
 
   /** The value of a field; null if it is absent, and that is not just another form of its default. */
   private def get(field: FieldDescriptor, kind: DataType, path: String): Get = {

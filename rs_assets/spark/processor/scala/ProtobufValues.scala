@@ -3,7 +3,7 @@ package org.apache.spark.sql.rsassets
 import scala.util.control.NonFatal
 
 import com.google.protobuf.{ByteString, CodedOutputStream, DynamicMessage}
-import com.google.protobuf.Descriptors.{Descriptor, FieldDescriptor}
+import com.google.protobuf.Descriptors.{Descriptor, FieldDescriptor, OneofDescriptor}
 import com.google.protobuf.Descriptors.FieldDescriptor.Type
 import org.apache.spark.sql.Column
 import org.apache.spark.sql.catalyst.InternalRow
@@ -70,9 +70,18 @@ object ProtobufValues {
   private def put(to: FieldDescriptor, kind: DataType, place: Int, path: String): Put = {
     val set = whole(to, kind, path)
     val may = to.isRepeated || (to.hasPresence && !to.isRequired)
+    val choice = to.getRealContainingOneof
     (made, row) =>
-      if (!row.isNullAt(place)) set(made, row.get(place, kind))
-      else if (!may) throw fault(path, s"it is null, which the field ${to.getFullName} cannot be")
+      if (!row.isNullAt(place)) {
+        if (choice != null && made.hasOneof(choice)) throw fault(path, double(choice, made, to))
+        set(made, row.get(place, kind))
+      } else if (!may) throw fault(path, s"it is null, which the field ${to.getFullName} cannot be")
+  }
+
+  /** Of a oneof the last value that is set remains, and the others are lost. */
+  private def double(choice: OneofDescriptor, made: DynamicMessage.Builder, to: FieldDescriptor): String = {
+    val first = made.getOneofFieldDescriptor(choice).getName
+    s"$first has a value too, and only one of the fields of ${choice.getFullName} may have one"
   }
 
   private def whole(to: FieldDescriptor, kind: DataType, path: String): (DynamicMessage.Builder, Any) => Unit =
