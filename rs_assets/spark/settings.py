@@ -28,6 +28,10 @@ SNAPSHOT_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
 # Spark then filters late rows by the watermark of the previous batch, so that rows released by one stateful operator
 # are not late for the next: only for queries with several of them.
 CHAINS = "spark.sql.streaming.statefulOperator.allowMultiple"
+# The rules that Spark's optimizer leaves out, and the one that replaces a side of a union that has no rows. With the
+# side it forgets that a key may be null, and state that begins so is refused as soon as the side has rows.
+LEFT_OUT = "spark.sql.optimizer.excludedRules"
+DROPS_SIDES = "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation"
 # Whether Spark adds a batch without records once the watermark has moved.
 NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 

@@ -114,6 +114,7 @@ class TableSteps:
         how: Literal["inner", "left"] = "inner",
         prefix: str | None = None,
         time_field: str | None = None,
+        wait_for_table: bool = False,
         name: str = "join_table",
     ) -> Self:
         """Join each row with the current row of `table`, or that of its time; changes of the table alone emit nothing.
@@ -129,6 +130,10 @@ class TableSteps:
           the table's key is left out.
         - `time_field` (str, default None): the event time of a row. The row gets the version that the table, which has
           a `history`, had at that time, as far as it is known in the batch; a row without a time gets none.
+        - `wait_for_table` (bool, default False): the first start reads the table's sources to the end that they have
+          then, and after that the stream, from its first record. That holds until it is done, also after a crash or a
+          stop, and not again, unless the state begins again. Other rows of the stream's sources wait, too.
+          TopologyError if the stream and the table are read from one source.
         - `name` (str, default "join_table"): the state is stored under it.
 
         >>> from rs_assets import StreamBuilder, Time
@@ -146,6 +151,21 @@ class TableSteps:
         >>> valued = sales.join_table(prices, on={"item": "sku"}, time_field="ts")
         >>> sorted((row["ts"], row["price"]) for row in valued.preview())
         [(5000, 2), (9000, 3)]
+
+        >>> shop = StreamBuilder.data_stream("shop", "loaded")
+        >>> rows = [{"id": n, "tier": "paid"} for n in range(1000)]
+        >>> users = shop.from_array(rows, name="users").to_table("id")
+        >>> clicks = shop.from_array([{"user": 999, "page": "/"}], name="clicks")
+        >>> seen = clicks.join_table(users, on={"user": "id"}, wait_for_table=True)
+        >>> print(seen.to_print().build().describe())
+        shop.loaded  fingerprint ...
+          users       array_source  [1,000 rows]
+        * table       to_table <- users  [by id]
+          clicks      array_source  [1 row]
+        * join_table  stream_table_join <- clicks, table  [inner on user = id, waits for the table]
+          print       print_sink <- join_table
+        >>> seen.preview()
+        [{'user': 999, 'page': '/', 'tier': 'paid'}]
         """
         beside = table_of(table, self.draft, step=name)
         versions = _versions(beside, step=name) if time_field is not None else None
@@ -157,6 +177,7 @@ class TableSteps:
             prefix=prefix,
             time_fields=(time_field, versions.time_field) if time_field is not None and versions is not None else None,
             history=versions.history if versions is not None else None,
+            wait_for_table=wait_for_table,
         )
         return self._then(node)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -150,6 +151,8 @@ class PipelineDriver:
     def _begin(self, session: JobSession, spark: Any) -> None:
         wire_all(session, spark)
         for query in session.queries.values():
+            # There is nothing yet that a table could be loaded from.
+            query.hold = replace(query.hold, stages=())
             query.start(self._trigger(session))
 
     @staticmethod

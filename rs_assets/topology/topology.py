@@ -18,6 +18,7 @@ from rs_assets.topology.targets import check_targets
 from rs_assets.topology.updates import check_updates
 from rs_assets.topology.user_code.code import digest_of
 from rs_assets.topology.user_code.settings import settings_text
+from rs_assets.topology.waiting import check_waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class Topology:
         self._check_ends()
         self._check_shuffles()
         check_updates(self.nodes, self.ancestors)
+        check_waits(self.nodes, self.ancestors)
         check_branches(self.nodes, self.ancestors, self.merged)
         _ = self.closings
         check_targets(self.sinks)

@@ -101,3 +101,19 @@ def test_tables_after_a_savepoint_a_rewind_and_a_rescale_have_the_same_rows(worl
     assert world.result() == first
     world.run()
     assert world.result() == world.expected()
+
+
+def test_a_stream_whose_first_file_comes_after_the_table_is_joined_with_it(options, tmp_path):
+    """State began with a key that is never null, since one side had no rows: the next start was refused by Spark."""
+    users, folder = tmp_path / "users.jsonl", tmp_path / "clicks"
+    folder.mkdir()
+    users.write_text('{"uid": 1, "tier": "paid", "left": false}\n')
+    for line in ("", '{"user": 1, "page": "/a"}\n'):
+        if line:
+            (folder / "a.jsonl").write_text(line)
+        shop = StreamBuilder.data_stream("shop", "late")
+        table = shop.from_file(users, schema=RIGHT, tail=True, name="users").to_table("uid").map_values("tier")
+        clicks = shop.from_file(folder, schema="user bigint, page string", name="clicks")
+        clicks.join_table(table, on={"user": "uid"}).to_delta("seen").build().run(options)
+    rows = DeltaTable(options.home.table("shop", "seen")).to_pyarrow_table().to_pylist()
+    assert rows == [{"user": 1, "page": "/a", "tier": "paid"}]

@@ -22,6 +22,7 @@ from rs_assets.topology.nodes.table import TableChanges, ToTable
 from rs_assets.topology.nodes.timed import TimedState
 from rs_assets.topology.nodes.window import WindowAggregate
 from rs_assets.topology.topology import Topology
+from rs_assets.topology.waiting import awaited_sources, held_sources
 
 
 def plan_queries(topology: Topology) -> tuple[QueryPlan, ...]:
@@ -138,6 +139,8 @@ def _plan(topology: Topology, sinks: list[Sink], known: set[str], *, taken: set[
         ),
         watermark_inputs=tuple(side.gate for node in nodes for side in entries(node, set(states), topology.ancestors)),
         output_mode=mode,
+        held=held_sources(topology, used),
+        awaited=awaited_sources(topology, used),
     )
 
 

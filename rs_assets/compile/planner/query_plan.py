@@ -27,7 +27,8 @@ class QueryPlan:
     first; the last is `stateful`. `watermark_steps` are those with an input without stateful steps upstream. There a
     watermark begins, at `watermark_inputs`. `counted_sources` are the sources whose rows count for the pipeline as this
     query counts them: a source that several queries read is counted by the first. `shared_nodes` are the nodes that an
-    earlier query has too. `late` are those of its sinks that get the late rows of one of its `watermark_steps`.
+    earlier query has too. `late` are those of its sinks that get the late rows of one of its `watermark_steps`. `held`
+    are the sources without rows in each stage of the first start; those of the tables that are loaded are `awaited`.
     """
 
     name: str
@@ -42,6 +43,8 @@ class QueryPlan:
     watermark_inputs: tuple[str, ...] = ()
     output_mode: OutputMode = "append"
     late: tuple[str, ...] = ()
+    held: tuple[frozenset[str], ...] = ()
+    awaited: frozenset[str] = frozenset()
 
     @property
     def outputs(self) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from weakref import WeakMethod
 
 from pyspark.sql import DataFrame
 
+from rs_assets.checkpoint.held import NO_HOLD, Hold
 from rs_assets.checkpoint.log import PARTITIONS, CheckpointLog
 from rs_assets.compile.planner.context import Flow
 from rs_assets.compile.planner.query_plan import QueryPlan
@@ -21,6 +22,7 @@ from rs_assets.compile.planner.table import wire_node
 from rs_assets.connectors.sink import Prepared
 from rs_assets.errors import RsError
 from rs_assets.operators.state.exchange import joined
+from rs_assets.operators.table.held import held_frame
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.operators.window.event_time import END_OF_TIME, control_folder, send_control
 from rs_assets.runtime.batch.calls import BatchNotDone, Calls
@@ -31,7 +33,7 @@ from rs_assets.runtime.replay.examine import blames_a_record
 from rs_assets.runtime.report import BatchProgress, QueryReport
 from rs_assets.runtime.translate import translate
 from rs_assets.spark.processor.session import end_monitors
-from rs_assets.spark.settings import CHAINS
+from rs_assets.spark.settings import CHAINS, DROPS_SIDES, LEFT_OUT
 from rs_assets.topology.topology import Topology
 
 if TYPE_CHECKING:
@@ -58,12 +60,15 @@ class QueryRun:
     partitions: int
     on_progress: Callable[[BatchProgress], None]
     report: QueryReport
+    hold: Hold = NO_HOLD
     flows: dict[str, Flow] = field(default_factory=dict)
     failure: RsError | None = None
     failed_batch: int = -1  # a batch that failed on its data, -1 for none
     given_up: bool = False  # quarantine was tried for that batch
     restarts_left: int = RESTARTS
     planned_anew: bool = False  # the batch must be read again, by its current plan
+    feeders: tuple[QueryRun, ...] = ()  # those whose rows its tables need, or whose rows it passes on to a table
+    feeds: bool = False  # its present input is read at once, for a table of another query
     _query: StreamingQuery | None = None
     _calls: Calls = field(init=False)
     _started: threading.Event = field(default_factory=threading.Event)
@@ -71,6 +76,8 @@ class QueryRun:
     _cut_off: bool = False
     _counted: bool = False  # a batch has counted the rows in state
     _begun_at: float | None = None  # on the monotonic clock: when the batch in flight came from Spark
+    _loads: bool = False  # it was started to load tables, and ends with them
+    _fed: bool = False  # its feeders had read all of theirs when it was started
 
     def __post_init__(self) -> None:
         self._calls = Calls(WeakMethod(self.process))
@@ -98,7 +105,10 @@ class QueryRun:
         return flow
 
     def start(self, trigger: Mapping[str, Any]) -> None:
-        """Start the query; RsError if Spark refuses the plan."""
+        """Start the query; RsError if Spark refuses the plan.
+
+        While it loads tables for streams that wait it reads only what is there, and `loaded` says that it has ended.
+        """
         self._wait_until_gone()
         self._started.clear()
         self.failure, self.failed_batch, self.given_up, self._cut_off = None, -1, False, False
@@ -107,10 +117,11 @@ class QueryRun:
         self.work.context.spark.conf.set(CHAINS, len(self.plan.states) > 1)
         self.log.clear_cut_writes()
         self.log.pin_partitions(self.partitions)
+        self._keep_sides()
         self._prepare_sinks()
         self.work.begin()
         self._go_by_watermark()
-        frame = self.flows[self.plan.streaming_output].df
+        frame, trigger = self._loading(self.flows[self.plan.streaming_output].df, trigger)
         writer = (
             frame.writeStream.queryName(f"{self.topology.namespace}.{self.topology.job}.{self.plan.name}")
             .outputMode(self.plan.output_mode)
@@ -123,6 +134,52 @@ class QueryRun:
         except Exception as error:
             raise translate(error, query=self.plan.name) from error
         self._started.set()
+
+    def _keep_sides(self) -> None:
+        """Let state begin with the same types of keys whichever inputs have rows in the first batch."""
+        if self.plan.stateful:
+            conf = self.work.context.spark.conf
+            rules = [rule for rule in (conf.get(LEFT_OUT, None) or "").split(",") if rule not in {"", DROPS_SIDES}]
+            conf.set(LEFT_OUT, ",".join([*rules, *([] if self.log.begun else [DROPS_SIDES])]))
+
+    def _loading(self, frame: DataFrame, trigger: Mapping[str, Any]) -> tuple[DataFrame, Mapping[str, Any]]:
+        """What to start: without the rows of streams that wait, and up to the present end, while tables are loaded."""
+        self.hold.begin(self.log)
+        held = self.held
+        self._loads, self._fed = self.loading, not any(feeder.loading for feeder in self.feeders)
+        if held:
+            frame = held_frame(frame, map(self.work.context.stored_name, held))
+        return frame, AVAILABLE_NOW if self._loads else trigger
+
+    @property
+    def held(self) -> frozenset[str]:
+        """The sources whose rows wait until a table is loaded."""
+        return self.hold.held(self.log)
+
+    @property
+    def loading(self) -> bool:
+        """Whether tables that streams wait for, its own or those of a later query, lack rows that it is to read."""
+        return self.feeds or bool(self.held)
+
+    @property
+    def loaded(self) -> bool:
+        """Whether it has read all that there was for tables, has ended with that, and may be started again."""
+        if not self._loads or self._query is None or self.active or self._cut_off or self.planned_anew:
+            return False
+        return self.failure is None and self._query.exception() is None
+
+    def after_load(self) -> bool:
+        """Whether the query that has `loaded` is to be started again now; False while a feeder still loads.
+
+        The rows that its feeders have written since its start are read first.
+        """
+        if any(feeder.loading for feeder in self.feeders):
+            return False
+        if self._fed and self.held:
+            self.hold.end(self.log)
+        elif self._fed:
+            self.feeds = False
+        return True
 
     def _checkpoint(self) -> str:
         """The checkpoint for Spark."""
@@ -197,9 +254,9 @@ class QueryRun:
     def goes_on(self) -> bool:
         """Whether it has ended and may be started again.
 
-        Unchanged, with another plan, or without the records that fail.
+        Unchanged, with another plan, without the records that fail, or with the rows that have waited for a table.
         """
-        return self.examinable or self.starved or (self.planned_anew and not self._cut_off)
+        return self.examinable or self.starved or (self.planned_anew and not self._cut_off) or self.loaded
 
     def raise_failure(self) -> None:
         """Raise the failure that ended the query, if there was one."""
@@ -262,7 +319,7 @@ class QueryRun:
         progress = self._query.lastProgress
         sources = progress["sources"] if progress else ()
         ends = {s["description"]: {"read": s["endOffset"], "there": s["latestOffset"]} for s in sources}
-        return {**self._query.status, "sources": ends}
+        return {**self._query.status, "sources": ends, **({"held": sorted(self.held)} if self.held else {})}
 
     @property
     def progress(self) -> Mapping[str, Any] | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from rs_assets.checkpoint.held import Hold
 from rs_assets.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.compile.planner.context import CompileContext
 from rs_assets.compile.planner.query_plan import QueryPlan
@@ -78,6 +79,7 @@ def query_of(session: JobSession, spark: SparkSession, plan: QueryPlan) -> Query
         partitions=session.manifest.partitions,
         on_progress=session.options.on_progress,
         report=QueryReport(query=plan.name, rows_open=facts.rows_open),
+        hold=Hold(folder, plan.held),
     )
 
 

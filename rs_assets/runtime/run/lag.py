@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 from rs_assets.catalog.desired_state import read_desired_state
 from rs_assets.catalog.lease import read_lease
 from rs_assets.checkpoint import manifest as manifests
+from rs_assets.checkpoint.held import Hold
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.checkpoint.source_log import SourceLog
 from rs_assets.common.home import Home
@@ -22,7 +23,7 @@ from rs_assets.runtime.identity import log_of
 from rs_assets.runtime.run.durations import Limit, limits_in
 from rs_assets.topology.topology import Topology
 
-State = Literal["caught up", "keeping up", "catching up", "growing", "stopped", "unknown"]
+State = Literal["caught up", "keeping up", "catching up", "growing", "held", "stopped", "unknown"]
 # The rate of reading is that of so many newest batches.
 BATCHES: Final = 10
 # A stream that keeps up has at most the input of so many batches before it.
@@ -30,6 +31,7 @@ WAITING: Final = 2
 # A later time says nothing.
 LONGEST: Final = timedelta(days=365)
 PATIENCE: Final = timedelta(seconds=5)
+HELD: Final = "held until a table is loaded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +43,7 @@ class SourceLag:
     input comes, None after a single look. `batch_s` is the mean time of the newest batches, in seconds. `running` is
     whether a driver holds the pipeline and gives signs of life. `wait_s` is the time until it begins a batch, which may
     be its whole interval; 0 while it computes one. `limit` is the part that takes most of a batch of the query, None if
-    that is not measured: of a stream that has run for some seconds it is.
+    that is not measured: of a stream that has run for some seconds it is. `held`: it is read after a table.
     """
 
     source: str
@@ -55,6 +57,7 @@ class SourceLag:
     batch_s: float | None = None
     wait_s: float = 0.0
     limit: Limit | None = None
+    held: bool = False
 
     @property
     def state(self) -> State:
@@ -66,6 +69,8 @@ class SourceLag:
             return "caught up"
         if not self.running:
             return "stopped"
+        if self.held:
+            return "held"
         if self.read_per_s is None or self.arriving_per_s is None:
             return "unknown"
         if self.read_per_s <= self.arriving_per_s:
@@ -97,6 +102,8 @@ class SourceLag:
         >>> lag = SourceLag(source="orders", query="total", at=at, unread=90_000, unit="records", running=True)
         >>> print(lag)
         orders: 90,000 records unread, unknown
+        >>> print(replace(lag, held=True))
+        orders: 90,000 records unread, held until a table is loaded
         >>> print(replace(lag, read_per_s=2000.0, arriving_per_s=500.0, batch_s=2.0))
         orders: 90,000 records unread, reads 2,000/s, 500/s arrive, catching up, caught up at 12:01:00 UTC
         """
@@ -106,7 +113,8 @@ class SourceLag:
         told = [text.format(rate) for rate, text in rates if rate is not None]
         at = [f"caught up at {_clock(self.caught_up_at, self.at)}"] if self.caught_up_at else []
         limit = [] if self.limit is None else [str(self.limit)]
-        return ", ".join([f"{self.source}: {self.unread:,} {self.unit} unread", *told, self.state, *at, *limit])
+        state = HELD if self.state == "held" else self.state
+        return ", ".join([f"{self.source}: {self.unread:,} {self.unit} unread", *told, state, *at, *limit])
 
 
 def _clock(at: datetime, now: datetime) -> str:
@@ -163,6 +171,7 @@ class _Look:
     unread: _Unread
     interval_s: float
     limit: Limit | None
+    held: bool
 
     def measured(self) -> SourceLag:
         """With the rate of the newest batches."""
@@ -178,6 +187,7 @@ class _Look:
             batch_s=batch_s,
             wait_s=_wait(self),
             limit=self.limit,
+            held=self.held,
         )
 
 
@@ -193,13 +203,15 @@ def _looks(topology: Topology, home: Home) -> Iterator[_Look]:
     readers: Mapping[str, object] = {s.name: reader_of(s, home) for s in topology.sources if not s.bounded}
     for plan in plan_queries(topology):
         log = log_of(manifest, plan, folder)
+        held = Hold(log.folder.parent, plan.held).held(log) if log is not None else frozenset[str]()
         for name in plan.sources:
             reader = readers.get(name)
             if isinstance(reader, Lagging):
                 offset = SourceLog(log, name).committed if log is not None else None
                 unread = _Unread.by(reader.lag(offset, PATIENCE))
                 at, limit = datetime.now(UTC), limits.get(plan.name)
-                yield _Look(reader, log, name, plan.name, running, began, at, offset, unread, interval_s, limit)
+                facts = (running, began, at, offset, unread, interval_s, limit, name in held)
+                yield _Look(reader, log, name, plan.name, *facts)
 
 
 def _wait(look: _Look) -> float:

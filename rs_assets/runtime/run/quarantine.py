@@ -30,17 +30,14 @@ LOOK = timedelta(seconds=0.1)
 def go_on(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> bool:
     """Whether `query`, which a batch has ended, runs again without the records on which it failed.
 
-    Called on the Spark driver's thread. A query for which no Python worker could be started, or whose batch has a new
-    plan, runs again unchanged. The records are in the manifest before the batch is tried again; after a crash before
-    that the next start finds them again. False leaves the query ended: no record was found to be at fault, or more than
-    `RunOptions.max_poisons` records of the batch, which indicates a fault of the pipeline; the failure then gets the
-    position of the first record.
+    Called on the Spark driver's thread. A query for which no Python worker could be started, whose batch has a new
+    plan, or that has loaded tables for which streams wait, runs again unchanged. The records are in the manifest before
+    the batch is tried again; after a crash before that the next start finds them again. False leaves the query ended:
+    no record was found to be at fault, or more than `RunOptions.max_poisons` records of the batch, which indicates a
+    fault of the pipeline; the failure then gets the position of the first record.
     """
-    if query.planned_anew or query.starved:
-        query.restarts_left -= query.starved
-        query.stop()
-        restart(session, query, trigger)
-        return True
+    if query.loaded or query.planned_anew or query.starved:
+        return _unchanged(session, query, trigger)
     if not query.examinable:
         return False
     failure, batch_id = query.failure, query.failed_batch
@@ -63,6 +60,19 @@ def go_on(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> b
     if not found or len(found) > most:
         return False
     _keep(session, query, found, batch_id)
+    restart(session, query, trigger)
+    return True
+
+
+def _unchanged(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> bool:
+    """Whether a query that did not fail on its data runs again: at once, or after those that write rows of a table."""
+    if query.loaded:
+        begins = query.after_load()
+        if begins:
+            query.start(trigger)
+        return begins
+    query.restarts_left -= query.starved
+    query.stop()
     restart(session, query, trigger)
     return True
 

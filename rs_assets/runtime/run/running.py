@@ -23,6 +23,7 @@ from rs_assets.runtime.report import RunReport
 from rs_assets.runtime.run.durations import EVERY, NOT_KNOWN, note_durations
 from rs_assets.runtime.run.idle import PARTS, SHORTEST, IdleClock, IdleSides, IdleSplits
 from rs_assets.runtime.run.idle_time import IdleTime
+from rs_assets.runtime.run.loading import load_first
 from rs_assets.runtime.run.quarantine import Warden
 from rs_assets.runtime.run.stopping import drain_and_stop
 from rs_assets.runtime.upkeep.savepoints import savepoint
@@ -61,6 +62,7 @@ class RunningPipeline:
     def begin(self) -> Self:
         """Start the queries. If that is interrupted or fails, `end` stops those that run."""
         session = self.session
+        load_first(session)
         for query in session.queries.values():
             session.options.driver.call(lambda _, q=query: q.start(every(session.options.interval)))  # type: ignore[misc]
         self.clock.start()

@@ -335,7 +335,7 @@ class StreamTableJoin(UntimedState):
 
     `inputs` are the stream and the table. A batch changes the table first; changes of the table alone emit nothing.
     With `time_fields` the second input are the versions of the table, kept for `history`; a row of the stream gets the
-    one that is valid at its time.
+    one that is valid at its time. `wait_for_table`: a first start reads the stream after the table.
     """
 
     family: ClassVar[Family] = "table"
@@ -345,6 +345,7 @@ class StreamTableJoin(UntimedState):
     prefix: str | None = None
     time_fields: tuple[str, str] | None = None
     history: timedelta | None = None
+    wait_for_table: bool = False
 
     def __post_init__(self) -> None:
         """Refuse joins that emit rows when the table changes."""
@@ -366,7 +367,8 @@ class StreamTableJoin(UntimedState):
     def detail(self) -> str:
         """The kind of join and its fields."""
         versions = f", the version of its {self.time_fields[0]}, {self.history} back" if self.time_fields else ""
-        return f"{self.how} on {pairs_text(self.on)}{versions}"
+        waits = ", waits for the table" if self.wait_for_table else ""
+        return f"{self.how} on {pairs_text(self.on)}{versions}{waits}"
 
     def identity(self) -> tuple[str, ...]:
         """Everything that decides what is in state."""
