@@ -164,7 +164,7 @@ class TableSteps:
           clicks      array_source  [1 row]
         * join_table  stream_table_join <- clicks, table  [inner on user = id, waits for the table]
           print       print_sink <- join_table
-        >>> seen.preview()
+        >>> seen.preview(1_000)
         [{'user': 999, 'page': '/', 'tier': 'paid'}]
         """
         beside = table_of(table, self.draft, step=name)

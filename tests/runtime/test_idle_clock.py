@@ -50,6 +50,19 @@ def test_a_run_fires_windows_by_arrival_time_that_have_ended_since_the_last_one(
     assert [(row["page"], row["n"]) for row in rows] == [("/", 2)]
 
 
+def test_idle_time_does_not_pass_while_a_stream_waits_for_a_table():
+    # Nothing else of the query is asked for.
+    sides = IdleSides((SimpleNamespace(loading=True),), Time.seconds(60), now=lambda: 1e6)
+    sides._began = 0.0
+    sides.look()
+    moved = []
+    query = SimpleNamespace(
+        loading=True, keeps_rows=True, work=SimpleNamespace(heard={"users": 0.0}), move_watermark=moved.append
+    )
+    IdleTime((query,), Time.seconds(60), now=lambda: 1e6).look()
+    assert not moved
+
+
 def test_event_time_goes_on_with_the_wall_clock_while_nothing_comes(driver):
     stream = StreamBuilder.data_stream("shop", "silent").from_file("in.jsonl", schema="page string, ts timestamp")
     windows = stream.window(TumblingWindow.of(Time.seconds(10), "ts")).group_by("page").count("n")

@@ -161,6 +161,31 @@ def test_a_started_stream_waits_for_the_table_says_so_and_goes_on(world):
     assert world.result() == world.expected()
 
 
+@pytest.mark.long
+def test_a_stream_that_is_stopped_and_rescaled_while_it_waits_goes_on_waiting(world):
+    world.load(30)
+    world.click(0, 29, 7)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def listen(_):
+        begun.set()
+        assert go_on.wait(PATIENCE_S)
+
+    running = world.pipeline().start(replace(world.options, interval=timedelta(milliseconds=20), on_progress=listen))
+    assert begun.wait(PATIENCE_S)
+    assert running.status()["queries"]["join_table"]["held"] == ["clicks"]
+    for query in running.session.queries.values():
+        query.begin_no_more()
+    go_on.set()
+    running.stop()
+    assert world.hold == {"stages": 1, "ended": []}
+    world.load(30)
+    # It reads what there is before it moves state.
+    world.pipeline().rescale(3, world.options)
+    world.pipeline().run(world.options)
+    assert world.result() == world.expected()
+
+
 def test_an_empty_table_does_not_hold_the_stream(world):
     world.click(1, 2)
     world.pipeline().run(world.options)

@@ -175,7 +175,9 @@ class QueryRun:
         """
         if any(feeder.loading for feeder in self.feeders):
             return False
-        if self._fed and self.held:
+        if self._fed and (held := self.held):
+            # They were not idle.
+            self.work.heard.update(dict.fromkeys(held, time.monotonic()))
             self.hold.end(self.log)
         elif self._fed:
             self.feeds = False

@@ -112,8 +112,13 @@ class IdleSides:
         self._began = self.now()
 
     def look(self) -> None:
-        """Check all queries once; a control row is sent for each idle side that lags behind the others."""
+        """Check all queries once; a control row is sent for each idle side that lags behind the others.
+
+        A side that waits until a table is loaded is not idle.
+        """
         for query in self.queries:
+            if query.loading:
+                continue
             heard = {gate: self._heard(query, sources) for gate, sources in query.plan.feeding(query.topology).items()}
             silent = self._silent(heard)
             others = heard.keys() - silent

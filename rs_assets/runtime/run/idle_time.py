@@ -17,7 +17,8 @@ class IdleTime:
     """Advances the event time of a query without rows for `timeout` with the wall clock.
 
     So its windows close as if time had advanced in the input. Later rows before the watermark of that time are late. A
-    query without state, or one that never had a row, is not affected. `now` gives seconds that never go back.
+    query without state, one that never had a row, or one in which a stream waits until a table is loaded, is not
+    affected. `now` gives seconds that never go back.
     """
 
     queries: tuple[QueryRun, ...]
@@ -36,7 +37,7 @@ class IdleTime:
         for query in self.queries:
             heard = max(query.work.heard.values(), default=self._began)
             silence = timedelta(seconds=self.now() - heard)
-            if silence >= self.timeout and query.keeps_rows:
+            if silence >= self.timeout and query.keeps_rows and not query.loading:
                 self._go_on(query, heard, silence)
 
     def _go_on(self, query: QueryRun, heard: float, silence: timedelta) -> None:
