@@ -13,6 +13,8 @@ from rs_assets.cli.output import emit, progress, show
 from rs_assets.common.plural import count_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rs_assets.catalog.batch_times import EventTimes
     from rs_assets.catalog.offsets import CheckpointRow
 
@@ -111,18 +113,37 @@ def _checkpoint(row: CheckpointRow, times: EventTimes | None) -> dict[str, Any]:
 @AS_JSON
 @guarded
 def rescale(name: str, modules: tuple[str, ...], *, partitions: int, as_json: bool) -> None:
-    """Drain a stopped pipeline and rewrite its state in another number of partitions."""
+    """Rewrite the state of a pipeline in another number of partitions.
+
+    A running stream does it itself, and stops for seconds. A stopped pipeline processes the remaining input first.
+    """
     from dataclasses import asdict
 
+    from rs_assets.runtime.options import RunOptions
     from rs_assets.runtime.run.rescale import rescale as change
+    from rs_assets.runtime.run.rescale_requests import rescale_running
 
+    topology, options = chosen(modules, name).topology, RunOptions()
     with progress(f"rescaling {name}", hidden=as_json):
-        report = asdict(change(chosen(modules, name).topology, partitions))
+        outcome = rescale_running(topology, options, partitions, reason=f"rs-assets rescale {name}")
+        if outcome is not None and outcome.refused is not None:
+            if not outcome.gone:
+                raise outcome.refused
+            click.echo(f"{outcome.refused.what}; rescaling the stopped pipeline", err=True)
+        live = outcome.report if outcome is not None else None
+        report = asdict(live or change(topology, partitions, options))
     if as_json:
         click.echo(json.dumps(report))
         return
-    rows = sum(report["state_rows"].values())
-    click.echo(
-        f"{name}: {report['before']} -> {count_of(report['after'], 'partition')} in {report['seconds']:.1f} s,"
-        f" {count_of(rows, 'row')} of state, equal before and after"
-    )
+    click.echo(f"{name}: {_rescaled(report)}")
+
+
+def _rescaled(report: Mapping[str, Any]) -> str:
+    """A report in words."""
+    before, after, waited_s = report["before"], report["after"], report["waited_s"]
+    if before == after and waited_s is not None:
+        return f"its state has {count_of(after, 'partition')} already"
+    rows = count_of(sum(report["state_rows"].values()), "row")
+    pause = f"; the stream stopped for {waited_s:.1f} s" if waited_s is not None else ""
+    changed = f"{before} -> {count_of(after, 'partition')} in {report['seconds']:.1f} s"
+    return f"{changed}, {rows} of state, equal before and after{pause}"

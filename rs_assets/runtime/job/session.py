@@ -143,6 +143,7 @@ class JobSession:
         # Those to an earlier run; one that comes while this run starts is its own.
         requests.clear(self.folder, "stop")
         requests.clear(self.folder, "resume")
+        requests.clear(self.folder, "rescale")
         self.desired = request_run(self.folder, self.options.run_id, self.options.interval)
 
     def request_stop(self) -> None:

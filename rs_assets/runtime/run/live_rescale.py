@@ -5,6 +5,7 @@ What a crash leaves is what it leaves in any rescale (`rs_assets/runtime/upkeep/
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -46,9 +47,10 @@ def rescale_live(running: RunningPipeline, partitions: int) -> RescaleReport:
         )
     before = session.manifest.partitions
     sums: Mapping[str, StateSum] = {}
+    waited_s = 0.0
     try:
         if partitions != before:
-            sums = _changed(running, partitions)
+            sums, waited_s = _changed(running, partitions)
     finally:
         beside.remove(session.folder)
     report = RescaleReport(
@@ -57,25 +59,31 @@ def rescale_live(running: RunningPipeline, partitions: int) -> RescaleReport:
         after=partitions,
         state_rows={name: found.rows for name, found in sums.items()},
         seconds=(datetime.now(UTC) - began).total_seconds(),
+        waited_s=waited_s,
     )
     summary = f"{before} -> {count_of(partitions, 'partition')}"
     session.note("rescale", summary, state_rows=report.state_rows, running=True)
     return report
 
 
-def _changed(running: RunningPipeline, partitions: int) -> Mapping[str, StateSum]:
-    """Change the number of partitions; the sums of the states."""
+def _changed(running: RunningPipeline, partitions: int) -> tuple[Mapping[str, StateSum], float]:
+    """Change the number of partitions; the sums of the states, and for how many seconds the queries were stopped."""
     session = running.session
     copies = _copied(session, partitions)
     with _gathering(session, copies):
-        copies = _followed(session, _written(session, copies))
+        copies = _written(session, copies)
+        # A stop waits for this thread.
+        running.refuse_stopped()
+        copies = _followed(session, copies)
         sums = _compared(session, copies)
+        running.refuse_stopped()
         copies = _followed(session, copies)
     with running.swapping():
+        began = time.monotonic()
         _end_batches(session)
         _swap(session, copies, partitions)
         _go_on(session)
-    return sums
+    return sums, time.monotonic() - began
 
 
 def _copied(session: JobSession, partitions: int) -> Mapping[str, Beside]:

@@ -13,13 +13,17 @@ MOST_PARTITIONS = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescaleReport:
-    """The report of a rescale; `state_rows` are by query, equal before and after."""
+    """The report of a rescale; `state_rows` are by query, equal before and after.
+
+    `waited_s` is for how many seconds a running stream processed nothing; None for a stopped pipeline.
+    """
 
     pipeline: str
     before: int
     after: int
     state_rows: dict[str, int]
     seconds: float
+    waited_s: float | None = None
 
 
 def check_partitions(topology: Topology, partitions: int) -> None:

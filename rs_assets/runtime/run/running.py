@@ -25,6 +25,7 @@ from rs_assets.runtime.run.idle import PARTS, SHORTEST, IdleClock, IdleSides, Id
 from rs_assets.runtime.run.idle_time import IdleTime
 from rs_assets.runtime.run.loading import load_first
 from rs_assets.runtime.run.quarantine import Warden
+from rs_assets.runtime.run.rescale_requests import DRIVER_LOOKS, NOT_SEEN, answer_requests
 from rs_assets.runtime.run.stopping import drain_and_stop
 from rs_assets.runtime.upkeep.savepoints import savepoint
 from rs_assets.runtime.upkeep.state import snapshot_state
@@ -52,6 +53,10 @@ class RunningPipeline:
     # Held while the queries are exchanged or ended.
     _changing: threading.RLock = field(default_factory=threading.RLock)
     _swapping: bool = field(default=False)
+    # One rescale at a time.
+    _rescaling: threading.Lock = field(default_factory=threading.Lock)
+    # The error of a rescale that has ended the stream.
+    _failure: Exception | None = field(default=None)
 
     @classmethod
     def over(cls, session: JobSession) -> Self:
@@ -113,10 +118,12 @@ class RunningPipeline:
         """
         from rs_assets.runtime.run.live_rescale import rescale_live
 
-        self._refuse_stopped()
-        return rescale_live(self, partitions)
+        with self._rescaling:
+            self.refuse_stopped()
+            return rescale_live(self, partitions)
 
-    def _refuse_stopped(self) -> None:
+    def refuse_stopped(self) -> None:
+        """PipelineBusyError if the stream is stopped, or is being stopped."""
         if self._closed:
             raise PipelineBusyError(
                 f"{self.session.topology.name} was stopped meanwhile",
@@ -126,13 +133,13 @@ class RunningPipeline:
     @contextmanager
     def swapping(self) -> Iterator[None]:
         """A block that ends the queries and starts them again; an error in it ends the stream."""
-        with self._changing:
-            self._refuse_stopped()
+        with self._exchanging():
             self._swapping = True
             self.warden.stop()
             try:
                 yield
-            except BaseException:
+            except BaseException as error:
+                self._failure = error if isinstance(error, Exception) else None
                 with suppress(RsError):
                     self.end(drain=False)
                 raise
@@ -140,12 +147,24 @@ class RunningPipeline:
                 self._swapping = False
             self.warden.start()
 
+    @contextmanager
+    def _exchanging(self) -> Iterator[None]:
+        """Hold the lock of the queries. PipelineBusyError if a stop has it, which may wait for this thread."""
+        while not self._changing.acquire(timeout=LOOK_S):
+            self.refuse_stopped()
+        try:
+            self.refuse_stopped()
+            yield
+        finally:
+            self._changing.release()
+
     def _begin_tasks(self) -> None:
-        """Tidy the catalog, note durations, take savepoints and export the state, each periodically in background."""
+        """Begin the periodic tasks: tidy the catalog, note durations, answer requests, save and export the state."""
         policy, failures = self.session.options.savepoints, self.session.failures
         tasks: list[tuple[Callable[[], object], str, timedelta, str]] = [
             (partial(tidy, self.session), "rs-catalog", TIDY_EVERY, NOT_TIDY),
             (partial(note_durations, self.session), "rs-durations", EVERY, NOT_KNOWN),
+            (partial(answer_requests, self), "rs-requests", DRIVER_LOOKS, NOT_SEEN),
         ]
         if policy.every is not None and not policy.local_storage_only:
             tasks.append((self._save, "rs-savepoints", policy.every, NOT_SAVED))
@@ -190,7 +209,7 @@ class RunningPipeline:
     def await_termination(self, timeout_s: float | None = None, *, stop: threading.Event | None = None) -> bool:
         """Wait until a query ends or a stop is requested; False if `timeout_s` or `stop` came first.
 
-        Raises the failure of a query.
+        Raises the failure of a query, or of a rescale that has ended the stream.
         """
         waited = 0.0
         while self.active:
@@ -200,6 +219,8 @@ class RunningPipeline:
                 return False
             self._tick.wait(LOOK_S)
             waited += LOOK_S
+        if self._failure is not None:
+            raise self._failure
         for query in self.session.queries.values():
             self.session.options.driver.call(lambda _, q=query: q.raise_failure())  # type: ignore[misc]
         return True
