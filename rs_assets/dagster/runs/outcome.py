@@ -86,12 +86,14 @@ def cause_first(context: OpExecutionContext) -> Iterator[None]:
 
 @contextmanager
 def shown_in(context: OpExecutionContext) -> Iterator[None]:
-    """Show the logs of background threads in the log of the run."""
-    handler = _RunLog(context)
+    """Show the logs of background threads in the log of the run, what is not a warning as well."""
+    handler, level = _RunLog(context), LOG.level
     LOG.addHandler(handler)
+    LOG.setLevel(logging.INFO)
     try:
         yield
     finally:
+        LOG.setLevel(level)
         LOG.removeHandler(handler)
 
 

@@ -39,6 +39,7 @@ from rs_assets.dagster.resources.resource_keys import key_of
 from rs_assets.dagster.resources.sink import SinkResource
 from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.dagster.runs.compaction import compact_pipeline, compact_shared, delta_outputs
+from rs_assets.dagster.runs.run_tags import WHY
 from rs_assets.errors import PipelineBusyError
 from rs_assets.runtime.capture.capture import MAX_RECORDS, Asked, capture
 from rs_assets.runtime.job import preflight
@@ -49,7 +50,8 @@ from rs_assets.runtime.recorded.records_of import records_of
 from rs_assets.runtime.recorded.redrive import redrive
 from rs_assets.runtime.recorded.why import Sought, why
 from rs_assets.runtime.run.rescale import rescale
-from rs_assets.runtime.run.rescaled import check_partitions
+from rs_assets.runtime.run.rescale_requests import rescale_running
+from rs_assets.runtime.run.rescaled import RescaleReport, check_partitions
 from rs_assets.runtime.upkeep import savepoints
 from rs_assets.topology.topology import Topology
 
@@ -91,15 +93,33 @@ def _rewind(context: OpExecutionContext, assets: StreamAssets, options: RunOptio
 
 def _rescale(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:
     check_partitions(assets.topology, config["partitions"])
+    outcome = rescale_running(
+        assets.topology, options, config["partitions"], reason=context.run.tags.get(WHY, "the upkeep job")
+    )
+    if outcome is not None and outcome.report is not None:
+        stream = {"stream_run": _run_shown(context, outcome.run_id), "stopped_seconds": outcome.report.waited_s}
+        return {**_rescaled(outcome.report), **stream}
+    if outcome is not None and outcome.refused is not None:
+        if outcome.replaced:
+            raise outcome.refused
+        context.log.warning("%s; a stream that runs is stopped for the rescale", outcome.refused.what)
     with _stopped(context, assets.topology, options, "a rescale"):
-        report = rescale(assets.topology, config["partitions"], options)
-    rows = sum(report.state_rows.values())
+        return _rescaled(rescale(assets.topology, config["partitions"], options))
+
+
+def _rescaled(report: RescaleReport) -> Config:
     return {
         "partitions_before": report.before,
         "partitions": report.after,
-        "state_rows": rows,
+        "state_rows": sum(report.state_rows.values()),
         "seconds": report.seconds,
     }
+
+
+def _run_shown(context: OpExecutionContext, run_id: str) -> MetadataValue[Any]:
+    """The run of a stream, as a link if Dagster knows it."""
+    known = context.instance.get_run_by_id(run_id) is not None
+    return MetadataValue.dagster_run(run_id) if known else MetadataValue.text(run_id)
 
 
 def _compact(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:  # noqa: ARG001  the table's form
@@ -226,7 +246,8 @@ ACTIONS: Mapping[str, Action] = MappingProxyType(
         ),
         "rescale": Action(
             _rescale,
-            "Drains, rewrites the state in another number of partitions, and starts again what was running.",
+            "Rewrites the state in another number of partitions. A running stream does it itself and goes on; one that"
+            " cannot is stopped and started again.",
             {"partitions": Field(int, description="The number of state partitions")},
         ),
         "compact": Action(
@@ -334,7 +355,8 @@ def upkeep_job(assets: StreamAssets) -> JobDefinition:
         options = place_of(context, topology).options(driver=rs_spark.driver, run_id=context.run_id)
         action = ACTIONS[name]
         metadata = dict(action.act(context, assets, options, config))
-        context.log.info("%s of %s: %s", name, assets.name, metadata)
+        plain = {key: getattr(value, "value", value) for key, value in metadata.items()}
+        context.log.info("%s of %s: %s", name, assets.name, plain)
         named = config.get("sink") or config.get("source")
         for step, role in roles_of(topology):
             if role in action.roles and named in (None, step):

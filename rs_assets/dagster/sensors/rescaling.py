@@ -91,8 +91,8 @@ def rescale_sensor(
 ) -> SensorDefinition | None:
     """Requests a rescale of a pipeline by `policy`; None without state or without sources whose splits change.
 
-    It acts on the events of the split sensor in Dagster's log, and names them in the run that it requests. A rescale
-    drains the stream, which starts again when its state is rewritten. `running` is whether the sensor is on by default.
+    It acts on the events of the split sensor in Dagster's log, and names them in the run that it requests. A running
+    stream rescales itself at the request of that run, and goes on. `running` is whether the sensor is on by default.
     """
     topology = assets.topology
     sources = lasting(topology)
