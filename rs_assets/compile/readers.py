@@ -45,12 +45,18 @@ def positioned(node: Source) -> bool:
 
 
 def batch_reader(log: CheckpointLog, batch_id: int) -> Callable[[CompileContext, Source], DataFrame]:
-    """A reader that reads the rows of one planned batch again, with REASON, ADDRESS and SOURCE."""
+    """A reader of the rows of one planned batch again, with REASON, ADDRESS and SOURCE.
+
+    Without `CompileContext.addressed` none has an ADDRESS, and those of some sources no REASON.
+    """
 
     def read(context: CompileContext, node: Source) -> DataFrame:
         batch = SourceLog(log, node.name).batch(batch_id)
         reader = reader_of(node, context.home)
-        rows = reader.batch(reading_of(context, node), batch).withColumn(SOURCE, F.lit(node.name))
+        reading = reading_of(context, node)
+        rows = reader.batch(reading, batch).withColumn(SOURCE, F.lit(node.name))
+        # The rows of all sources have the same hidden columns: they may be united.
+        rows = rows if reading.addressed else rows.drop(*ADDRESS)
         return rows.withColumns(_origin(context, node, reader, rows)) if context.by_record else rows
 
     return read
@@ -74,6 +80,8 @@ def reading_of(context: CompileContext, node: Source) -> Reading:
         max_line_bytes=context.max_line_bytes,
         bad_records=node.bad_records,
         positioned=context.by_split or context.scattered,
+        # The place of a record in its split is its line.
+        addressed=context.addressed or context.by_record,
     )
 
 

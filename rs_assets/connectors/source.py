@@ -40,7 +40,8 @@ class Reading:
     `name` is the source's key in Spark's checkpoint, and `folder` belongs to the query that reads it.
     `schema_of(infer)` is the declared schema of the source, or the result of `infer` at the first start, which is
     pinned with the checkpoint. `written_by(step)` is the schema of a step's rows in a durable shuffle. `bad_records`
-    is the policy of the source. `positioned`: its rows have their ADDRESS, if the reader is `Positioned`.
+    is the policy of the source. `positioned`: the rows of its stream have their ADDRESS, if the reader is `Positioned`.
+    `addressed`: those of a batch must have it.
     """
 
     spark: SparkSession
@@ -51,6 +52,7 @@ class Reading:
     max_line_bytes: int
     bad_records: BadRecords = BadRecords.FAIL
     positioned: bool = False
+    addressed: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +90,10 @@ class SourceReader(Protocol):
         ...
 
     def batch(self, reading: Reading, batch: SourceBatch) -> DataFrame:
-        """Exactly the rows of a planned batch again: the fields, REASON and ADDRESS. Required for exactly-once."""
+        """Exactly the rows of a planned batch again: the fields, REASON and ADDRESS. Required for exactly-once.
+
+        Without `reading.addressed` it may be what `stream` gives: without ADDRESS, and without REASON.
+        """
         ...
 
     def splits(self, batch: SourceBatch) -> Positions:

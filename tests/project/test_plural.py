@@ -27,7 +27,6 @@ GREATER = (
     "{len(start.logs)} queries of the pipeline read the source ",
     "{len(items)} values",
     "{len(bad)} of its rows have ",
-    "{row['most']:,} rows with the same ",
     "{most} records of the batch fail, too many for the quarantine",
     "{len(within)} keys that contain values",
 )

@@ -35,6 +35,7 @@ from rs_assets.errors import (
     DataLossError,
     SinkError,
     SourceReadError,
+    StepError,
     TopologyError,
 )
 from rs_assets.runtime.options import RunOptions
@@ -262,6 +263,22 @@ def test_a_record_that_would_end_a_run_ends_the_backfill(log: Log, options: RunO
     assert ("on_fail='warn', 'skip'" in refused.value.remedy, table(options).version()) == (True, version)
     assert settled(log.stream().expect("id <> 2", on_fail="skip", name="kept")).backfill(TEN, options)[0].rows == 1
     assert rows(options, "id") == Counter({(1,): 1, (3,): 1})
+
+
+def refusing_two(row: dict[str, Any]) -> dict[str, Any]:
+    if row["id"] == 2:
+        raise ValueError("not two")
+    return row
+
+
+def test_a_function_that_raises_ends_the_backfill_and_the_record_is_named(log: Log, options: RunOptions) -> None:
+    log.put((1, "10:05"), (3, "11:01"))
+    log.put((1, "10:06"), (2, "10:07"), (3, "11:01"))
+    kept(log).run(options)
+    with pytest.raises(StepError, match="not two") as failed:
+        settled(log.stream().map(refusing_two, schema=SCHEMA, name="kept")).backfill(TEN, options)
+    assert (failed.value.facts["step"], failed.value.facts["line"]) == ("kept", 2)
+    assert str(failed.value.facts["split"]).endswith("f0001.jsonl")
 
 
 @pytest.mark.long

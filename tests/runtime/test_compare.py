@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
-from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets import Home, StreamBuilder, Time, TumblingWindow
+from rs_assets.connectors.files.whole import reader
 from rs_assets.errors import ConfigurationError, DataLossError, TopologyChangedError
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.recorded.difference import Difference, Sample
@@ -64,6 +66,8 @@ def test_a_changed_filter_gives_exactly_its_rows_and_the_home_is_as_before(
     found = kept(log, "id <> 2").compare(options, into=into)
     assert (found.partitions, found.rows_before, found.rows_after) == ((TEN, ELEVEN), 5, 4)
     assert (found.only_before, found.only_after, found.changed) == (2, 1, 0)
+    # Both partitions are made in one pass.
+    assert found.batches == 2
     written = DeltaTable(str(into)).to_pyarrow_table().to_pylist()
     assert sorted((row["partition"], row["change"], row["rows"]) for row in written) == [
         (TEN, "only_after", 1),
@@ -120,6 +124,47 @@ def test_a_changed_aggregate_is_counted_by_key_and_column(log: Log, options: Run
     # The late record stays late: the rows are those that the stream would have written.
     assert before != hour(windows(log.records), 10)
     assert files(options) == home
+
+
+def test_partitions_with_and_without_late_records_of_a_backfill_are_as_the_table_has_them(
+    log: Log, options: RunOptions
+) -> None:
+    pipeline = counted(log)
+    for records in ([(1, "10:05"), (1, "11:01")], [(1, "12:15")], [(1, "10:06"), (1, "11:02"), (1, "13:30")]):
+        log.put(*records)
+        pipeline.run(options)
+    pipeline.backfill(ELEVEN, options)
+    assert hour(rows(options, "id", "start_time", "n"), 11) == hour(windows(log.records), 11)
+    found = pipeline.compare(options)
+    assert (found.empty, [key[-5:] for key in found.partitions]) == (True, ["10:00", "11:00", "12:00"])
+    assert found.rows_before == found.rows_after == sum(rows(options, "id").values())
+
+
+@pytest.mark.parametrize("settings", [{}, {"bad_records": "skip"}])
+def test_json_lines_are_read_again_by_the_reader_of_the_stream(
+    tmp_path: Path, options: RunOptions, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str]
+) -> None:
+    folder = tmp_path / "in"
+    bad = '{"id": "none"}\n' if settings else ""
+    for name, line in {"k=1/a[1].jsonl": 5, "b c%20d.jsonl": 6, "e{f,g}.jsonl": 15}.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f'{bad}{{"id": {line}, "ts": "2026-01-05 10:{line:02d}:00"}}\n', encoding="utf-8")
+    read = StreamBuilder.data_stream("fill", "hits").from_file(folder, schema=SCHEMA, name="file", **settings)
+    counts = read.window(TumblingWindow.of(Time.minutes(10), "ts"), name="windows").group_by("id").count("n")
+    out = counts.to_data_stream()
+    in_parts = out.to_delta("hits", partitions=hourly()).build()
+    in_parts.run(options, finish=True)
+    whole = replace(options, home=Home.at(str(tmp_path / "whole")))
+    as_stream = out.to_delta("hits").build()
+    as_stream.run(whole, finish=True)
+
+    def by_line(*_: object) -> None:
+        raise AssertionError("read line by line")
+
+    monkeypatch.setattr(reader, "read_ranges", by_line)
+    tried = in_parts.compare(options), as_stream.compare(whole)
+    assert [(each.empty, each.streamed, each.rows_after) for each in tried] == [(True, False, 3), (True, True, 3)]
 
 
 @pytest.mark.long

@@ -20,7 +20,8 @@ from rs_assets.catalog.ledger import SCHEMA, Ledger
 from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.errors import ConfigurationError
 from rs_assets.runtime.options import RunOptions
-from rs_assets.runtime.recorded.prove import _facts, comparable
+from rs_assets.runtime.recorded.digest import comparable
+from rs_assets.runtime.recorded.prove import _facts
 from rs_assets.spark.driver import SparkDriver
 from tests.runtime.test_backfill import NINE, TEN, Log, _at, counted, hourly, kept, log, rows, table
 

@@ -100,12 +100,14 @@ class Dead:
 class BadRecordCollector(BadRecordFilter):
     """Collects the bad rows of a replay, with their addresses, instead of dropping them.
 
-    `label` distinguishes the replays of several batches in one frame. Under `strict` a row that ends a run raises.
+    `label` distinguishes the replays of several batches in one frame. Under `strict` a row that ends a run raises. Rows
+    that are not `addressed` are only dropped.
     """
 
     dead: list[Dead] = field(default_factory=list)
     label: str = "replay"
     strict: bool = False
+    addressed: bool = True
 
     def filter_bad_records(self, frame: DataFrame, *, step: str, policy: BadRecords, counted: bool) -> DataFrame:  # noqa: ARG002
         """Separate good from bad rows; bad rows are collected in `dead`."""
@@ -113,9 +115,8 @@ class BadRecordCollector(BadRecordFilter):
             return admit(frame, gate=f"{self.label} {step}", step=step_of(step), policy=policy)
         # Observing stops the optimizer from pulling up the filter, which would duplicate the expression of the reason.
         frame = frame.observe(f"{self.label} {step}", F.count(F.lit(1)).alias(ROWS))
-        bad = frame.filter(F.col(REASON).isNotNull())
-        if step not in {known.step for known in self.dead}:
-            self.dead.append(Dead.of(step, bad))
+        if self.addressed and step not in {known.step for known in self.dead}:
+            self.dead.append(Dead.of(step, frame.filter(F.col(REASON).isNotNull())))
         return frame.filter(F.col(REASON).isNull()).drop(REASON)
 
     def expect(self, frame: DataFrame, *, step: str, on_fail: OnFail) -> DataFrame:
@@ -167,7 +168,7 @@ class CompileContext:
     calls for its side effect. `dimension` returns the dimension of a step, `noted` the versions recorded for a batch,
     by step, and `versions` those to look into; None: those in the local properties of a batch's tasks. `trace`: Python
     functions are compiled as far as possible. `located` are the steps at which a record may end the batch in Spark,
-    because a replay finds it.
+    because a replay finds it. `addressed`: the records of a batch that is read again have their ADDRESS.
     """
 
     spark: SparkSession
@@ -200,6 +201,7 @@ class CompileContext:
     max_line_bytes: int = MAX_LINE_BYTES
     trace: bool = True
     located: frozenset[str] = frozenset()
+    addressed: bool = True
 
     def schema_of(self, source: Source, infer: Callable[[], StructType]) -> StructType:
         """The declared schema of `source`, or the pinned one; SchemaError if the text does not parse."""

@@ -130,7 +130,8 @@ def capture(pipeline: object, topology: Topology, asked: Asked, options: RunOpti
         if part is None:
             first, last = _asked(query, asked.batches)
         else:
-            first, last = _of_partition(Recompute(spark, query, *part, lambda _: True))
+            way, partition = part
+            first, last = _of_partition(Recompute(spark, query, way, (partition,), lambda _: True))
         return _Read.of(query, asked, first, last)
 
     found = recorded.on_driver(read)

@@ -77,7 +77,7 @@ def backfill(
     query = recorded.on_driver(lambda spark: recorded.query(spark, query_plan))
 
     def replaced(spark: SparkSession, partition: Partition) -> Backfilled:
-        return _replaced(Recompute(spark, query, way, partition, lambda _: judge == "all"), judge, plan=plan)
+        return _replaced(Recompute(spark, query, way, (partition,), lambda _: judge == "all"), judge, plan=plan)
 
     # One call each: a stream of this process has its batches between them.
     return tuple(recorded.on_driver(partial(replaced, partition=each)) for each in chosen)

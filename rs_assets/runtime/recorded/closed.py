@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Final
 
 from pyspark.sql import SparkSession
 
@@ -14,6 +15,9 @@ from rs_assets.runtime.recorded.partitions import Partition, filled_up_to, parti
 from rs_assets.runtime.recorded.recompute import Recompute, Way
 from rs_assets.runtime.recorded.recorded import Recorded
 from rs_assets.topology.topology import Topology
+
+# How many bytes of files of a table are compared at once; larger partitions one by one.
+PASS_BYTES: Final = 256 << 20
 
 
 def closed_between(topology: Topology, options: RunOptions, way: Way, first: str, last: str) -> Sequence[Partition]:
@@ -54,7 +58,26 @@ def named_or(
 
 def as_streamed(spark: SparkSession, recorded: Recorded, way: Way, chosen: Sequence[Partition]) -> list[Recompute]:
     """What computes the rows of each partition as the stream and its backfills did; on the driver's thread."""
+    query, filled = recorded.query(spark, recorded.plan_of(way.sink.name)), _filled(recorded, way)
+    return [Recompute(spark, query, way, (each,), partial(operator.ge, filled(each))) for each in chosen]
+
+
+def in_passes(spark: SparkSession, recorded: Recorded, way: Way, chosen: Sequence[Partition]) -> list[Recompute]:
+    """The same of several partitions that follow each other, in their order: a batch is read once for all of them.
+
+    They are those of which a backfill has taken the late records of the same batches, and at most PASS_BYTES.
+    """
+    query, filled = recorded.query(spark, recorded.plan_of(way.sink.name)), _filled(recorded, way)
+    passes = list[list[Partition]]()
+    for each in chosen:
+        last = passes[-1] if passes else []
+        fits = last and filled(last[0]) == filled(each) and sum(part.bytes for part in (*last, each)) <= PASS_BYTES
+        passes = [*passes[:-1], [*last, each]] if fits else [*passes, [each]]
+    return [Recompute(spark, query, way, tuple(each), partial(operator.ge, filled(each[0]))) for each in passes]
+
+
+def _filled(recorded: Recorded, way: Way) -> Callable[[Partition], int]:
+    """The last batch whose late records a backfill has taken into a partition, -1 for none."""
     session, plan = recorded.session, recorded.plan_of(way.sink.name)
     filled = filled_up_to(session.topology, plan, way.sink.name, session.manifest, session.catalog)
-    query = recorded.query(spark, plan)
-    return [Recompute(spark, query, way, each, partial(operator.ge, filled.get(each.start, -1))) for each in chosen]
+    return lambda partition: filled.get(partition.start, -1)

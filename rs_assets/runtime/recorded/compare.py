@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.connectors.delta.nodes import DeltaSink
@@ -16,11 +16,13 @@ from rs_assets.errors import ConfigurationError, TopologyChangedError
 from rs_assets.runtime.identity import queries_of_now, stored_shape
 from rs_assets.runtime.io_compatibility import origins_of, rules_of, targets_of
 from rs_assets.runtime.options import RunOptions
-from rs_assets.runtime.recorded.closed import as_streamed, named_or
-from rs_assets.runtime.recorded.difference import Comparison, Difference, summed
+from rs_assets.runtime.recorded.closed import in_passes, named_or
+from rs_assets.runtime.recorded.comparison import Comparison, Parts
+from rs_assets.runtime.recorded.difference import Difference, summed
+from rs_assets.runtime.recorded.digest import comparable
 from rs_assets.runtime.recorded.partitions import Partition, parted, partitions_of
-from rs_assets.runtime.recorded.prove import comparable, stored_rows, within
-from rs_assets.runtime.recorded.recompute import Recompute, Way, Written, refuse_clock
+from rs_assets.runtime.recorded.prove import stored_rows
+from rs_assets.runtime.recorded.recompute import Recompute, Way, Written, refuse_clock, within
 from rs_assets.runtime.recorded.recorded import Recorded, named
 from rs_assets.runtime.recorded.streamed import refuse_streamed, streamed_table
 from rs_assets.topology.shape import delays, shape_of
@@ -133,32 +135,34 @@ class _Trial:
     def by_batches(self, recorded: Recorded, chosen: Sequence[Partition] | None, spark: SparkSession) -> Difference:
         """Each partition as one batch computes it."""
         way = Way.to(self.topology, *parted(self.topology, self.sink.name))
-        computing = as_streamed(spark, recorded, way, chosen or ())
+        computing = in_passes(spark, recorded, way, chosen or ())
         written = Written.by(computing[0].query, self.sink)
-        return summed([self._partition(each, written) for each in computing])
+        return summed([self._in_a_pass(each, written) for each in computing])
 
-    def _partition(self, made: Recompute, written: Written) -> Difference:
+    def _in_a_pass(self, made: Recompute, written: Written) -> Difference:
         batches = made.batches(written.mark.batch_id)
         with made.reading(batches) as folder:
-            after = comparable(made.rows(batches, folder))
             before = comparable(stored_rows(made, written.path, written.table))
-            return replace(self._comparison(written).of(before, after, made.partition.key), batches=len(batches))
+            # Rows that differ are needed twice.
+            after = comparable(made.rows(batches, folder)).persist()
+            try:
+                found = self._comparison(written).of(before, after, Parts.of(made.way.partitions, made.partitions))
+            finally:
+                after.unpersist()
+        return replace(found, batches=len(batches))
 
     def as_stream(self, recorded: Recorded, chosen: Sequence[Partition] | None, spark: SparkSession) -> Difference:
         """The table as a stream over the recorded batches leaves it."""
         with streamed_table(spark, recorded, self.sink, chosen) as tables:
-            sides = [comparable(rows) for rows in (tables.stored, tables.made)]
-            if chosen is None:
-                found = self._comparison(tables.written).of(sides[0], sides[1], "")
+            before, after = (comparable(rows) for rows in (tables.stored, tables.made))
+            if chosen is None or self.sink.partitions is None:
+                found = self._comparison(tables.written).of(before, after, Parts.whole())
                 found = replace(found, whole=True, partitions=())
             else:
-                found = summed([self._of_partition(sides, each, tables.written) for each in chosen])
+                partitions = self.sink.partitions
+                before, after = (within(rows, partitions, *chosen) for rows in (before, after))
+                found = self._comparison(tables.written).of(before, after, Parts.of(partitions, chosen))
         return replace(found, batches=len(tables.batches), streamed=True)
-
-    def _of_partition(self, sides: Sequence[DataFrame], partition: Partition, written: Written) -> Difference:
-        assert self.sink.partitions is not None  # noqa: S101  there are closed ones
-        before, after = (within(rows, self.sink.partitions, partition) for rows in sides)
-        return self._comparison(written).of(before, after, partition.key)
 
     def _comparison(self, written: Written) -> Comparison:
         return Comparison(keys=self.keys, target=self.target, version=written.table.version())

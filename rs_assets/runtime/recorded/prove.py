@@ -10,40 +10,26 @@ from functools import partial
 from typing import Any, Final, Literal
 
 from deltalake import DeltaTable
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    DataType,
-    DoubleType,
-    FloatType,
-    MapType,
-    StructField,
-    StructType,
-    VariantType,
-)
 
 from rs_assets.catalog.ledger import SCHEMA, Ledger
 from rs_assets.common.plural import count_of
-from rs_assets.connectors.delta.files.event_partitions import EventTimePartitions
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.operators.window.spec import HoppingWindow, TumblingWindow
 from rs_assets.records.schema import quoted
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.recorded.closed import as_streamed, named_or
+from rs_assets.runtime.recorded.digest import comparable, hashed
 from rs_assets.runtime.recorded.equation import TERMS, Accounts, Equation
 from rs_assets.runtime.recorded.partitions import Partition, parted, partitions_of
-from rs_assets.runtime.recorded.recompute import Recompute, Way, Written
+from rs_assets.runtime.recorded.recompute import Recompute, Way, Written, within
 from rs_assets.runtime.recorded.recorded import Recorded
 from rs_assets.runtime.recorded.streamed import refuse_streamed, streamed_table
 from rs_assets.topology.topology import Topology
 
 # How many differing rows are shown.
 SHOWN: Final = 20
-# Sums of floating-point numbers depend on the order of rows: they are compared to so many digits after the first.
-DIGITS: Final = "%.11e"
-# In a text of JSON a null is a value, and a time has its microseconds.
-AS_JSON: Final = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 NOT_COUNTED: Final = "its records are not accounted for: they have passed a join, a session, or several states"
 Method = Literal["batch", "stream"]
 
@@ -244,50 +230,17 @@ def _terms(records: Equation) -> Mapping[str, Any]:
 
 
 def stored_rows(made: Recompute, path: str, table: DeltaTable) -> DataFrame:
-    """The rows of the partition in the version that was read."""
+    """The rows of the partitions in the version that was read."""
     rows = made.spark.read.format("delta").option("versionAsOf", table.version()).load(path)
-    return within(rows, made.way.partitions, made.partition)
-
-
-def within(rows: DataFrame, partitions: EventTimePartitions, partition: Partition) -> DataFrame:
-    """Those of a partition, of a table that has its column."""
-    return rows.filter(F.col(quoted(partitions.column)) == F.lit(partitions.parse(partition.key)))
-
-
-def comparable(rows: DataFrame) -> DataFrame:
-    """The rows with values that are equal, and have equal hashes, where two computations give the same."""
-    return rows.select(*(_same(rows[quoted(each.name)], each.dataType).alias(each.name) for each in rows.schema))
-
-
-def _same(column: Column, kind: DataType) -> Column:
-    if isinstance(kind, DoubleType | FloatType):
-        # Which of two zeros a least value is depends on the order of rows.
-        return F.format_string(DIGITS, column.cast("double") + F.lit(0.0))
-    return F.to_json(column, AS_JSON) if _has_no_order(kind) else column
-
-
-def _has_no_order(kind: DataType) -> bool:
-    """Whether values of a type cannot be compared, or a part of them."""
-    if isinstance(kind, ArrayType):
-        return _has_no_order(kind.elementType)
-    if isinstance(kind, StructType):
-        return any(_has_no_order(each.dataType) for each in kind)
-    return isinstance(kind, MapType | VariantType)
+    return within(rows, made.way.partitions, *made.partitions)
 
 
 def _digest(rows: DataFrame) -> tuple[int, str]:
     """The number of rows, and the sum of their hashes."""
-    hashes = F.xxhash64(*(part for each in rows.schema for part in _hashed(each))).cast("decimal(38,0)")
+    hashes = F.xxhash64(*(part for each in rows.schema for part in hashed(each))).cast("decimal(38,0)")
     found = rows.agg(F.count(F.lit(1)), F.sum(hashes)).head()
     assert found is not None  # noqa: S101  without groups there is one row
     return found[0], str(found[1] or 0)
-
-
-def _hashed(each: StructField) -> tuple[Column, ...]:
-    """What the hash of a row takes of a field: Spark's passes over a null, also in a list, wherever it is."""
-    column = F.col(quoted(each.name))
-    nested = isinstance(each.dataType, ArrayType | StructType)
-    return (column.isNull(), column, *([F.to_json(column, AS_JSON)] if nested else ()))
 
 
 def _beyond(one: DataFrame, other: DataFrame) -> Sequence[Any]:

@@ -1,12 +1,14 @@
-"""The rows of a partition of an output, computed from the recorded batches as one batch would."""
+"""The rows of partitions of an output, computed from the recorded batches as one batch would."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial, reduce
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +28,7 @@ from rs_assets.connectors.delta.files.event_partitions import EventTimePartition
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.connectors.sink import BatchMark
-from rs_assets.errors import BadRecordError, DataLossError, SinkError, TopologyError
+from rs_assets.errors import BadRecordError, DataLossError, SinkError, StepError, TopologyError
 from rs_assets.operators.join.spec import AsOf, Interval
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.operators.window.event_time import END_OF_TIME
@@ -223,7 +225,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Recompute:
-    """The rows of one partition, on the driver's thread.
+    """The rows of some partitions, the first one first, on the driver's thread.
 
     `takes_late`: whether the late records of a batch are taken.
     """
@@ -231,13 +233,28 @@ class Recompute:
     spark: SparkSession
     query: RecordedQuery
     way: Way
-    partition: Partition
+    partitions: tuple[Partition, ...]
     takes_late: Callable[[int], bool]
 
     @property
+    def partition(self) -> Partition:
+        """The only partition."""
+        (only,) = self.partitions
+        return only
+
+    @property
     def value(self) -> PartitionValue:
-        """The value of the partition."""
+        """The value of the only partition."""
         return self.way.partitions.parse(self.partition.key)
+
+    @property
+    def reaches(self) -> Sequence[tuple[datetime, datetime]]:
+        """The event times of the records of the partitions, as few spans `[start, end)` in their order."""
+        spans = list[tuple[datetime, datetime]]()
+        for begin, end in map(self.way.reach, self.partitions):
+            # Their ends are in the order of their starts.
+            spans.append((spans.pop()[0] if spans and begin <= spans[-1][1] else begin, end))
+        return spans
 
     @contextmanager
     def reading(self, batches: Sequence[int]) -> Iterator[Path]:
@@ -245,16 +262,15 @@ class Recompute:
         try:
             with translated(self.query.plan.name), scratch_folder("rs-recompute-") as folder:
                 yield folder
-        except BadRecordError as error:
-            replays = (self.query.replay(batch, lambda _, rows: rows) for batch in batches)
-            # None if it is a row of a window.
-            found = next(filter(None, (replay.first_bad() for replay in replays)), None)
-            if found is None:
+        except (BadRecordError, StepError) as error:
+            found = self.query.located(error, batches)
+            # As it is if it is a row of a window.
+            if found is error:
                 raise
             raise found from error
 
     def batches(self, last: int) -> list[int]:
-        """The batches up to `last` that may have records of the partition.
+        """The batches up to `last` that may have records of the partitions.
 
         DataLossError if one of them is not recorded, or its input was removed or edited.
         """
@@ -263,7 +279,7 @@ class Recompute:
         if oldest > 0 and not self._passed_by(oldest):
             raise DataLossError(
                 f"the batches before {oldest} are no longer recorded, and may have read records of the partition"
-                f" {self.partition.key}",
+                f" {self.partitions[0].key}",
                 remedy="take younger partitions; the catalog keeps batches for RS_CATALOG_DAYS",
                 pipeline=self.way.topology.name,
                 query=self.query.plan.name,
@@ -276,20 +292,21 @@ class Recompute:
         return batches
 
     def _passed_by(self, oldest: int) -> bool:
-        """Whether all records before a batch were older than those of the partition, as far as that is known."""
-        return self.way.root is not None and passed_by(self.query, oldest, self.way.reach(self.partition)[0])
+        """Whether all records before a batch were older than those of the partitions, as far as that is known."""
+        return self.way.root is not None and passed_by(self.query, oldest, self.reaches[0][0])
 
     def _holding(self, batches: Sequence[int]) -> Iterator[int]:
         """Those of `batches` that may have records in reach, by the event times that the catalog has."""
-        root, reach = self.way.root, self.way.reach(self.partition)
+        root, reaches = self.way.root, self.reaches
         times = [self.query.times(side.gate) for side in (root.sides if root is not None else ())]
         for batch in batches:
             offsets = self.query.log.offsets(batch)
-            if root is None or offsets is None or any(t.may_hold(batch, offsets.started, *reach) for t in times):
+            asked = product(times, reaches)
+            if root is None or offsets is None or any(t.may_hold(batch, offsets.started, *reach) for t, reach in asked):
                 yield batch
 
     def rows(self, batches: Sequence[int], folder: Path) -> DataFrame:
-        """The rows of the partition, made of the records of `batches`."""
+        """The rows of the partitions, made of the records of `batches`."""
         root = self.way.root
         if root is None:
             return together(self.spark, (self._within(self._written(batch)) for batch in batches), folder)
@@ -309,9 +326,8 @@ class Recompute:
         return self._within(rows_for(sink, flows[sink.inputs[0]].df))
 
     def _within(self, rows: DataFrame) -> DataFrame:
-        """Those of the partition; others are of windows of which only a part of the records was read."""
-        column = quoted(self.way.partitions.column)
-        return rows.filter(F.col(column) == F.lit(self.value))
+        """Those of the partitions; others are of windows of which only a part of the records was read."""
+        return within(rows, self.way.partitions, *self.partitions)
 
     def _written(self, batch: int) -> DataFrame:
         """The rows of a batch for the output."""
@@ -319,11 +335,11 @@ class Recompute:
         return rows_for(sink, self._replay(batch).wired.flows[sink.inputs[0]].df)
 
     def _taken(self, root: TimedState, batch: int) -> DataFrame:
-        """The records of a batch that the first state takes, in reach of the partition; PASSED if it closes windows."""
+        """The records of a batch that the first state takes, in reach of what is made; PASSED if it closes windows."""
         replay = self._replay(batch)
         rows = replay.wired.flows[root.name].df.drop(SOURCE, *ADDRESS)
-        begin, end = self.way.reach(self.partition)
-        rows = rows.filter((F.col(EVENT_TIME) >= F.lit(begin)) & (F.col(EVENT_TIME) < F.lit(end)))
+        at = F.col(EVENT_TIME)
+        rows = rows.filter(reduce(operator.or_, ((at >= F.lit(a)) & (at < F.lit(b)) for a, b in self.reaches)))
         if self.takes_late(batch):
             return rows.drop(LATE, PASSED)
         passed = F.lit(replay.passed(root.name))
@@ -333,7 +349,13 @@ class Recompute:
 
     def _replay(self, batch: int) -> Replay:
         kept = partial(self.query.kept, batch, into=self.way.sink)
-        return self.query.replay(batch, kept, strict=True)
+        return self.query.replay(batch, kept, strict=True, addressed=False)
+
+
+def within(rows: DataFrame, partitions: EventTimePartitions, *chosen: Partition) -> DataFrame:
+    """Those of some partitions, of a table that has their column."""
+    values = (partitions.parse(each.key) for each in chosen)
+    return rows.filter(F.col(quoted(partitions.column)).isin(*map(F.lit, values)))
 
 
 def latest_before(query: RecordedQuery, batch: int) -> datetime | None:

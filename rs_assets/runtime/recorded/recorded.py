@@ -26,7 +26,15 @@ from rs_assets.compile.readers import reader_of
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.nodes import Source
 from rs_assets.connectors.source import Verifiable
-from rs_assets.errors import CheckpointError, ConfigurationError, DataLossError, TopologyError
+from rs_assets.errors import (
+    BadRecordError,
+    CheckpointError,
+    ConfigurationError,
+    DataLossError,
+    RsError,
+    StepError,
+    TopologyError,
+)
 from rs_assets.recovery import forget_marker as forgetting
 from rs_assets.runtime.batch.split_watermarks import by_split_of, split_watermarks_of
 from rs_assets.runtime.identity import resumed
@@ -155,6 +163,16 @@ class RecordedQuery:
         """The event times at a gate, as far as the catalog has them."""
         return self.recorded.times(self.plan, gate)
 
+    def located(self, error: RsError, batches: Sequence[int]) -> RsError:
+        """The error of a record of `batches` with its position, which a replay finds; else `error`."""
+        replays = (self.replay(batch, lambda _, rows: rows) for batch in batches)
+        if isinstance(error, BadRecordError):
+            return next(filter(None, (replay.first_bad() for replay in replays)), error)
+        if isinstance(error, StepError) and "line" not in error.facts:
+            ours = partial(translate, query=self.plan.name)
+            return next(filter(None, (replay.failing(ours) for replay in replays)), error)
+        return error
+
     def removed_source(self, batch: int) -> str | None:
         """A source of which a batch has read records, and that the pipeline no longer has; None if there is none."""
         planned, before = self.log.offsets(batch), self.log.offsets(batch - 1)
@@ -192,10 +210,17 @@ class RecordedQuery:
             if isinstance(reader, Verifiable):
                 reader.verify(SourceLog(self.log, source.name).batch(batch), session.manifest.inputs_of(source.name))
 
-    def replay(self, batch: int, only: Callable[[Source, DataFrame], DataFrame], *, strict: bool = False) -> Replay:
+    def replay(
+        self,
+        batch: int,
+        only: Callable[[Source, DataFrame], DataFrame],
+        *,
+        strict: bool = False,
+        addressed: bool = True,
+    ) -> Replay:
         """One batch wired again, without its poisons, over the rows of each source that `only` leaves.
 
-        With `strict` a record that ends a run raises.
+        With `strict` a record that ends a run raises. Without `addressed` only the flows are wired.
         """
         session = self.recorded.session
         folder, home = session.query_folder(self.plan), session.options.home
@@ -203,7 +228,17 @@ class RecordedQuery:
         poisons = poisons_in(session.facts(self.plan), batch, code=session.topology.code)
         latest = self.context.latest if marks is None else marks.before(batch)
         judged = replace(self.context, latest=latest, poisons=poisons)
-        return Replay(session.topology, self.plan, judged, self.log, batch, only=only, effects=False, strict=strict)
+        return Replay(
+            session.topology,
+            self.plan,
+            judged,
+            self.log,
+            batch,
+            only=only,
+            effects=False,
+            strict=strict,
+            addressed=addressed,
+        )
 
 
 def named(nodes: Sequence[Chosen], name: str | None, *, what: str, pipeline: str) -> Chosen:

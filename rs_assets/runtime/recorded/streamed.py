@@ -32,7 +32,7 @@ from rs_assets.errors import DataLossError, TopologyError
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.operators.window.splits import BySplit, Latest, SplitNotes
 from rs_assets.records.admit import admit
-from rs_assets.records.columns import LINE, OFFSET, SPLIT, visible
+from rs_assets.records.columns import LINE, OFFSET, REASON, SPLIT, visible
 from rs_assets.records.schema import quoted, schema_text
 from rs_assets.runtime.batch.execution import BatchExecution
 from rs_assets.runtime.batch.query import QueryRun, every
@@ -240,7 +240,10 @@ class Streamed:
         return Topology(known.namespace, f"try_{known.job}"[:63], tuple(map(made, nodes)))
 
     def _read(self, source: Source, batch: int) -> DataFrame:
-        rows = batch_reader(self.query.log, batch)(self.query.context, source)
+        context = self.query.context
+        # Without an order of its records a batch is read as the stream has read it.
+        context = replace(context, addressed=context.ordered or context.by_record)
+        rows = batch_reader(self.query.log, batch)(context, source)
         return self.query.kept(batch, source, rows, into=self.sink)
 
     def _channel(self, source: Source, batch: int) -> MemoryChannel:
@@ -253,8 +256,9 @@ class Streamed:
         if log.offset(batch) == log.offset(batch - 1):
             return ()
         folder = self.folder / "records" / f"{batch}.{source.name}"
-        rows = self._read(source, batch)
-        good = admit(rows, gate=source.name, step=source.name, policy=source.bad_records, counted=False)
+        good = self._read(source, batch)
+        if REASON in good.columns:
+            good = admit(good, gate=source.name, step=source.name, policy=source.bad_records, counted=False)
         if context.ordered or context.by_record:
             good = good.repartition(1).sortWithinPartitions(*self._order(source, log, batch))
         try:

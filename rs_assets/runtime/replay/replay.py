@@ -64,7 +64,8 @@ class Replay:
 
     `only` limits it to some rows of each source. Without `effects` no function is called for its side effect. Under
     `strict` a record that ends a run ends the pass over the rows, with BadRecordError. `label` distinguishes the
-    replays of one batch in one frame.
+    replays of one batch in one frame. Without `addressed` only the flows are wired, of which bad and late rows are not
+    known: some sources are read faster without the positions of their records.
     """
 
     topology: Topology
@@ -76,6 +77,7 @@ class Replay:
     effects: bool = True
     strict: bool = False
     label: str = ""
+    addressed: bool = True
 
     def letters(self, *, clean: frozenset[str], late: bool, namespace: str, job: str, generation: int) -> pa.Table:
         """The bad and late records of the batch as dead letters, except for those that another query writes.
@@ -138,7 +140,8 @@ class Replay:
     def wired(self) -> Wired:
         """The steps up to the first state, compiled."""
         offsets = self._offsets()
-        collector = BadRecordCollector(label=f"replay of {self.batch_id}{self.label}", strict=self.strict)
+        label = f"replay of {self.batch_id}{self.label}"
+        collector = BadRecordCollector(label=label, strict=self.strict, addressed=self.addressed)
         read = batch_reader(self.log, self.batch_id)
         context = replace(
             self.context,
@@ -147,6 +150,7 @@ class Replay:
             streaming=False,
             now=batch_clock(offsets),
             versions=self.context.noted(self.batch_id),
+            addressed=self.addressed,
         )
         flows: dict[str, Flow] = {}
         late: list[Dead] = []
@@ -168,7 +172,8 @@ class Replay:
             flow = COMPILE[type(node)](context, node, inputs)
             # Branches that part here share a gate, as in the stream: a record is refused once.
             flows[name] = Flow(flow.df) if name == self.plan.streaming_output or name in self._forks else flow
-            if root and isinstance(node, TimedState) and node.sides and node.family in CAME_LATE:
+            judged = root and self.addressed
+            if judged and isinstance(node, TimedState) and node.sides and node.family in CAME_LATE:
                 rows = came_late[name] = self._late(name, flows[name].df)
                 reason = F.concat(F.lit(f"{CAME_LATE[node.family]} "), F.date_format(PASSED, PASSED_FORMAT))
                 late.append(Dead.of(name, rows.withColumn(REASON, reason), late=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from rs_assets.common.errors_wire import to_wire
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 FORMAT: Final = "org.apache.spark.sql.rsassets.JsonLines"
 # The format puts the path of the file here.
 FILE: Final = "@file"
+# Spark's own option with which its streams read the files that they have listed.
+AS_NAMED: Final = "__globPaths__"
 
 
 def json_lines(files: DataStreamReader, path: str, form: LineFormat, reading: Reading) -> DataFrame:
@@ -28,6 +31,18 @@ def json_lines(files: DataStreamReader, path: str, form: LineFormat, reading: Re
     counted (`BatchExecution.judged`), by the name of `reading`. A line beyond the length limit always ends the batch.
     """
     assert form.schema is not None  # noqa: S101  given or inferred before
+    return files.format(FORMAT).options(**_options(form, reading)).schema(form.schema).load(path)
+
+
+def json_lines_of(files: Sequence[str], form: LineFormat, reading: Reading) -> DataFrame:
+    """The same of some files, at least one, as a bounded frame."""
+    assert form.schema is not None  # noqa: S101  as above
+    # A name of a file is not taken for a pattern, nor a folder called `a=1` for a column.
+    reader = reading.spark.read.options(**{"recursiveFileLookup": "true", AS_NAMED: "false"})
+    return reader.format(FORMAT).options(**_options(form, reading)).schema(form.schema).load([*files])
+
+
+def _options(form: LineFormat, reading: Reading) -> Mapping[str, str]:
     processors_in(reading.spark)
     options = {
         "rs.source": reading.name,
@@ -40,4 +55,4 @@ def json_lines(files: DataStreamReader, path: str, form: LineFormat, reading: Re
         options |= {"rs.bad": refusal, "rs.beyond": refusal}
     if form.time_format:
         options["timestampFormat"] = form.time_format
-    return files.format(FORMAT).options(**options).schema(form.schema).load(path)
+    return options

@@ -14,7 +14,7 @@ from rs_assets.connectors.files.listing import existing_files
 from rs_assets.connectors.files.parse import LineFormat
 from rs_assets.connectors.files.whole import spark_files as native
 from rs_assets.connectors.files.whole.counting import FileWatch
-from rs_assets.connectors.files.whole.json_lines import json_lines
+from rs_assets.connectors.files.whole.json_lines import json_lines, json_lines_of
 from rs_assets.connectors.files.whole.line_format import file_sizes, form_with_schema, read_ranges
 from rs_assets.connectors.files.whole.modified_files import check_all_read, check_as_read, check_whole, has_unread
 from rs_assets.connectors.files.whole.watch import FilesWatch
@@ -51,9 +51,14 @@ class FilesReader:
         )
 
     def batch(self, reading: Reading, batch: SourceBatch) -> DataFrame:
-        """The records of the planned files, read line by line."""
-        whole = [{"file": str(f.local), "start_line": 1, "start_byte": 0, "end_byte": None} for f in batch.files]
-        return read_ranges(reading, self._form(reading), whole)
+        """The records of the planned files, read line by line; JSON as the stream reads it if no address is needed."""
+        form, files = self._form(reading), [str(file.local) for file in batch.files]
+        as_streamed = form.format == "json" and not reading.addressed
+        # That a file is gone is said by the reader of lines.
+        if as_streamed and files and all(file.local.exists() for file in batch.files):
+            return json_lines_of(files, form, reading)
+        whole = [{"file": file, "start_line": 1, "start_byte": 0, "end_byte": None} for file in files]
+        return read_ranges(reading, form, whole)
 
     def splits(self, batch: SourceBatch) -> Positions:
         """A file is a split of the batch that reads it; its offset is its size."""
