@@ -102,7 +102,8 @@ def describe(name: str | None, modules: tuple[str, ...], mermaid: bool) -> None:
 def run(name: str | None, modules: tuple[str, ...], *, plain: bool, as_json: bool, **request: Any) -> None:
     """Process all input there is, through Dagster, and show the results. A single pipeline needs no name."""
     pipeline = chosen(modules, name)
-    _prepare(brief=True, unless=lambda: _seems_unchanged(pipeline, request))
+    # The settings of Java come first: they hold also for a Spark that starts later.
+    _prepare(_java_of_run(pipeline, request), unless=lambda: _seems_unchanged(pipeline, request))
     from rs_assets.cli.run.console import run_and_show
     from rs_assets.dagster.runs.launch import LaunchRequest
 
@@ -116,7 +117,7 @@ def run(name: str | None, modules: tuple[str, ...], *, plain: bool, as_json: boo
 def start(name: str | None, modules: tuple[str, ...]) -> None:
     """Process input as it comes, through Dagster, until Ctrl-C, which drains and stops."""
     pipeline = chosen(modules, name)
-    _prepare(brief=False)
+    _prepare()
     from rs_assets.cli.run.console import start_and_watch
 
     start_and_watch(pipeline)
@@ -129,20 +130,29 @@ def start(name: str | None, modules: tuple[str, ...]) -> None:
 def standby(name: str | None, modules: tuple[str, ...]) -> None:
     """Wait with Spark running; take the stream over when its driver is gone, unless it was stopped."""
     pipeline = chosen(modules, name)
-    _prepare(brief=False)
+    _prepare()
     from rs_assets.cli.run.console import stand_by
 
     stand_by(pipeline)
 
 
-def _prepare(*, brief: bool, unless: Callable[[], bool] = bool) -> None:
+def _prepare(java_options: str = "", *, unless: Callable[[], bool] = bool) -> None:
     """Start Spark in the background during the next imports, which take as long, if it will be needed."""
     from rs_assets.spark.driver import SparkDriver
-    from rs_assets.spark.settings import BRIEF_JAVA, SparkSettings
+    from rs_assets.spark.settings import SparkSettings
 
-    driver = SparkDriver.shared(SparkSettings(java_options=BRIEF_JAVA if brief else ""))
+    driver = SparkDriver.shared(SparkSettings(java_options=java_options))
     if not unless():
         driver.prepare()
+
+
+def _java_of_run(pipeline: Pipeline, request: Mapping[str, Any]) -> str:
+    """The options of Java for a run to the end of the present input."""
+    from rs_assets.runtime.job.small import seems_small
+    from rs_assets.spark.settings import BRIEF_JAVA, small_java
+
+    anew = bool(request["new_generation"] or request["reset_steps"])
+    return small_java(os.environ) if seems_small(pipeline.topology, Home.default(), anew=anew) else BRIEF_JAVA
 
 
 def _seems_unchanged(pipeline: Pipeline, request: Mapping[str, Any]) -> bool:

@@ -82,6 +82,11 @@ BRIEF_JAVA = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
     " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
+# For a Java that has little to do, which ends before its second compiler has paid: the first one alone, which need not
+# observe the methods for the second, and the single-threaded collector. A quarter to a third of the processor time.
+SMALL_JAVA, SMALL_COLLECTOR = "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"
+# Where options for any Java may be set; Java refuses to start with two collectors.
+JAVA_VARIABLES = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 LEAN_SETTINGS: Mapping[str, str] = {
     # All state stores of a process share one cache and one budget of write buffers.
     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
@@ -105,6 +110,18 @@ def default_lean() -> bool:
     if name not in PROFILES:
         raise ConfigurationError(f"RS_PROFILE is {name!r}", remedy="use lean or normal")
     return PROFILES[name]
+
+
+def small_java(environment: Mapping[str, str]) -> str:
+    """The options of a Java with little to do; a collector that `environment` chooses for Java holds.
+
+    >>> small_java({})
+    '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC'
+    >>> small_java({"JDK_JAVA_OPTIONS": "-XX:+UseParallelGC"})
+    '-XX:TieredStopAtLevel=1'
+    """
+    chosen = any("GC" in environment.get(name, "") for name in JAVA_VARIABLES)
+    return SMALL_JAVA if chosen else f"{SMALL_JAVA} {SMALL_COLLECTOR}"
 
 
 # What Spark keeps of jobs and plans that are over, for its UI: without one, only what a look at a failure needs. By

@@ -39,8 +39,10 @@ from rs_assets.dagster.discovery import find_pipelines
 from rs_assets.dagster.runs.launch import LaunchRequest
 from rs_assets.dagster.sensors import recovery_sensor
 from rs_assets.dagster.sensors.refusals import was_canceled
+from rs_assets.runtime.job.small import SMALL_BYTES
 from rs_assets.runtime.report import QueryReport, RunReport
 from rs_assets.spark.driver import SparkDriver
+from rs_assets.spark.settings import BRIEF_JAVA, small_java
 from tests.dagster.projects import call, make_project
 
 ROOT = Path(__file__).parents[2]
@@ -67,6 +69,21 @@ def test_should_list_describe_and_tell_the_status(project):
     assert "flowchart LR" in call("describe", "hits", "--mermaid")[1]
     code, text = call("status", "hits", "--json")
     assert (code, json.loads(text)[0]["last_batch"]) == (0, -1)
+
+
+def test_a_run_over_little_input_takes_the_java_of_small_runs(project, monkeypatch, tmp_path):
+    taken = []
+
+    def shared(settings):
+        taken.append(settings.java_options)
+        raise ClickException("no further")
+
+    monkeypatch.setattr(SparkDriver, "shared", shared)
+    assert call("run", "hits")[0] == 1
+    with (tmp_path / "log.jsonl").open("ab") as log:
+        log.truncate(SMALL_BYTES + 1)
+    assert call("run", "hits")[0] == 1
+    assert taken == [small_java(os.environ), BRIEF_JAVA]
 
 
 def test_should_tell_a_pipeline_that_was_killed_from_one_that_was_stopped_or_never_started(project):
