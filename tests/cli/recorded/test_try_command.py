@@ -40,7 +40,7 @@ def test_the_command_and_the_upkeep_job_show_the_difference(job: JobDefinition, 
     # Of id 1 it was 1 and would be 10, of id 2 both are 20, of id 3 it was 39 and would be 30.
     code, text = call("try", "hits", "--keys", "id")
     assert (code, text.splitlines()[:3]) == (0, [
-        "3 rows before, 3 after, in 3 partitions, from 3 batches",
+        "3 rows before, 3 after, in 3 partitions, from 1 batch",
         "only_before 0, only_after 0, changed 2",
         "  changed in n: 2",
     ])  # fmt: skip
