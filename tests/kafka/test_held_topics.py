@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
+
 from rs_assets import MemoryChannel, StreamBuilder
+from tests.tables.test_waiting import World, start_shuffled
 
 
 def test_records_after_latest_that_come_while_a_table_is_loaded_meet_the_whole_table(broker, topic, options):
@@ -31,3 +34,12 @@ def test_records_after_latest_that_come_while_a_table_is_loaded_meet_the_whole_t
     seen.run(replace(options, on_progress=listen))
     assert came == [0]
     assert sorted((row["n"], row["tier"]) for row in out.rows()) == [(1, "2"), (2, "2")]
+
+
+@pytest.mark.long
+def test_a_started_stream_waits_for_a_table_of_the_rows_in_a_topic_of_another_query(broker, options, tmp_path):
+    world = World(options, tmp_path)
+    world.load(60)
+    world.click(0, 29, 59)
+    start_shuffled(world, strategy="kafka", bootstrap_servers=broker.bootstrap_servers)
+    assert world.result() == world.expected()

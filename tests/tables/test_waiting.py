@@ -205,26 +205,27 @@ def test_a_stream_waits_for_the_versions_of_a_table_and_gets_those_of_its_time(w
     assert world.result() == [(0, "0 1"), (1, "0 1"), (2, "0 1")]
 
 
-def shuffled(world, kind):
+def start_shuffled(world, **shuffle):
+    """Start the stream with a table of the rows of another query, and stop it when all clicks were seen."""
     users, clicks = world.sources()
-    table = users.shuffle(2, keys=["id"], strategy=kind).to_table("id", order_by="since", name="user_table")
+    table = users.shuffle(2, keys=["id"], **shuffle).to_table("id", order_by="since", name="user_table")
     seen = clicks.join_table(table.map_values("tier"), on={"user": "id"}, how="left", wait_for_table=True)
-    return seen.to_delta("seen").build()
+    done = threading.Event()
+
+    def listen(batch):
+        if batch.rows_out.get("seen_table") and len(world.result()) == len(world.clicks):
+            done.set()
+
+    quick = replace(world.options, interval=timedelta(milliseconds=20), on_progress=listen)
+    with seen.to_delta("seen").build().start(quick):
+        assert done.wait(PATIENCE_S)
 
 
 @pytest.mark.long
 def test_a_started_stream_waits_for_a_table_of_the_rows_of_another_query(world):
     world.load(60)
     world.click(0, 29, 59)
-    seen = threading.Event()
-
-    def listen(batch):
-        if batch.rows_out.get("seen_table") and len(world.result()) == len(world.clicks):
-            seen.set()
-
-    quick = replace(world.options, interval=timedelta(milliseconds=20), on_progress=listen)
-    with shuffled(world, "delta").start(quick):
-        assert seen.wait(PATIENCE_S)
+    start_shuffled(world, strategy="delta")
     assert world.result() == world.expected()
 
 
