@@ -52,7 +52,7 @@ class Progress:
 OnProgress = Callable[[Progress], None]
 
 
-def take(
+def take(  # noqa: PLR0913  all but the first four have defaults
     job_folder: Path,
     manifest: Manifest,
     *,
@@ -62,12 +62,14 @@ def take(
     threads: int = THREADS,
     now: datetime | None = None,
     links: Collection[Link] = (),
+    before_saving: Callable[[], object] = bool,
 ) -> Savepoint:
     """Copy the current checkpoints of `manifest` into `store`, each up to its last committed batch.
 
     The queries may run meanwhile. Of the tables in `links` between them, the rows that readers have not read yet are
     copied; no reader is ahead of its writer. State in the job's newest savepoint is not read again. CheckpointError if
-    nothing is committed yet, if a file that Spark needs is missing, and if one cannot be read or stored.
+    nothing is committed yet, if a file that Spark needs is missing, and if one cannot be read or stored. An error of
+    `before_saving`, which is called after the copy, leaves no savepoint.
     """
     job = job_folder.absolute()
     queries = queries_of(job, manifest)
@@ -78,6 +80,7 @@ def take(
             copied = copied_in_order(queries, links, lambda folder, until: _copied(copier, queries, folder, until))
             tables = copier.files(tables_of(links, copied))
             savepoint = _sealed(job, manifest, subject, copied, tables, copier.new, now or datetime.now(UTC))
+            before_saving()
             store.save(savepoint)
     except OSError as error:
         raise CheckpointError(

@@ -103,6 +103,10 @@ class Uploader:
             self._tidied = time.monotonic()
             self._pool.submit(self._tidy)
 
+    def begin_again(self) -> None:
+        """Let the next upload copy all queries: their checkpoints have changed together, and the manifest with them."""
+        self._pool.submit(self._copied.clear).result()
+
     def finish(self) -> None:
         """Upload all queries as they are after their last batch, and tidy up; errors as in `wait`."""
         self._pool.submit(self._try, tuple(self._manifest().queries)).result()

@@ -162,6 +162,8 @@ def _swap(session: JobSession, copies: Mapping[str, Beside], partitions: int) ->
             session.change(lambda manifest: replace(manifest, partitions=partitions, rescaling=0))
     if session.manifest.rescaling:
         session.options.driver.call(session.finish_rescale)
+    if session.uploader is not None:
+        session.uploader.begin_again()
 
 
 def _go_on(session: JobSession) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -27,7 +27,7 @@ from rs_assets.operators.state.exchange import fetch_left, queries_left, settle
 from rs_assets.recovery import forget_marker as forgetting
 from rs_assets.recovery import rollback_marker as returning
 from rs_assets.recovery.rollback_marker import Returning
-from rs_assets.recovery.savepoints import Savepoint, Subject, retention, take
+from rs_assets.recovery.savepoints import Savepoint, SavepointStore, Subject, retention, take
 from rs_assets.recovery.savepoints import fork as fork_savepoint
 from rs_assets.recovery.savepoints import restore as restore_savepoint
 from rs_assets.recovery.savepoints.copy import OnProgress
@@ -47,6 +47,9 @@ from rs_assets.runtime.upkeep.shuffles import begin_tables, links_of, refuse_top
 from rs_assets.runtime.upkeep.uploads import upload_return, uploaded_token
 from rs_assets.topology.topology import Topology
 
+# How often a copy is made again because the running stream was rescaled meanwhile.
+ROUNDS = 3
+
 
 def savepoint(
     topology: Topology, options: RunOptions | None = None, *, note: str = "", on_progress: OnProgress | None = None
@@ -58,9 +61,7 @@ def savepoint(
     refuse_topics(topology)
     options = options or RunOptions()
     folder = options.home.job(topology.namespace, topology.job)
-    manifest = manifests.load(folder)
-    if manifest is None:
-        raise CheckpointError(f"{topology.name} has no checkpoint yet", remedy="run it first", file=folder)
+    _stored(topology, folder)
     forgetting.refuse(folder, topology.name)
     subject = Subject(
         namespace=topology.namespace,
@@ -72,8 +73,7 @@ def savepoint(
     store = savepoints_of(options)
     for query in queries_left(folder):
         fetch_left(query)
-    links = links_of(topology, manifest, folder.absolute())
-    taken = take(folder, manifest, store=store, subject=subject, on_progress=on_progress, links=links)
+    taken = _taken(topology, folder, store, subject, on_progress)
     row = row_of(
         topology.name,
         generation=taken.generation,
@@ -89,6 +89,44 @@ def savepoint(
     policy = options.savepoints
     retention(store, topology.namespace, topology.job, keep=policy.keep, max_age=policy.max_age, taken=taken)
     return taken
+
+
+class _Overtaken(CheckpointError):
+    """The manifest that was read before the copy has another number of state partitions by now."""
+
+
+def _taken(
+    topology: Topology, folder: Path, store: SavepointStore, subject: Subject, on_progress: OnProgress | None
+) -> Savepoint:
+    """A savepoint in the store; the copy is repeated if a rescale of the running stream has overtaken it."""
+    for _ in range(ROUNDS):
+        manifest = _stored(topology, folder)
+
+        def check(before: Manifest = manifest) -> None:
+            now = _stored(topology, folder)
+            if (now.partitions, now.rescaling) != (before.partitions, before.rescaling):
+                raise _Overtaken("the state was rescaled")
+
+        with suppress(_Overtaken):
+            return take(
+                folder,
+                manifest,
+                store=store,
+                subject=subject,
+                on_progress=on_progress,
+                links=links_of(topology, manifest, folder.absolute()),
+                before_saving=check,
+            )
+    raise CheckpointError(
+        f"the state of {topology.name} was rescaled while the savepoint was taken", remedy="take it again", file=folder
+    )
+
+
+def _stored(topology: Topology, folder: Path) -> Manifest:
+    manifest = manifests.load(folder)
+    if manifest is None:
+        raise CheckpointError(f"{topology.name} has no checkpoint yet", remedy="run it first", file=folder)
+    return manifest
 
 
 def restore(topology: Topology, options: RunOptions | None = None, *, savepoint_id: str | None = None) -> Savepoint:
