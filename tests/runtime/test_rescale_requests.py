@@ -72,74 +72,84 @@ class Driver:
 
 
 @pytest.fixture
-def driver(options):
+def stream(options):
     made = Driver(options)
     yield made
     made.end()
 
 
-def asked(topology, options, driver, do):
+def asked(topology, options, stream, do):
     """The outcome of a request, when something is done as soon as it is there."""
-    meanwhile = driver.when_asked(do)
+    meanwhile = stream.when_asked(do)
     outcome = rescale_running(topology, options, 5, reason="a test")
     meanwhile.join()
     return outcome
 
 
-def test_request_to_a_running_stream_is_carried_out_and_answered_with_the_figures(topology, options, driver):
-    outcome = asked(topology, options, driver, lambda: answer_requests(driver))
+def test_request_to_a_running_stream_is_carried_out_and_answered_with_the_figures(topology, options, stream):
+    outcome = asked(topology, options, stream, lambda: answer_requests(stream))
     assert (outcome.report, outcome.refused, outcome.run_id) == (REPORT, None, "stream")
-    assert [path.name for path in driver.folder.iterdir() if "rescale" in path.name] == ["rescale.answers"]
+    assert [path.name for path in stream.folder.iterdir() if "rescale" in path.name] == ["rescale.answers"]
     # It is not there a second time.
-    answer_requests(driver)
-    assert driver.done == [5]
+    answer_requests(stream)
+    assert stream.done == [5]
 
 
-def test_refusal_of_the_driver_has_its_reason_and_its_remedy(topology, options, driver):
+def test_refusal_of_the_driver_has_its_reason_and_its_remedy(topology, options, stream):
     def refuse(_):
         raise CheckpointError("rows differ", remedy="stop it", file="a/b")
 
-    driver.does = refuse
-    refused = asked(topology, options, driver, lambda: answer_requests(driver)).refused
+    stream.does = refuse
+    refused = asked(topology, options, stream, lambda: answer_requests(stream)).refused
     assert (type(refused), str(refused)) == (CheckpointError, "rows differ [file=a/b]\n  remedy: stop it")
 
 
 @pytest.mark.parametrize("error", [ValueError("odd"), EngineError("ValueError: odd")])
-def test_failure_of_another_kind_is_an_error_of_the_engine(topology, options, driver, error):
+def test_failure_of_another_kind_is_an_error_of_the_engine(topology, options, stream, error):
     def fail(_):
         raise error
 
-    driver.does = fail
-    refused = asked(topology, options, driver, lambda: answer_requests(driver)).refused
+    stream.does = fail
+    refused = asked(topology, options, stream, lambda: answer_requests(stream)).refused
     assert (type(refused), refused.what) == (EngineError, "ValueError: odd")
 
 
 @pytest.mark.parametrize("state", ["never ran", "a run that ends", "stopped", "ended"])
 def test_without_a_running_stream_nothing_is_requested(topology, options, state):
     if state != "never ran":
-        driver = Driver(options)
-        desired = request_run(driver.folder, "another" if state == "a run that ends" else "stream")
+        stream = Driver(options)
+        desired = request_run(stream.folder, "another" if state == "a run that ends" else "stream")
         if state == "stopped":
             content = {name: getattr(desired, name) for name in desired.__dataclass_fields__}
-            write_atomically(driver.folder / "wish.json", orjson.dumps({**content, "stopped": True}))
+            write_atomically(stream.folder / "wish.json", orjson.dumps({**content, "stopped": True}))
         if state == "ended":
-            driver.end()
+            stream.end()
     assert rescale_running(topology, options, 5, reason="a test") is None
     assert requests.asked(options.home.job("test", "ids"), "rescale") is None
     if state in ("a run that ends", "stopped"):
-        driver.end()
+        stream.end()
 
 
-def test_invalid_number_is_not_requested(topology, options, driver):
+def test_invalid_number_is_not_requested(topology, options, stream):
     with pytest.raises(ConfigurationError, match="not a number of partitions"):
         rescale_running(topology, options, 0, reason="a test")
-    assert requests.asked(driver.folder, "rescale") is None
+    assert requests.asked(stream.folder, "rescale") is None
 
 
-def changed(driver, **content):
+def test_request_that_cannot_be_written_is_refused_in_words(topology, options, stream, monkeypatch):
+    def denied(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(requests, "write_atomically", denied)
+    with pytest.raises(CheckpointError, match="cannot be written: Permission denied") as refused:
+        rescale_running(topology, options, 5, reason="a test")
+    assert refused.value.remedy == "request it as the user who runs the stream"
+
+
+def changed(stream, **content):
     """Another content of the pending request."""
-    pending = requests.asked(driver.folder, "rescale")
-    write_atomically(driver.folder / "rescale.wanted", orjson.dumps({**pending, **content}))
+    pending = requests.asked(stream.folder, "rescale")
+    write_atomically(stream.folder / "rescale.wanted", orjson.dumps({**pending, **content}))
 
 
 @pytest.mark.parametrize(
@@ -150,136 +160,136 @@ def changed(driver, **content):
         ({"process_started": 0.0}, "the process that requested the rescale has ended"),
     ],
 )
-def test_outdated_request_is_refused_and_not_carried_out(topology, options, driver, content, told):
+def test_outdated_request_is_refused_and_not_carried_out(topology, options, stream, content, told):
     def do():
-        changed(driver, **content)
-        answer_requests(driver)
+        changed(stream, **content)
+        answer_requests(stream)
 
-    outcome = asked(topology, options, driver, do)
+    outcome = asked(topology, options, stream, do)
     assert (type(outcome.refused), outcome.refused.what) == (PipelineBusyError, told)
-    assert driver.done == []
+    assert stream.done == []
     assert outcome.refused.remedy.startswith("request it again")
-    assert asked(topology, options, driver, lambda: answer_requests(driver)).report == REPORT
+    assert asked(topology, options, stream, lambda: answer_requests(stream)).report == REPORT
 
 
-def test_driver_that_has_lost_its_lease_carries_nothing_out(topology, options, driver):
+def test_driver_that_has_lost_its_lease_carries_nothing_out(topology, options, stream):
     def lost():
         raise LeaseLostError("another driver has taken over", remedy="nothing to do")
 
-    driver.session.held.check = lost
-    outcome = asked(topology, options, driver, lambda: answer_requests(driver))
-    assert (type(outcome.refused), driver.done) == (LeaseLostError, [])
+    stream.session.held.check = lost
+    outcome = asked(topology, options, stream, lambda: answer_requests(stream))
+    assert (type(outcome.refused), stream.done) == (LeaseLostError, [])
 
 
-def test_later_request_takes_the_place_of_one_that_is_not_taken(topology, options, driver):
+def test_later_request_takes_the_place_of_one_that_is_not_taken(topology, options, stream):
     def do():
-        first = requests.asked(driver.folder, "rescale")
-        requests.ask(driver.folder, "rescale", reason="b", partitions=7, token=first["token"])
+        first = requests.asked(stream.folder, "rescale")
+        requests.ask(stream.folder, "rescale", reason="b", partitions=7, token=first["token"])
 
-    outcome = asked(topology, options, driver, do)
+    outcome = asked(topology, options, stream, do)
     assert outcome.replaced
     assert "a later request to rescale took the place of this one" in outcome.refused.what
-    assert requests.asked(driver.folder, "rescale")["partitions"] == 7
-    answer_requests(driver)
-    assert driver.done == [7]
+    assert requests.asked(stream.folder, "rescale")["partitions"] == 7
+    answer_requests(stream)
+    assert stream.done == [7]
 
 
-def test_later_request_waits_for_one_that_is_carried_out(topology, options, driver):
+def test_later_request_waits_for_one_that_is_carried_out(topology, options, stream):
     """Both are answered, each with its own number."""
 
     def with_another(partitions):
         if partitions == 5:
-            requests.ask(driver.folder, "rescale", reason="b", partitions=7, token=driver.lease.token)
+            requests.ask(stream.folder, "rescale", reason="b", partitions=7, token=stream.lease.token)
         return replace(REPORT, after=partitions)
 
-    driver.does = with_another
-    assert asked(topology, options, driver, lambda: answer_requests(driver)).report.after == 5
-    second = requests.asked(driver.folder, "rescale")["id"]
-    assert requests.progress(driver.folder, "rescale", second).state == "pending"
-    answer_requests(driver)
-    assert requests.progress(driver.folder, "rescale", second).answer["done"]["after"] == 7
+    stream.does = with_another
+    assert asked(topology, options, stream, lambda: answer_requests(stream)).report.after == 5
+    second = requests.asked(stream.folder, "rescale")["id"]
+    assert requests.progress(stream.folder, "rescale", second).state == "pending"
+    answer_requests(stream)
+    assert requests.progress(stream.folder, "rescale", second).answer["done"]["after"] == 7
 
 
 @pytest.mark.parametrize("taken", [False, True])
-def test_driver_that_ends_before_its_answer_is_gone(topology, options, driver, taken):
+def test_driver_that_ends_before_its_answer_is_gone(topology, options, stream, taken):
     def do():
         if taken:
-            requests.take(driver.folder, "rescale")
-        driver.end()
+            requests.take(stream.folder, "rescale")
+        stream.end()
 
-    outcome = asked(topology, options, driver, do)
+    outcome = asked(topology, options, stream, do)
     assert outcome.gone
     assert "its driver ended before it answered" in outcome.refused.what
-    assert requests.asked(driver.folder, "rescale") is None
+    assert requests.asked(stream.folder, "rescale") is None
 
 
-def test_answer_of_a_driver_that_ends_at_once_counts(topology, options, driver):
+def test_answer_of_a_driver_that_ends_at_once_counts(topology, options, stream):
     def do():
-        answer_requests(driver)
-        driver.end()
+        answer_requests(stream)
+        stream.end()
 
-    assert asked(topology, options, driver, do).report == REPORT
+    assert asked(topology, options, stream, do).report == REPORT
 
 
 def test_driver_without_signs_of_life_is_gone(topology, options):
-    driver = Driver(options, ttl=0.2)
+    stream = Driver(options, ttl=0.2)
     outcome = rescale_running(topology, options, 5, reason="a test")
     assert outcome is None or outcome.gone
-    driver.end()
+    stream.end()
 
 
-def test_request_that_is_not_taken_in_time_is_withdrawn(topology, options, driver, monkeypatch):
+def test_request_that_is_not_taken_in_time_is_withdrawn(topology, options, stream, monkeypatch):
     monkeypatch.setattr(asking, "PATIENCE_S", 0.02)
     outcome = rescale_running(topology, options, 5, reason="a test")
     assert "its driver did not answer within 0 s" in outcome.refused.what
-    assert (outcome.gone, requests.asked(driver.folder, "rescale")) == (False, None)
+    assert (outcome.gone, requests.asked(stream.folder, "rescale")) == (False, None)
     monkeypatch.undo()
     assert outcome.refused.remedy == "request it again, or stop the stream first"
-    assert asked(topology, options, driver, lambda: answer_requests(driver)).report == REPORT
+    assert asked(topology, options, stream, lambda: answer_requests(stream)).report == REPORT
 
 
-def test_interrupted_wait_withdraws_its_request(topology, options, driver, monkeypatch):
+def test_interrupted_wait_withdraws_its_request(topology, options, stream, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(requests, "progress", interrupted)
     with pytest.raises(KeyboardInterrupt):
         rescale_running(topology, options, 5, reason="a test")
-    assert requests.asked(driver.folder, "rescale") is None
+    assert requests.asked(stream.folder, "rescale") is None
 
 
-def test_withdrawal_leaves_the_request_of_another(driver):
-    first = requests.ask(driver.folder, "rescale", reason="a")
-    second = requests.ask(driver.folder, "rescale", reason="b")
-    requests.withdraw(driver.folder, "rescale", first)
-    assert requests.asked(driver.folder, "rescale")["id"] == second
+def test_withdrawal_leaves_the_request_of_another(stream):
+    first = requests.ask(stream.folder, "rescale", reason="a")
+    second = requests.ask(stream.folder, "rescale", reason="b")
+    requests.withdraw(stream.folder, "rescale", first)
+    assert requests.asked(stream.folder, "rescale")["id"] == second
 
 
-def test_request_that_a_killed_driver_had_taken_is_removed_by_the_next_start(driver):
-    taken = requests.ask(driver.folder, "rescale", reason="a")
-    requests.take(driver.folder, "rescale")
-    assert requests.progress(driver.folder, "rescale", taken).state == "taken"
-    requests.clear(driver.folder, "rescale")
-    assert requests.progress(driver.folder, "rescale", taken).state == "gone"
+def test_request_that_a_killed_driver_had_taken_is_removed_by_the_next_start(stream):
+    taken = requests.ask(stream.folder, "rescale", reason="a")
+    requests.take(stream.folder, "rescale")
+    assert requests.progress(stream.folder, "rescale", taken).state == "taken"
+    requests.clear(stream.folder, "rescale")
+    assert requests.progress(stream.folder, "rescale", taken).state == "gone"
 
 
-def test_only_the_newest_answers_are_kept_and_damaged_ones_are_none(driver):
+def test_only_the_newest_answers_are_kept_and_damaged_ones_are_none(stream):
     for number in range(requests.KEPT + 2):
-        requests.answer(driver.folder, "rescale", f"r{number}", {"done": {}})
-    states = [requests.progress(driver.folder, "rescale", f"r{number}").state for number in range(4)]
+        requests.answer(stream.folder, "rescale", f"r{number}", {"done": {}})
+    states = [requests.progress(stream.folder, "rescale", f"r{number}").state for number in range(4)]
     assert states == ["gone", "gone", "answered", "answered"]
-    (driver.folder / "rescale.answers").write_text("[1, {")
-    assert requests.progress(driver.folder, "rescale", "r3").state == "gone"
+    (stream.folder / "rescale.answers").write_text("[1, {")
+    assert requests.progress(stream.folder, "rescale", "r3").state == "gone"
 
 
-def test_driver_ignores_its_folder_without_a_request_and_refuses_a_damaged_one(driver):
-    answer_requests(driver)
-    (driver.folder / "rescale.wanted").write_text("{")
-    answer_requests(driver)
-    assert (driver.done, requests.asked(driver.folder, "rescale")) == ([], None)
+def test_driver_ignores_its_folder_without_a_request_and_refuses_a_damaged_one(stream):
+    answer_requests(stream)
+    (stream.folder / "rescale.wanted").write_text("{")
+    answer_requests(stream)
+    assert (stream.done, requests.asked(stream.folder, "rescale")) == ([], None)
 
 
-def test_lease_of_the_stream_is_read_again_only_now_and_then(topology, options, driver, monkeypatch):
+def test_lease_of_the_stream_is_read_again_only_now_and_then(topology, options, stream, monkeypatch):
     reads, looks, progress = [], [], requests.progress
 
     def counted(*args):
@@ -289,7 +299,7 @@ def test_lease_of_the_stream_is_read_again_only_now_and_then(topology, options, 
     def looked(*args):
         looks.append(1)
         if len(looks) == 40:
-            answer_requests(driver)
+            answer_requests(stream)
         return progress(*args)
 
     monkeypatch.setattr(asking, "read_lease", counted)

@@ -74,20 +74,28 @@ def rescale_running(topology: Topology, options: RunOptions, partitions: int, *,
     """Let the driver of the running stream rescale it, and wait for that; None, with nothing done, if no stream runs.
 
     `reason` is for people. An interrupted wait withdraws a request that the driver has not taken. ConfigurationError
-    for an invalid number, for a pipeline without state, and for state that cannot be redistributed.
+    for an invalid number, for a pipeline without state, and for state that cannot be redistributed; CheckpointError if
+    the request cannot be written.
     """
     check_partitions(topology, partitions)
     folder = options.home.job(topology.namespace, topology.job)
     lease = _stream(topology, options, folder)
     if lease is None:
         return None
-    asked = requests.ask(
-        folder, "rescale", reason=reason, run_id=options.run_id, partitions=partitions, token=lease.token
-    )
+    details = {"partitions": partitions, "token": lease.token}
+    try:
+        asked = requests.ask(folder, "rescale", reason=reason, run_id=options.run_id, **details)
+    except OSError as error:
+        raise CheckpointError(
+            f"the request to rescale cannot be written: {error.strerror}",
+            remedy="request it as the user who runs the stream",
+            file=folder,
+        ) from error
     try:
         return _Wait(topology, options, lease, folder, asked).outcome()
     finally:
-        requests.withdraw(folder, "rescale", asked)
+        with suppress(OSError):
+            requests.withdraw(folder, "rescale", asked)
 
 
 def _stream(topology: Topology, options: RunOptions, folder: Path) -> LeaseRow | None:
