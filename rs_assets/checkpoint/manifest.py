@@ -77,7 +77,8 @@ class Manifest:
     `schemas` pins inferred schemas (JSON); `inputs` holds the size of each whole file that was read, by source.
     `partitions` is the number of state partitions, 0 before the first start: Spark's named offset log does not keep it,
     and would load the wrong state with another number; `rescaling` is the number it is being changed to. `aliases` maps
-    renamed sources and sinks to their names in the checkpoint; `queries` holds the queries by folder name. `places` is
+    renamed sources and sinks to their names in the checkpoint; `queries` holds the queries by folder name, and
+    `removed` those whose step with state is gone: their checkpoints are still there, and it may come back. `places` is
     the location of each durable shuffle, by the stored name of the step that writes it: the name of a topic, or the
     folder of a table, which begins with the stored name of its query. `token` is the greatest fencing token that was
     taken, `claims` has for each sink the claims of this home that it may have stored. `code` is a digest of the
@@ -93,6 +94,7 @@ class Manifest:
     inputs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     aliases: Mapping[str, str] = field(default_factory=dict)
     queries: Mapping[str, QueryFacts] = field(default_factory=dict)
+    removed: Mapping[str, QueryFacts] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
     token: int = 0
     claims: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -106,7 +108,7 @@ class Manifest:
     @property
     def last_generation(self) -> int:
         """The greatest generation that any query has used."""
-        return max((self.generation, *(facts.generation for facts in self.queries.values())))
+        return max((self.generation, *(facts.generation for facts in (*self.queries.values(), *self.removed.values()))))
 
     def next_generation(self, *, above: int = 0) -> Manifest:
         """The manifest of a new checkpoint, in a generation greater than `above`; pinned schemas are dropped."""
@@ -136,24 +138,26 @@ class Manifest:
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Manifest:
         """The manifest described by `body`; TypeError or KeyError if that is invalid."""
-        queries = {
-            folder: QueryFacts(
-                **{
-                    **facts,
-                    "sources": tuple(facts["sources"]),
-                    "shape": tuple(facts["shape"]),
-                    "poisons": tuple(facts.get("poisons", ())),
-                    "origins": {name: tuple(of) for name, of in facts.get("origins", {}).items()},
-                    "rules": _rules(facts.get("rules", {})),
-                    "ruled": tuple((last, _rules(rules)) for last, rules in facts.get("ruled", ())),
-                    "path": tuple((generation, batch) for generation, batch in facts.get("path", ())),
-                    "codes": tuple((batch, code) for batch, code in facts.get("codes", ())),
-                }
-            )
-            for folder, facts in body["queries"].items()
-        }
+        queries = {folder: _facts(facts) for folder, facts in body["queries"].items()}
+        removed = {folder: _facts(facts) for folder, facts in body.get("removed", {}).items()}
         claims = {sink: tuple(known) for sink, known in body.get("claims", {}).items()}
-        return cls(**{**body, "queries": queries, "claims": claims})
+        return cls(**{**body, "queries": queries, "removed": removed, "claims": claims})
+
+
+def _facts(body: Mapping[str, Any]) -> QueryFacts:
+    return QueryFacts(
+        **{
+            **body,
+            "sources": tuple(body["sources"]),
+            "shape": tuple(body["shape"]),
+            "poisons": tuple(body.get("poisons", ())),
+            "origins": {name: tuple(of) for name, of in body.get("origins", {}).items()},
+            "rules": _rules(body.get("rules", {})),
+            "ruled": tuple((last, _rules(rules)) for last, rules in body.get("ruled", ())),
+            "path": tuple((generation, batch) for generation, batch in body.get("path", ())),
+            "codes": tuple((batch, code) for batch, code in body.get("codes", ())),
+        }
+    )
 
 
 def _rules(stored: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:

@@ -33,6 +33,11 @@ from rs_assets.topology.shape import (
 )
 from rs_assets.topology.topology import Topology
 
+# Of a step that is gone there is nothing to reset; it may come back.
+CHOICES_OF_REMOVED = (
+    "go back to that version; or let the state lie, from which the step goes on if it comes back (--keep-state); or"
+    " begin a new generation (--new-generation)"
+)
 CHOICES = (
     "go back to that version; or drop the state of a step (--reset-step NAME); or use the state as it is, if you know"
     " that it still fits (--keep-state); or begin a new generation (--new-generation)"
@@ -46,6 +51,7 @@ def resumed(
 
     TopologyChangedError, with the difference and the choices, if state would be read with another meaning.
     """
+    stored = _with_returned(plans, stored)
     known = queries_of_now(topology, stored)
     refuse_renamed(topology, known)
     names = _renames(topology, stored)
@@ -71,7 +77,25 @@ def resumed(
     queries = {
         folders[plan.name]: _facts(topology, plan, stored, known.get(folders[plan.name]), options) for plan in plans
     }
-    return replace(stored, aliases=aliases, queries=queries), folders
+    gone = {
+        folder: facts
+        for folder, facts in stored.queries.items()
+        if facts.stateful is not None and names.get(facts.stateful, facts.stateful) not in options.reset_steps
+    }
+    removed = {folder: facts for folder, facts in {**stored.removed, **gone}.items() if folder not in queries}
+    return replace(stored, aliases=aliases, queries=queries, removed=removed), folders
+
+
+def _with_returned(plans: tuple[QueryPlan, ...], stored: Manifest) -> Manifest:
+    """`stored` with the removed queries whose steps are there again: their checkpoints are continued, or refused."""
+    fresh = [plan for plan in plans if folder_of(stored, plan) is None]
+    back = {
+        folder: facts
+        for folder, facts in stored.removed.items()
+        if folder not in stored.queries and any(_same(plan, facts, {}) for plan in fresh)
+    }
+    left = {folder: facts for folder, facts in stored.removed.items() if folder not in back}
+    return replace(stored, queries={**stored.queries, **back}, removed=left) if back else stored
 
 
 def matched(topology: Topology, plans: tuple[QueryPlan, ...], stored: Manifest) -> tuple[Manifest, Mapping[str, str]]:
@@ -200,13 +224,19 @@ def _shapes(
 
 
 def _refuse_changes(
-    topology: Topology, shapes: list[tuple[Shape, Shape]], removed: Iterable[str], undeclared: Mapping[str, str]
+    topology: Topology,
+    shapes: list[tuple[Shape, Shape]],
+    removed: Iterable[tuple[str, str]],
+    undeclared: Mapping[str, str],
 ) -> None:
-    lines = [*(line for before, now in shapes for line in changes(before, now)), *removed]
-    if lines:
+    changed, gone = [line for before, now in shapes for line in changes(before, now)], dict(removed)
+    if changed or gone:
+        here = {node.name for node in topology}
+        choices = CHOICES if changed or not here.isdisjoint(gone) else CHOICES_OF_REMOVED
         raise TopologyChangedError(
-            "the state on disk was made by another version of the pipeline:\n    " + "\n    ".join(lines),
-            remedy=_declared(undeclared) + CHOICES,
+            "the state on disk was made by another version of the pipeline:\n    "
+            + "\n    ".join([*changed, *gone.values()]),
+            remedy=_declared(undeclared) + choices,
             pipeline=topology.name,
         )
 
@@ -224,13 +254,16 @@ def _refuse_moved(topology: Topology, shapes: list[tuple[Shape, Shape]]) -> None
             )
 
 
-def _removed(stored: Manifest, used: set[str], names: Mapping[str, str], options: RunOptions) -> Iterator[str]:
+def _removed(
+    stored: Manifest, used: set[str], names: Mapping[str, str], options: RunOptions
+) -> Iterator[tuple[str, str]]:
     """Stored stateful queries that the new version of the pipeline lacks, except for steps that are reset."""
     for folder, facts in stored.queries.items():
         if folder in used or facts.stateful is None:
             continue
-        if names.get(facts.stateful, facts.stateful) not in options.reset_steps:
-            yield f"- {stored_shape(facts)[-1] if facts.shape else facts.stateful}"
+        step = names.get(facts.stateful, facts.stateful)
+        if step not in options.reset_steps:
+            yield step, f"- {stored_shape(facts)[-1] if facts.shape else facts.stateful}"
 
 
 def _aliases(topology: Topology, stored: Manifest, names: Mapping[str, str]) -> Mapping[str, str]:

@@ -78,7 +78,9 @@ def test_a_stateless_change_behind_the_window_starts_as_it_is(world):
 def test_a_change_that_touches_state_is_refused_with_the_difference_and_the_choices(world, change):
     start(world)
     stream = world.windowed(world.stream("clicks"), **change)
-    with pytest.raises(TopologyChangedError, match=r"(?s)[-+] .*--reset-step NAME.*--keep-state.*--new-generation"):
+    with pytest.raises(
+        TopologyChangedError, match=r"(?s)[-+] .*(--reset-step NAME|renamed=).*--keep-state.*--new-generation"
+    ):
         world.run(stream)
 
 
@@ -114,6 +116,33 @@ def test_a_step_is_reset_to_write_its_windows_in_another_mode(world, before, now
     closed = [("a", 0.0, 1), ("a", 0.0, 1), ("b", 50.0, 1)]
     every = [*closed, ("a", 0.0, 1)]
     assert world.table() == sorted(every if now == "complete" else closed)
+
+
+def test_a_removed_step_that_comes_back_goes_on_or_is_refused(world):
+    def two(seconds):
+        stream = world.stream("clicks")
+        pages = world.windowed(stream)
+        if seconds is None:
+            return pages
+        window = stream.window(TumblingWindow.of(Time.seconds(seconds), "ts"), name="other").group_by("page")
+        return window.sum("n", "total").to_data_stream().to_delta("others")
+
+    world.first.put(*rows("a", 1, 11, 25))
+    world.run(two(20))
+    world.first.put(*rows("a", 31))
+    with pytest.raises(TopologyChangedError, match="other") as refused:
+        world.run(two(None))
+    # There is nothing to reset.
+    assert "--reset-step" not in refused.value.remedy
+    world.run(two(None), keep_state=True)
+    world.run(two(None))
+    world.first.put(*rows("a", 65))
+    with pytest.raises(TopologyChangedError, match="(?s)TumblingWindow.*--reset-step NAME"):
+        world.run(two(50))
+    world.run(two(20))
+    assert world.table("others") == [("a", 0.0, 2), ("a", 20.0, 2)]
+    world.run(two(50), reset_steps=("other",))
+    assert world.table("others") == [("a", 0.0, 4)]
 
 
 def test_a_new_generation_after_a_reset_step_is_newer_than_both(world):

@@ -56,7 +56,7 @@ def forget(
     as_json: bool,
 ) -> None:
     """Remove the rows of keys from outputs, state, savepoints, stores and dead letters of a stopped pipeline."""
-    lines = file.read_text(encoding="utf-8").splitlines() if file is not None else []
+    lines = file.read_text(encoding="utf-8-sig").splitlines() if file is not None else []
     asked = keys_of([*keys, *(line.strip() for line in lines if line.strip())])
     names = dict(_parted(text, "visits:visitor=user_id") for text in columns)
     pipeline = chosen(modules, name)

@@ -42,7 +42,8 @@ def test_the_command_shows_asks_removes_and_is_audited(
     asked = CliRunner().invoke(main, ["forget", "seen", "user=u1"], input="n\n")
     assert (asked.exit_code, "There is no way back" in asked.output, DeltaTable(path).count()) == (1, True, 5)
 
-    (tmp_path / "keys.txt").write_text("user=u2\n\nuser=u3\n")
+    # As a spreadsheet of Windows writes it.
+    (tmp_path / "keys.txt").write_text("user=u2\r\n\r\nuser=u3\r\n", encoding="utf-8-sig")
     code, text = call("forget", "seen", "user=u1", "--from", str(tmp_path / "keys.txt"), "--yes")
     assert (code, "3 keys forgotten" in text, "found by a scan afterwards: 0" in text) == (0, True, True)
     assert sorted(DeltaTable(path).to_pyarrow_table()["user"].to_pylist()) == ["u0", "u4"]
