@@ -69,6 +69,7 @@ def arguments() -> argparse.Namespace:
     points.add_argument("--minutes", type=float, default=1e6, help="begin none behind that time")
     points.add_argument("--shuffled", action="store_true", help="of a pipeline with a durable shuffle")
     points.add_argument("--uploaded", action="store_true", help="of a pipeline that loses its home with each crash")
+    _in_parts(points)
     points.add_argument("--point", help="only that one: its name, as it is printed, or its number")
     past = parts.add_parser("histories", help="what people do, by a seed")
     past.add_argument("--seed", type=int, default=1)
@@ -89,17 +90,21 @@ def arguments() -> argparse.Namespace:
     stopped.add_argument("--seed", type=int, default=1)
     stopped.add_argument("--count", type=int, default=200, help="so many stops")
     stopped.add_argument("--kills", type=int, default=40, help="so many kills, each in a process of its own")
-    stopped.add_argument(
-        "--part", dest="part_of", type=int, nargs=2, default=(1, 1), metavar=("I", "N"), help="one of N parts of them"
-    )
+    _in_parts(stopped)
     stopped.add_argument("--minutes", type=float, default=1e6, help="begin none behind that time")
     return parser.parse_args()
+
+
+def _in_parts(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--part", dest="part_of", type=int, nargs=2, default=(1, 1), metavar=("I", "N"), help="one of N parts of them"
+    )
 
 
 def done_as_asked(folder: Path, how: argparse.Namespace) -> int:
     """Do the part that is asked for; how much was wrong."""
     if how.part == "crashes":
-        limits = {"every": how.every, "point": how.point, "minutes": how.minutes}
+        limits = {"every": how.every, "point": how.point, "minutes": how.minutes, "part": tuple(how.part_of)}
         return crashes(folder, how.operation, shuffled=how.shuffled, uploaded=how.uploaded, **limits)
     if how.part == "stops":
         return stops(folder, how.seed, how.count, how.kills, how.minutes, part=tuple(how.part_of))

@@ -75,12 +75,13 @@ def crashes(
     minutes: float,
     shuffled: bool = False,
     uploaded: bool = False,
+    part: tuple[int, int] = (1, 1),
 ) -> int:
     """Record, go on from every crash that differs, and say what became of them; how many came out wrong.
 
     With a `point`, only from there: its name, or its number in this recording. A folder that has a recording goes on
     where it was left; none is begun once the minutes are over. `shuffled`: of a pipeline with a durable shuffle;
-    `uploaded`: of one that loses its home with each crash.
+    `uploaded`: of one that loses its home with each crash. `part` 2, 5: the second fifth, each spread as evenly.
     """
     written = folder / "recording.json"
     if not written.exists():
@@ -88,7 +89,8 @@ def crashes(
         record(folder, *how).save(written)
     recording, kept = Recording.load(written), Outcomes(folder / "outcomes.jsonl")
     trees = distinct(recording.of(*operations))
-    chosen = kept.lacking(evenly(trees)[: -(-len(trees) // every)]) if point is None else _named(recording, point)
+    some = evenly(trees)[: -(-len(trees) // every)][part[0] - 1 :: part[1]]
+    chosen = kept.lacking(some) if point is None else _named(recording, point)
     print(f"{len(recording.of(*operations))} crash points, {len(trees)} trees, {len(chosen)} to go on from", flush=True)
     until = time.monotonic() + 60 * minutes
     timely = takewhile(lambda _: time.monotonic() < until, chosen)

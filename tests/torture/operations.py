@@ -19,6 +19,7 @@ from pathlib import Path
 from rs_assets.dagster.runs.compaction import compact_everything
 from rs_assets.recovery.savepoints import Savepoint
 from rs_assets.runtime.run.rescale import rescale
+from rs_assets.runtime.run.rescale_requests import rescale_running
 from rs_assets.runtime.run.running import RunningPipeline
 from rs_assets.runtime.upkeep import savepoints
 from rs_assets.spark.driver import SparkDriver
@@ -93,8 +94,11 @@ def _rescale(site: Site) -> None:
 
 
 def _rescale_live(site: Site) -> None:
+    """As the command does it in another process, whose request and its answer are files, too."""
     running = RUNNING.pop()
-    running.rescale(3)
+    outcome = rescale_running(site.pipeline().topology, site.options, 3, reason="a crash point")
+    assert outcome is not None, "the stream does not run"
+    assert outcome.report is not None, str(outcome.refused)
     running.stop()
 
 

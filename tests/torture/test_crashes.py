@@ -66,6 +66,23 @@ def test_a_pipeline_that_loses_its_home_at_a_crash_point_continues_from_its_uplo
         assert (outcome.wrong, outcome.refused) == ("", ()), outcome.crash.point
 
 
+@pytest.mark.long
+def test_a_pipeline_goes_on_from_crash_points_of_a_live_rescale_that_was_requested(driver, tmp_path):
+    """Some of them, evenly, most of them outside of the copies; `--operation 'live rescale'` goes on from all."""
+    try:
+        compile_shim(tmp_path)
+    except ShimError as error:
+        pytest.skip(str(error))
+    recording = record(tmp_path, "first start", "live rescale")
+    assert any("rescale.taken" in crash.point.path for crash in recording.of("live rescale"))
+    trees = evenly(distinct(recording.of("live rescale")))
+    copies = [each for each in trees if "/rescaling/" in each[0].point.path]
+    others = [each for each in trees if each not in copies]
+    site = Site(recording.root, driver)
+    for outcome in outcomes(site, recording, [*others[:20], *copies[:4]]):
+        assert (outcome.wrong, outcome.refused) == ("", ()), outcome.crash.point
+
+
 @pytest.mark.canary
 def test_a_short_history_of_what_people_do_is_right(driver, tmp_path):
     result = done(3, planned(3, 8), tmp_path / "site", driver)
