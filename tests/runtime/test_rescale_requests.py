@@ -172,6 +172,13 @@ def test_outdated_request_is_refused_and_not_carried_out(topology, options, stre
     assert asked(topology, options, stream, lambda: answer_requests(stream)).report == REPORT
 
 
+def test_driver_that_was_overtaken_leaves_a_request_to_the_later_run(stream):
+    requests.ask(stream.folder, "rescale", reason="a test", partitions=5, token=stream.lease.token + 1)
+    answer_requests(stream)
+    assert requests.asked(stream.folder, "rescale")["partitions"] == 5
+    assert stream.done == []
+
+
 def test_driver_that_has_lost_its_lease_carries_nothing_out(topology, options, stream):
     def lost():
         raise LeaseLostError("another driver has taken over", remedy="nothing to do")

@@ -185,8 +185,14 @@ def _answered(progress: Progress, run_id: str) -> Outcome:
 
 
 def answer_requests(running: RunningPipeline) -> None:
-    """Carry out the pending request to rescale, if there is one, and answer it."""
+    """Carry out the pending request to rescale, if there is one, and answer it.
+
+    One that was made to a later run is left to that: this driver was paused, and another one has taken over.
+    """
     folder = running.session.folder
+    pending = requests.asked(folder, "rescale")
+    if pending is None or pending.get("token", 0) > running.session.held.token:
+        return
     request = requests.take(folder, "rescale")
     if request is None:
         return
