@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -9,8 +10,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from rs_assets.checkpoint.source_log import SourceLog
 from rs_assets.common.home import Home
@@ -54,6 +57,8 @@ from rs_assets.topology.nodes.timed import NONE
 from rs_assets.topology.nodes.window import WindowAggregate
 from rs_assets.topology.topology import Topology
 
+# Spark looks up more files by a job of their own.
+FEW_FILES: Final = 32
 TRIGGER: Final = every(timedelta(milliseconds=20))
 # The table that the rows go to, in the folder of the trial.
 ROWS: Final = "rows"
@@ -192,7 +197,8 @@ class Streamed:
                 files = {channels[source.name]: self._files(source, batch) for source in self._sources}
                 again.batch(files, self.query.watermark_after(batch))
         path = str(self.folder / ROWS)
-        return None if open_table(path) is None else self.spark.read.format("delta").load(path)
+        table = open_table(path)
+        return None if table is None else read_made(self.spark, path, table)
 
     @property
     def _sources(self) -> Sequence[Source]:
@@ -281,6 +287,16 @@ class Streamed:
         else:
             return place
         return [F.array_position(F.array(*map(F.lit, names)), F.col(SPLIT)), *place]
+
+
+def read_made(spark: SparkSession, path: str, table: DeltaTable) -> DataFrame:
+    """The rows of a table that its own query has just written: of a few plain files without the jobs of Delta."""
+    files = table.file_uris()
+    plain = table.protocol().min_reader_version == 1 and not table.metadata().partition_columns
+    if not plain or not 0 < len(files) <= FEW_FILES:
+        return spark.read.format("delta").load(path)
+    schema = StructType.fromJson(json.loads(table.schema().to_json()))
+    return spark.read.schema(schema).parquet(*files)
 
 
 def _fields(rows: DataFrame) -> list[Column]:
