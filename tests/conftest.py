@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 os.environ["DAGSTER_DISABLE_TELEMETRY"] = "1"
+# Commands that run in this process would lower its priority.
+os.environ["RS_NICE"] = "0"
 # For every Java that a test starts, too.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", QUICK_START)
 # How long an example takes says something of the machine, and nothing of the code.

@@ -10,11 +10,17 @@ import click
 
 from rs_assets.cli.base import AS_JSON, FAILED, MODULES, NAME_OR_NONE, chosen, guarded
 from rs_assets.common.plural import count_of
+from rs_assets.common.priority import MOST, give_way
 
 if TYPE_CHECKING:
     from rs_assets.runtime.recorded.partitions import Partition
 
 JUDGES = ("all", "as_then")
+GIVES_WAY = click.option(
+    "--nice",
+    type=click.IntRange(0, MOST),
+    help=f"How far a stream on this machine goes first on a busy processor: 0 to {MOST} (default: RS_NICE, else 10).",
+)
 SHOWN = ("partition", "state", "rows", "late", "files", "MB")
 
 
@@ -65,11 +71,15 @@ def _row(partition: Partition) -> dict[str, str]:
 )
 @click.option("--plan", is_flag=True, help="Only say what would be read again.")
 @click.option("--code", metavar="DIGEST", help="Refuse other code than this, which `try` has shown.")
+@GIVES_WAY
 @MODULES
 @AS_JSON
 @guarded
-def backfill(name: str | None, modules: tuple[str, ...], *, first: str, as_json: bool, **chosen_by: Any) -> None:
+def backfill(
+    name: str | None, modules: tuple[str, ...], *, first: str, nice: int | None, as_json: bool, **chosen_by: Any
+) -> None:
     """Compute closed partitions again from the recorded input, and replace their rows; the stream may run."""
+    give_way(nice)
     done = chosen(modules, name).backfill(first, **chosen_by)
     if as_json:
         click.echo(json.dumps([each.as_dict() for each in done]))
@@ -91,11 +101,13 @@ def backfill(name: str | None, modules: tuple[str, ...], *, first: str, as_json:
     type=click.IntRange(min=1),
     help="Without a name, so many.",
 )
+@GIVES_WAY
 @MODULES
 @AS_JSON
 @guarded
-def prove(name: str | None, modules: tuple[str, ...], *, as_json: bool, **chosen_by: Any) -> None:
+def prove(name: str | None, modules: tuple[str, ...], *, nice: int | None, as_json: bool, **chosen_by: Any) -> None:
     """Compare closed partitions with what the recorded input gives, and note the result in the ledger."""
+    give_way(nice)
     done = chosen(modules, name).prove(**chosen_by)
     if as_json:
         click.echo(json.dumps([each.as_dict() for each in done]))
@@ -145,13 +157,22 @@ def audit(name: str | None, modules: tuple[str, ...]) -> None:
 @click.option("--keys", default="", metavar="FIELDS", help="Fields that identify a row, with commas between them.")
 @click.option("--into", type=click.Path(), help="A new folder, for a Delta table with each row that differs.")
 @click.option("--expect-equal", is_flag=True, help="Exit with 1 if there is a difference.")
+@GIVES_WAY
 @MODULES
 @AS_JSON
 @guarded
 def try_code(
-    name: str | None, modules: tuple[str, ...], *, keys: str, expect_equal: bool, as_json: bool, **chosen_by: Any
+    name: str | None,
+    modules: tuple[str, ...],
+    *,
+    keys: str,
+    expect_equal: bool,
+    nice: int | None,
+    as_json: bool,
+    **chosen_by: Any,
 ) -> None:
     """Compare the current code with the rows that a former version has written; nothing is changed."""
+    give_way(nice)
     fields = tuple(key.strip() for key in keys.split(",") if key.strip())
     found = chosen(modules, name).compare(keys=fields, **chosen_by)
     click.echo(json.dumps({**found.as_dict(), "empty": found.empty}) if as_json else str(found))

@@ -15,6 +15,7 @@ from dagster import (
 )
 from pydantic import Field
 
+from rs_assets.common.priority import give_way
 from rs_assets.connectors.delta.files.event_partitions import EventTimePartitions
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.dagster.assets.stream_assets import StreamAssets
@@ -59,6 +60,9 @@ def _asset(assets: StreamAssets, sink: DeltaSink, partitions: EventTimePartition
         op_tags={"rs/pipeline": assets.name},
     )
     def backfilled(context: AssetExecutionContext, config: BackfillConfig, rs_spark: SparkResource) -> None:
+        if not rs_spark.driver.started:
+            # The stream goes first.
+            give_way()
         options = place_of(context, assets.topology).options(driver=rs_spark.driver, run_id=context.run.run_id)
         # Dagster gives a range without gaps.
         first, last = context.partition_keys[0], context.partition_keys[-1]

@@ -22,6 +22,7 @@ from dagster._core.definitions.unresolved_asset_job_definition import Unresolved
 from pydantic import Field
 
 from rs_assets.catalog.ledger import Ledger
+from rs_assets.common.priority import give_way
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.dagster.assets.closed_partitions import closed_key
 from rs_assets.dagster.assets.stream_assets import StreamAssets
@@ -85,6 +86,9 @@ def _check(assets: StreamAssets, sink: DeltaSink) -> AssetChecksDefinition:
         description="The closed partitions equal one batch over the recorded input, as far as they are proved.",
     )
     def check(context: AssetCheckExecutionContext, config: ProofConfig, rs_spark: SparkResource) -> AssetCheckResult:
+        if not rs_spark.driver.started:
+            # The stream goes first.
+            give_way()
         place = place_of(context, assets.topology)
         options = place.options(driver=rs_spark.driver, run_id=context.run.run_id)
         proofs = prove(assets.topology, options, sink=sink.name, newest=config.newest)
