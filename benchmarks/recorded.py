@@ -5,6 +5,7 @@ Run as a module with a folder of rows, a home and a flag it is the process that 
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
@@ -21,9 +22,11 @@ from typing import Any
 from benchmarks.bench import Bench
 from benchmarks.by_hand import WATER_MARK_S
 from benchmarks.data import FILES, RARE_PAGE, SCHEMA, WINDOW_S, generate
-from benchmarks.measure import Figure, compare
+from benchmarks.measure import MICROSECONDS, Comparison, Figure, compare, slopes_us
+from benchmarks.throughput import TENFOLD
 from rs_assets import EventTimePartitions, Pipeline, RunOptions, StreamBuilder, Time, TumblingWindow
 from rs_assets.common.home import Home
+from rs_assets.common.priority import DEFAULT, NICE, give_way
 from rs_assets.runtime.report import BatchProgress
 
 # Of a try of equal code, against the processor time of the run; of a stream that keeps 70 % of its throughput.
@@ -45,8 +48,9 @@ def recorded_figures(bench: Bench) -> Iterator[Figure]:
         ("10 s windows, the whole table, as a stream", _windows),
     )
     for what, make in ways:
-        yield _try(bench, what, make)
-    yield _beside(bench)
+        yield from _tries(bench, what, make)
+    yield _beside(bench, DEFAULT)
+    yield _beside(bench, 0)
 
 
 def _hours(by: str) -> EventTimePartitions:
@@ -71,11 +75,40 @@ def _windows(source: Path, *, partitions: EventTimePartitions | None = None, fil
     return made
 
 
-def _try(bench: Bench, what: str, make: Callable[[Path], Pipeline]) -> Figure:
-    """The processor time of both; the try reads what a run has recorded once."""
-    bench.say(f"a try: {what}")
+def _tries(bench: Bench, what: str, make: Callable[[Path], Pipeline]) -> Iterator[Figure]:
+    """The whole of both, of all rows and of ten times as many; by these what a row costs, and what the rest does."""
+    name, against = "a try of equal code", "processor time against the run's"
+    few = _try(bench, what, make, bench.rows)
+    yield Figure(
+        benchmark=name, what=f"{what}, {against}", value=few.cpu_ratio, unit="x", target=MOST_OF_A_TRY, note=few.note
+    )
+    many = _try(replace(bench, warm_up=min(bench.warm_up, 1)), what, make, TENFOLD * bench.rows)
+    yield Figure(
+        benchmark=name, what=f"{what}, {TENFOLD * bench.rows:,} rows, {against}", value=many.cpu_ratio, unit="x",
+        target=MOST_OF_A_TRY, note=many.note,
+    )  # fmt: skip
+    slopes = slopes_us(many, few, (TENFOLD - 1) * bench.rows)
+    yield Figure(
+        benchmark=name, what=f"{what}, of a row, {against}",
+        # Of few rows the noise may be larger than what they cost.
+        value=slopes[0] / slopes[1] if slopes[1] > 0 else many.cpu_ratio, unit="x", target=MOST_OF_A_TRY,
+        note=f"{slopes[0]:.3f} against {slopes[1]:.3f} µs",
+    )  # fmt: skip
+    fixed = [
+        statistics.median(taken.cpu_s for taken in runs) - slope * bench.rows / MICROSECONDS
+        for runs, slope in zip((few.ours, few.other), slopes, strict=True)
+    ]
+    yield Figure(
+        benchmark=name, what=f"{what}, whatever the number of rows, {against}", value=fixed[0] / fixed[1], unit="x",
+        note=f"{fixed[0]:.2f} against {fixed[1]:.2f} s",
+    )  # fmt: skip
+
+
+def _try(bench: Bench, what: str, make: Callable[[Path], Pipeline], rows: int) -> Comparison:
+    """Both over so many rows; the try reads what a run has recorded once."""
+    bench.say(f"a try of {rows:,} rows: {what}")
     with bench.place() as folder:
-        pipeline, options = make(bench.source), RunOptions(home=Home(folder), driver=bench.driver)
+        pipeline, options = make(bench.views(rows)), RunOptions(home=Home(folder), driver=bench.driver)
         _run(pipeline, options)
 
         def tried() -> int:
@@ -87,15 +120,7 @@ def _try(bench: Bench, what: str, make: Callable[[Path], Pipeline]) -> Figure:
             with bench.place() as home:
                 return _run(pipeline, replace(options, home=Home(home)))
 
-        taken = compare(tried, run, pairs=bench.pairs, warm_up=bench.warm_up)
-    return Figure(
-        benchmark="a try of equal code",
-        what=f"{what}, processor time against the run's",
-        value=taken.cpu_ratio,
-        unit="x",
-        target=MOST_OF_A_TRY,
-        note=taken.note,
-    )
+        return compare(tried, run, pairs=bench.pairs, warm_up=bench.warm_up)
 
 
 def _run(pipeline: Pipeline, options: RunOptions) -> int:
@@ -156,10 +181,10 @@ class _Backfills:
 
 
 @contextmanager
-def _backfills(source: Path, home: Path, flag: Path) -> Iterator[_Backfills]:
+def _backfills(source: Path, home: Path, flag: Path, nice: int) -> Iterator[_Backfills]:
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.recorded", str(source), str(home), str(flag)]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True) as process:
+    pipe, env = subprocess.PIPE, {**os.environ, NICE: str(nice)}
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env=env) as process:
         try:
             yield _Backfills(process, flag)
         finally:
@@ -168,7 +193,8 @@ def _backfills(source: Path, home: Path, flag: Path) -> Iterator[_Backfills]:
             process.wait(PATIENCE_S)
 
 
-def _beside(bench: Bench) -> Figure:
+def _beside(bench: Bench, nice: int) -> Figure:
+    """The backfills have the priority that the command gives them, or another one."""
     bench.say("a stream while a backfill runs")
     rounds = bench.warm_up + bench.pairs
     files = HISTORY + 2 * GROUP * rounds
@@ -183,7 +209,7 @@ def _beside(bench: Bench) -> Figure:
         source.mkdir()
         stream = _Stream(source, iter(ordered))
         options = RunOptions(home=Home(home), driver=bench.driver, interval=INTERVAL, on_progress=stream.take)
-        with _live(source).start(options), _backfills(source, home, flag) as backfills:
+        with _live(source).start(options), _backfills(source, home, flag, nice) as backfills:
             stream.seconds(HISTORY)
             # The first one starts Spark.
             backfills.beside(lambda: 0.0)
@@ -197,10 +223,11 @@ def _beside(bench: Bench) -> Figure:
     rate = bench.rows // SHARE * GROUP
     return Figure(
         benchmark="a stream beside a backfill",
-        what="10 s windows, time for its input while another process backfills, against none",
+        what="10 s windows, time for its input while another process backfills, against none"
+        + ("" if nice == DEFAULT else f"; --nice {nice}"),
         value=statistics.median(beside / alone for beside, alone in took),
         unit="x",
-        target=MOST_BESIDE,
+        target=MOST_BESIDE if nice == DEFAULT else None,
         note=f"{rate / beside_s:,.0f} against {rate / alone_s:,.0f} rows/s; {begun} backfills of an hour",
     )
 
@@ -211,6 +238,7 @@ def _live(source: Path) -> Pipeline:
 
 def main() -> None:
     """For each line of the input: backfill the partition while the flag is there, and print how often."""
+    give_way()
     pipeline, options = _live(Path(sys.argv[1])), RunOptions(home=Home(Path(sys.argv[2])))
     flag = Path(sys.argv[3])
     for _ in sys.stdin:

@@ -65,7 +65,9 @@ OVER_KAFKA = [
             marks=pytest.mark.long,
         ),
         pytest.param(
-            ["recorded"], [*["a try of equal code"] * 3, "a stream beside a backfill"], marks=pytest.mark.long
+            ["recorded"],
+            [*["a try of equal code"] * 3 * 4, *["a stream beside a backfill"] * 2],
+            marks=pytest.mark.long,
         ),
         pytest.param(["lookups"], ["lookups"] * 2, marks=pytest.mark.long),
         pytest.param(["requests"], ["sinks of requests"] * 2, marks=pytest.mark.long),
