@@ -7,6 +7,8 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 BIN := .venv/bin
 # The set-up is done when this file is there: its name tells what was installed.
+# Spark's classes are archived for the jars and the processors as they are: others need another archive.
+SCALA := $(wildcard rs_assets/spark/processor/scala/*.scala)
 STAMP := .venv/.setup-$(shell cat requirements.lock pyproject.toml rs_assets/spark/jars.lock rs_assets/testing/servers/kafka.lock | cksum | tr -d ' ')
 export DAGSTER_HOME ?= $(CURDIR)/.dagster
 # Dagster stops its children by signals, which a shell in the background leaves ignored; only GNU's `env` can undo that.
@@ -19,8 +21,14 @@ help:
 .PHONY: setup
 setup: $(STAMP)  ## install everything into .venv: Python packages, Java if there is none, jars
 
+# After a change of the processors: without the archive each start takes some seconds longer.
+CLASSES := .venv/.classes-$(shell cat $(SCALA) rs_assets/spark/jars.lock requirements.lock | cksum | tr -d ' ')
+$(CLASSES): | $(STAMP)
+	@printf 'classes of Spark, by running a small pipeline (a minute, 205 MB): ' && $(BIN)/python -m rs_assets.cli.setup.rehearsal
+	@rm -f .venv/.classes-* && touch $@
+
 .PHONY: run
-run: setup dagster-home sample-log  ## run the example pipeline access_log through Dagster and show its results
+run: setup $(CLASSES) dagster-home sample-log  ## run the example pipeline access_log through Dagster and show its results
 	@$(BIN)/rs-assets run access_log
 
 .PHONY: kafka-demo
@@ -123,6 +131,7 @@ $(STAMP):
 	@printf '[5/9] jars: ' && $(BIN)/python -m rs_assets.spark.jars
 	@printf '[6/9] processors: ' && $(BIN)/python -m rs_assets.spark.processor.library
 	@printf '[7/9] classes of Spark, by running a small pipeline (a minute, 205 MB): ' && $(BIN)/python -m rs_assets.cli.setup.rehearsal
+	@rm -f .venv/.classes-* && touch $(CLASSES)
 	@printf '[8/9] Kafka for tests and the demo: ' && $(BIN)/python -m rs_assets.testing.servers.kafka
 	@echo "[9/9] servers for tests, if this system has packages of Debian; without them their tests are skipped"
 	@$(BIN)/python -m rs_assets.testing.servers.mariadb_packages || true

@@ -14,7 +14,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -178,6 +178,7 @@ def make_session(settings: SparkSettings) -> SparkSession:
     from rs_assets.spark.java import java_home
     from rs_assets.spark.object_store import s3_jars
     from rs_assets.spark.processor.library import session_jars
+    from rs_assets.spark.unneeded import skip_lookup, without_learning
     from rs_assets.spark.workers import worker_environment
 
     os.environ["JAVA_HOME"] = str(java_home())
@@ -193,7 +194,9 @@ def make_session(settings: SparkSettings) -> SparkSession:
         builder = builder.config(key, value)
     try:
         _begin_gateway(conf)
-        session = builder.getOrCreate()
+        # On a cluster the jar of the processors comes with the session.
+        with without_learning() if settings.is_one_process else nullcontext():
+            session = builder.getOrCreate()
     except PySparkRuntimeError as error:
         raise EngineError(
             f"Spark did not start: {error}", remedy="run `rs-assets setup`; see the text above"
@@ -201,6 +204,8 @@ def make_session(settings: SparkSettings) -> SparkSession:
     except (Py4JJavaError, PySparkException) as error:
         raise _refused(error) from error
     session.sparkContext.setLogLevel("OFF")
+    if settings.is_one_process:
+        skip_lookup(session)
     # Errors of expressions and queries reach the caller as exceptions; logged here they are pages of JSON.
     for name in QUERY_LOGGERS:
         PySparkLogger.getLogger(name).disabled = True

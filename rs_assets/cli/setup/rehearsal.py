@@ -1,6 +1,7 @@
 """A small pipeline that set-up runs, to archive the classes that it loads; also run as a module.
 
-It does what most pipelines do: files, a bad record, a Python step, windows that close, Delta.
+It does what most pipelines do: files, a bad record, a Python step, windows that close, Delta; then sessions over a log
+that grows, and what is open in them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
-from rs_assets import Pipeline, StreamBuilder, Time, TumblingWindow
+from rs_assets import Pipeline, SessionWindow, StreamBuilder, Time, TumblingWindow
 from rs_assets.common.home import Home
 from rs_assets.common.scratch import scratch_folder
 from rs_assets.errors import EngineError, RsError
@@ -39,8 +40,10 @@ def rehearse(java_options: str) -> None:
 
     driver = SparkDriver(SparkSettings(master="local[2]", partitions=2, java_options=java_options))
     with scratch_folder("rs-setup-") as folder:
-        pipeline = _pipeline(_write_records(folder / "records"))
-        pipeline.run(RunOptions(home=Home(folder / "rs"), driver=driver).apart())
+        records = _write_records(folder / "records")
+        options = RunOptions(home=Home(folder / "rs"), driver=driver, preview_rows=1).apart()
+        for pipeline in (_pipeline(records), _sessions(records)):
+            pipeline.run(options)
         java = cast("Any", SparkContext)._gateway.proc  # noqa: SLF001  pyspark has no public way to its JVM
         driver.stop()
     try:
@@ -69,6 +72,22 @@ def _pipeline(folder: Path) -> Pipeline:
         .count("hits")
         .water_mark(Time.minutes(1))
         .to_delta("rehearsal")
+        .build()
+    )
+    return pipeline
+
+
+def _sessions(folder: Path) -> Pipeline:
+    records = StreamBuilder.data_stream("setup", "sessions").from_file(
+        str(folder), "json", schema="ms bigint, page string", bad_records="dead_letter", tail=True
+    )
+    pipeline: Pipeline = (
+        records.window(SessionWindow.of(Time.minutes(5), "ms"))
+        .group_by("page")
+        .count("hits")
+        .count_distinct("ms", "times")
+        .water_mark(Time.minutes(1))
+        .to_delta("sessions")
         .build()
     )
     return pipeline
