@@ -12,6 +12,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from rs_assets.common.loading import uncollected
+
 if TYPE_CHECKING:
     from rs_assets.catalog.offsets.base import CheckpointRow, CheckpointStorage
     from rs_assets.common.home import Home
@@ -218,7 +220,8 @@ HOMES = {
 def __getattr__(name: str) -> Any:
     """Load a public name at its first use."""
     if name in HOMES:
-        return getattr(importlib.import_module(HOMES[name]), name)
+        with uncollected():
+            return getattr(importlib.import_module(HOMES[name]), name)
     raise AttributeError(f"module 'rs_assets' has no attribute {name!r}")
 
 

@@ -15,6 +15,7 @@ from rs_assets.cli.lazy import LazyGroup
 from rs_assets.cli.sections import SECTIONS
 from rs_assets.common.extras import check_extra
 from rs_assets.common.home import Home
+from rs_assets.common.loading import uncollected
 from rs_assets.common.project import project_folder
 from rs_assets.dagster.discovery import find_pipelines, split_modules
 
@@ -101,11 +102,12 @@ def describe(name: str | None, modules: tuple[str, ...], mermaid: bool) -> None:
 @guarded
 def run(name: str | None, modules: tuple[str, ...], *, plain: bool, as_json: bool, **request: Any) -> None:
     """Process all input there is, through Dagster, and show the results. A single pipeline needs no name."""
-    pipeline = chosen(modules, name)
-    # The settings of Java come first: they hold also for a Spark that starts later.
-    _prepare(_java_of_run(pipeline, request), unless=lambda: _seems_unchanged(pipeline, request))
-    from rs_assets.cli.run.console import run_and_show
-    from rs_assets.dagster.runs.launch import LaunchRequest
+    with uncollected():
+        pipeline = chosen(modules, name)
+        # The settings of Java come first: they hold also for a Spark that starts later.
+        _prepare(_java_of_run(pipeline, request), unless=lambda: _seems_unchanged(pipeline, request))
+        from rs_assets.cli.run.console import run_and_show
+        from rs_assets.dagster.runs.launch import LaunchRequest
 
     run_and_show(pipeline, LaunchRequest(**request), plain=plain, as_json=as_json)
 

@@ -20,6 +20,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from rs_assets.checkpoint.source_log import NOTHING_READ
 from rs_assets.common.home import Home
+from rs_assets.common.loading import uncollected
 from rs_assets.common.plural import count_of, plural
 from rs_assets.compile.readers import reader_of
 from rs_assets.connectors.console.writer import as_table, terminal
@@ -73,7 +74,8 @@ def run_and_show(pipeline: Pipeline, request: LaunchRequest, *, plain: bool, as_
 
 def _launched(pipeline: Pipeline, request: LaunchRequest, bar: Bar) -> Launched:
     """The run of `pipeline` through Dagster; ClickException, without a trace, if a person stopped it."""
-    from dagster import DagsterExecutionInterruptedError, Failure
+    with uncollected():
+        from dagster import DagsterExecutionInterruptedError, Failure
 
     try:
         return launch(pipeline, "run", request=request, listener=bar.show, begun=bar.begun, preview_rows=PREVIEW_ROWS)

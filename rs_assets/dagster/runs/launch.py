@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from rs_assets.common.loading import uncollected
 from rs_assets.errors import EngineError, RsError
 from rs_assets.runtime.report import RunReport
 from rs_assets.runtime.run.standby import Vacancy
@@ -52,26 +53,28 @@ def launch(
     With `vacancy` it takes a stream over, and is refused if that was started or stopped meanwhile. `begun` is called
     when Spark has started and all steps are wired, `listener` with the BatchProgress of every batch.
     """
-    from dagster import DagsterError, DagsterInstance
+    with uncollected():
+        from dagster import DagsterError, DagsterInstance
 
-    from rs_assets.dagster.definitions_of import build_definitions
-    from rs_assets.dagster.instance import ensure_home
-    from rs_assets.dagster.resources.spark import SparkResource
-    from rs_assets.dagster.runs import runtime
-    from rs_assets.dagster.runs.external_runs import run_recorded
-    from rs_assets.dagster.runs.interrupts import heard_at_terminal
-    from rs_assets.dagster.runs.orphans import end_orphans
+        from rs_assets.dagster.definitions_of import build_definitions
+        from rs_assets.dagster.instance import ensure_home
+        from rs_assets.dagster.resources.spark import SparkResource
+        from rs_assets.dagster.runs import runtime
+        from rs_assets.dagster.runs.external_runs import run_recorded
+        from rs_assets.dagster.runs.interrupts import heard_at_terminal
+        from rs_assets.dagster.runs.orphans import end_orphans
 
-    ensure_home()
-    # The session of this process may be there already, and ends with it.
-    spark = {"spark": SparkResource(share=True)}
-    job = build_definitions([pipeline], spark).resolve_job_def(f"{pipeline.topology.label}_{mode}")
-    config = _run_config(mode, request, preview_rows=preview_rows, log_level="INFO" if verbose else "CRITICAL")
+        ensure_home()
+        # The session of this process may be there already, and ends with it.
+        spark = {"spark": SparkResource(share=True)}
+        job = build_definitions([pipeline], spark).resolve_job_def(f"{pipeline.topology.label}_{mode}")
+        config = _run_config(mode, request, preview_rows=preview_rows, log_level="INFO" if verbose else "CRITICAL")
+        instance = DagsterInstance.get()
     with (
         heard_at_terminal(),
         _listening(runtime.LISTENERS, listener),
         _listening(runtime.BEGUN, begun),
-        DagsterInstance.get() as instance,
+        instance,
         _unheard_by_helpers(instance),
     ):
         end_orphans(instance, pipeline.topology)
