@@ -182,7 +182,8 @@ def make_session(settings: SparkSettings) -> SparkSession:
     from rs_assets.spark.workers import worker_environment
 
     os.environ["JAVA_HOME"] = str(java_home())
-    os.environ.update(worker_environment(os.environ, one_process=settings.is_one_process))
+    own_python = worker_environment(os.environ, one_process=settings.is_one_process)
+    os.environ.update(own_python)
     for name, value in settings.environment().items():
         os.environ.setdefault(name, value)
     builder = SparkSession.builder
@@ -204,7 +205,8 @@ def make_session(settings: SparkSettings) -> SparkSession:
     except (Py4JJavaError, PySparkException) as error:
         raise _refused(error) from error
     session.sparkContext.setLogLevel("OFF")
-    if settings.is_one_process:
+    # A Python that the user has chosen may have other packages.
+    if settings.is_one_process and own_python:
         skip_lookup(session)
     # Errors of expressions and queries reach the caller as exceptions; logged here they are pages of JSON.
     for name in QUERY_LOGGERS:

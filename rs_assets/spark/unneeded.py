@@ -18,12 +18,16 @@ LOOKED_UP = "pyspark_"
 def without_learning() -> Iterator[None]:
     """Make sessions, on this thread, without the functions of Spark's machine learning: they take vectors alone.
 
-    The JVM is there, with the jar of the processors in its class path.
+    The JVM is there. Nothing changes in one that somebody else has started, without the jar of the processors.
     """
+    from py4j.java_gateway import JavaClass
     from pyspark import SparkContext
 
     jvm = cast("Any", SparkContext)._jvm  # noqa: SLF001  there is no public way
     extensions = jvm.org.apache.spark.sql.rsassets.SessionExtensions
+    if not isinstance(extensions, JavaClass):
+        yield
+        return
     extensions.withoutLearning()
     try:
         yield

@@ -2,8 +2,10 @@
 
 from types import SimpleNamespace
 
+from pyspark import SparkContext
+
 from rs_assets.spark import unneeded
-from rs_assets.spark.unneeded import skip_lookup
+from rs_assets.spark.unneeded import skip_lookup, without_learning
 
 SERVICE = "META-INF/services/org.apache.spark.sql.SparkSessionExtensionsProvider"
 
@@ -31,6 +33,14 @@ def test_extensions_that_a_user_adds_are_found(spark, tmp_path):
     )
     assert [url.getPath() for url in found] == [str(own)]
     assert "spark-mllib" in str(added.getResources(SERVICE).nextElement())
+
+
+def test_a_jvm_of_somebody_else_stays_as_it_is(monkeypatch):
+    package = SimpleNamespace(rsassets=SimpleNamespace(SessionExtensions=object()))
+    spark = SimpleNamespace(sql=package)
+    monkeypatch.setattr(SparkContext, "_jvm", SimpleNamespace(org=SimpleNamespace(apache=SimpleNamespace(spark=spark))))
+    with without_learning():
+        pass
 
 
 def test_no_python_is_started_to_look_for_data_sources(spark):
