@@ -171,7 +171,6 @@ def make_session(settings: SparkSettings) -> SparkSession:
     """A new session with `settings`, on the Java and jars of `rs-assets setup`; EngineError if it does not start."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException, PySparkRuntimeError
-    from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
     from rs_assets.spark import archive
@@ -204,14 +203,20 @@ def make_session(settings: SparkSettings) -> SparkSession:
         ) from error
     except (Py4JJavaError, PySparkException) as error:
         raise _refused(error) from error
-    session.sparkContext.setLogLevel("OFF")
     # A Python that the user has chosen may have other packages.
     if settings.is_one_process and own_python:
         skip_lookup(session)
-    # Errors of expressions and queries reach the caller as exceptions; logged here they are pages of JSON.
+    _silence(session)
+    return session
+
+
+def _silence(session: SparkSession) -> None:
+    """Errors of expressions and queries reach the caller as exceptions; logged they are pages of JSON."""
+    from pyspark.logger import PySparkLogger
+
+    session.sparkContext.setLogLevel("OFF")
     for name in QUERY_LOGGERS:
         PySparkLogger.getLogger(name).disabled = True
-    return session
 
 
 def _refused(error: Exception) -> ConfigurationError:
