@@ -15,6 +15,7 @@ from benchmarks import report
 from benchmarks.bench import Bench
 from benchmarks.catalog import catalog_figures
 from benchmarks.collectors import collector_figures
+from benchmarks.databases import database_figures
 from benchmarks.dimension import dimension_figures
 from benchmarks.firing import firing_figures
 from benchmarks.flink import flink_figures
@@ -36,6 +37,7 @@ from benchmarks.recorded import recorded_figures
 from benchmarks.redis import redis_figures
 from benchmarks.report import Measured
 from benchmarks.requests import request_figures
+from benchmarks.rocketmq import rocketmq_figures
 from benchmarks.rules import rule_figures
 from benchmarks.seen_files import seen_figures
 from benchmarks.small import small_figures
@@ -87,6 +89,8 @@ BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType
         "kafka_firing": kafka_firing_figures,
         "kafka_tables": kafka_table_figures,
         "redis": redis_figures,
+        "rocketmq": rocketmq_figures,
+        "databases": database_figures,
         "nexmark": nexmark_figures,
         "sql": sql_figures,
         "flink": flink_figures,
