@@ -33,7 +33,7 @@ ROWS = 14
 JOB, FORK = "town", "forked"
 SHUFFLED, UPLOADED = "--shuffled", "--uploaded"
 # Those after which a whole home may be lost, if it is uploaded.
-OF_UPLOADS = ("first start", "batch", "stop", "recover", "finish")
+OF_UPLOADS = ("first start", "batch", "stop", "live rescale", "recover", "finish")
 # The pipeline that was started and is to be stopped.
 RUNNING: list[RunningPipeline] = []
 
