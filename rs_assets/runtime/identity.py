@@ -77,12 +77,12 @@ def resumed(
     queries = {
         folders[plan.name]: _facts(topology, plan, stored, known.get(folders[plan.name]), options) for plan in plans
     }
-    gone = {
+    before = {
         folder: facts
         for folder, facts in stored.queries.items()
         if facts.stateful is not None and names.get(facts.stateful, facts.stateful) not in options.reset_steps
     }
-    removed = {folder: facts for folder, facts in {**stored.removed, **gone}.items() if folder not in queries}
+    removed = {folder: facts for folder, facts in {**stored.removed, **before}.items() if folder not in queries}
     return replace(stored, aliases=aliases, queries=queries, removed=removed), folders
 
 

@@ -18,7 +18,7 @@ LOOKED_UP = "pyspark_"
 def without_learning() -> Iterator[None]:
     """Make sessions, on this thread, without the functions of Spark's machine learning: they take vectors alone.
 
-    The JVM is there. Nothing changes in one that somebody else has started, without the jar of the processors.
+    The JVM is there. Nothing changes in one that was started without the jar of the processors.
     """
     from py4j.java_gateway import JavaClass
     from pyspark import SparkContext

@@ -11,6 +11,7 @@ import pytest
 
 from rs_assets.connectors.changes.landed import Landed, LandingPart
 from rs_assets.connectors.postgres.changes import Changes, converter
+from rs_assets.connectors.postgres.landing import Landing
 from rs_assets.connectors.postgres.pgoutput import EPOCH, Begin, message_of
 from rs_assets.connectors.postgres.slot import Slot
 from rs_assets.connectors.postgres.table import Column, Table
@@ -154,6 +155,23 @@ def check_replay(source):
     """All that was read comes again."""
     if source.offsets:
         assert source.batch(source.plan(), {}, source.offsets) == source.rows
+
+
+def test_a_change_that_follows_the_snapshot_is_not_earlier_than_its_rows(shop, source):
+    """Else the row of the snapshot would be the current version of a history."""
+    shop("INSERT INTO t VALUES (1, 'new')")
+    original = Landing._check_same
+
+    def changed(*args):
+        shop("UPDATE t SET state = 'paid'")
+        original(*args)
+
+    with patch.object(Landing, "_check_same", changed):
+        source.read()
+    source.read()
+    rows = source.rows
+    assert short(rows) == [("snapshot", 1, "new"), ("update", 1, "paid")]
+    assert rows[0]["commit_time"] < rows[1]["commit_time"]
 
 
 def test_batches_have_whole_transactions_and_a_snapshot_is_divided(shop, source):

@@ -74,6 +74,8 @@ class Landing:
         landed.own(owner)
         # That of a former generation, or of a process that ended before the rows had landed.
         self.slot.drop(connection)
+        # Before the slot is there: no change is earlier, which would end by the older row in a history.
+        at = _now(connection)
         with self.server.connected(replication=True) as exporting:
             made = exporting.execute(
                 f"CREATE_REPLICATION_SLOT {quoted_name(self.slot.name)} LOGICAL {PLUGIN}"
@@ -83,7 +85,7 @@ class Landing:
             lsn = lsn_of(made[1])
             self._check_same(connection, table)
             if self.snapshot:
-                self._copy(connection, table, landed, split, lsn=lsn, snapshot=made[2])
+                self._copy(connection, table, landed, split, lsn=lsn, snapshot=made[2], at=at)
         if landed.reached() is None:
             landed.note_reached(lsn)
 
@@ -97,14 +99,12 @@ class Landing:
             )
 
     def _copy(
-        self, connection: Connection[Any], table: Table, landed: Landed, split: str, *, lsn: int, snapshot: str
+        self, connection: Connection[Any], table: Table, landed: Landed, split: str, *, lsn: int, snapshot: str, at: str
     ) -> None:
         columns = ", ".join(map(quoted_name, self.fields))
         with landed.landing() as part:
             connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             connection.execute(f"SET TRANSACTION SNAPSHOT '{snapshot}'".encode())
-            now = connection.execute("SELECT now()").fetchone()
-            at = iso(now[0].astimezone(UTC)) if now else ""
             changes = self._changes(table)
             sql = f"SELECT {columns} FROM {table.quoted}"  # noqa: S608  quoted names
             found = enumerate(rows_of(connection, sql, size=CHUNK))
@@ -155,6 +155,13 @@ class Landing:
             on_truncate=self.on_truncate,
             on_added=self.on_added,
         )
+
+
+def _now(connection: Connection[Any]) -> str:
+    """The time of the server, for a row."""
+    now = connection.execute("SELECT clock_timestamp()").fetchone()
+    assert now is not None  # noqa: S101  the server's answer
+    return iso(now[0].astimezone(UTC))
 
 
 def is_own(landed: Landed, slot: str, system: str) -> bool:
