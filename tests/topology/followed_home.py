@@ -279,7 +279,7 @@ CASES = [
         None,
     ),
     Case(
-        f"{UPKEEP}::savepoint",
+        f"{UPKEEP}::_stored",
         within(lambda folder: savepoint(built(hits()).topology, options(folder))),
         "run it first",
         None,
