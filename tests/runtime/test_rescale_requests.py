@@ -155,14 +155,17 @@ def changed(stream, **content):
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ({"token": 0}, "the rescale was requested of another run of the pipeline"),
-        ({"at": (datetime.now(UTC) - timedelta(hours=2)).isoformat()}, "the rescale was requested 120 minutes ago"),
-        ({"process_started": 0.0}, "the process that requested the rescale has ended"),
+        (lambda: {"token": 0}, "the rescale was requested of another run of the pipeline"),
+        (
+            lambda: {"at": (datetime.now(UTC) - timedelta(hours=2)).isoformat()},
+            "the rescale was requested 120 minutes ago",
+        ),
+        (lambda: {"process_started": 0.0}, "the process that requested the rescale has ended"),
     ],
 )
 def test_outdated_request_is_refused_and_not_carried_out(topology, options, stream, content, told):
     def do():
-        changed(stream, **content)
+        changed(stream, **content())
         answer_requests(stream)
 
     outcome = asked(topology, options, stream, do)

@@ -41,7 +41,8 @@ def within(rows: pa.Table, wanted: Mapping[str, Values]) -> pa.Array:
 
 
 def _names(field: pa.Field) -> Iterator[str]:
-    yield field.name
+    if field.name:
+        yield field.name
     for inner in _inner(field.type):
         yield from _names(inner)
 
