@@ -53,6 +53,13 @@ def test_rows_of_a_slow_transaction_should_not_be_lost(postgres, database):
     assert read(poll_of(database, "xid", rows=2), cursor)[0] == [[3, 4, 5], [6, 7], [8, 9]]
 
 
+def test_a_transaction_of_more_rows_than_a_poll_is_one_poll(postgres, database):
+    postgres.execute(database, "CREATE TABLE events (n int, xid xid8 NOT NULL DEFAULT pg_current_xact_id())")
+    postgres.execute(database, "INSERT INTO events SELECT n FROM generate_series(1, 3) n")
+    # Other transactions have ended since the first number: an empty poll looked like the end of the table.
+    assert read(poll_of(database, "xid", rows=2))[0] == [[1, 2, 3]]
+
+
 @pytest.mark.long
 def test_rows_are_read_when_they_are_as_old_as_the_lag(postgres, database):
     postgres.execute(database, "CREATE TABLE events (n int, at timestamptz, local timestamp)")

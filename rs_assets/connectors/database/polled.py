@@ -162,9 +162,12 @@ class TablePoll(PollingSource):
         since = int(cursor or 0)
         column = table.c[self.column]
         ahead = column >= _xid(since)
-        nth = select(cast(column, sql.Text)).where(ahead, column < _xid(until))
-        cut = connection.execute(nth.order_by(column).offset(self.rows).limit(1)).scalar()
-        until = until if cut is None else max(since + 1, int(cut))
+        ordered = select(cast(column, sql.Text)).where(ahead, column < _xid(until)).order_by(column)
+        cut = connection.execute(ordered.offset(self.rows).limit(1)).scalar()
+        if cut is not None:
+            # All rows of a transaction are in one poll, also if it has more than the limit.
+            first = int(connection.execute(ordered.limit(1)).scalar_one())
+            until = max(first + 1, int(cut))
         return (ahead & (column < _xid(until)), str(until)) if until > since else None
 
     def _by_value(self, connection: Connection, table: Table, cursor: Any) -> tuple[ColumnElement[bool], Any] | None:
