@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import count
 
 from benchmarks.bench import Bench
 from benchmarks.measure import Figure
@@ -19,6 +20,7 @@ SCHEMA = "n bigint, page string, user string, ms bigint"
 QUEUES = 4
 # The rows a second that are asked.
 LEAST = 50_000
+NUMBERS = count()
 
 
 def rocketmq_figures(bench: Bench) -> Iterator[Figure]:
@@ -58,14 +60,14 @@ def _body(n: int) -> bytes:
     )  # fmt: skip
 
 
-def _begin(server: RocketMQServer, rows: int) -> DataStream:
-    stream = StreamBuilder.data_stream("bench", f"rocketmq_{rows}")
+def _begin(server: RocketMQServer, rows: int, job: str = "read") -> DataStream:
+    stream = StreamBuilder.data_stream("bench", job)
     return stream.from_rocketmq(server.cluster, _topic(rows), schema=SCHEMA, max_rows_per_batch=None)
 
 
 def _copied(server: RocketMQServer, rows: int) -> DataStream:
-    target = _fresh(server)
-    return _begin(server, rows).to_rocketmq(server.cluster, target, key="n", delivery="exactly_once")
+    topic = _fresh(server)
+    return _begin(server, rows, topic).to_rocketmq(server.cluster, topic, key="n", delivery="exactly_once")
 
 
 def _run(bench: Bench, stream: DataStream) -> int:
@@ -88,7 +90,7 @@ def _sent(server: RocketMQServer, rows: int) -> int:
 
 
 def _fresh(server: RocketMQServer) -> str:
-    """An empty topic."""
-    server.delete_topic("copy")
-    server.create_topic("copy", queues=QUEUES)
-    return "copy"
+    """An empty topic; the marks of a pipeline are for its own, so each has a name of its own."""
+    topic = f"copy_{next(NUMBERS)}"
+    server.create_topic(topic, queues=QUEUES)
+    return topic
