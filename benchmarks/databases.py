@@ -13,9 +13,8 @@ from pyspark.sql import DataFrame
 
 from benchmarks.bench import Bench
 from benchmarks.measure import Figure
-from benchmarks.systems import TIMES, Against, small_rows
-from rs_assets import RunOptions, StreamBuilder
-from rs_assets.common.home import Home
+from benchmarks.systems import TIMES, Against, rows_read, small_rows
+from rs_assets import StreamBuilder
 from rs_assets.connectors.database.place import Place, hidden, place_of
 from rs_assets.connectors.database.writer import DatabaseWriter
 from rs_assets.connectors.sink import BatchMark
@@ -108,7 +107,7 @@ class Postgres:
         stream = _stream(f"changes_{rows}").from_postgres(
             self.url, f"changed_{rows}", slot=slot, publication=f"changes_{rows}", snapshot=False
         )
-        read = _run(self.bench, stream)
+        read = rows_read(self.bench, stream.to_delta("out"))
         self._sql(f"SELECT pg_drop_replication_slot('{slot}')")
         return read
 
@@ -123,7 +122,7 @@ class Postgres:
     def polled(self, rows: int) -> int:
         """A whole run over the rows of a table."""
         stream = _stream(f"polled_{rows}").from_database(self.url, f"polled_{rows}", column="xid")
-        return _run(self.bench, stream)
+        return rows_read(self.bench, stream.to_delta("out"))
 
     def selected(self, rows: int) -> int:
         """The rows of that table."""
@@ -154,7 +153,7 @@ class MariaDb:
             bench.say(f"MariaDB: {rows:,} changes")
             server.execute(self.url, f"CREATE TABLE changed_{rows} ({TABLE})")
             self.homes[rows] = bench.folder / f"mariadb-{rows}"
-            self._begin(rows).to_delta("out").build().run(self._options(self.homes[rows]))
+            rows_read(bench, self._copy(rows), self.homes[rows])
             half = rows // 2
             filled = f"SELECT {VALUES.format('seq')} FROM seq_1_to_{half}"
             server.execute(
@@ -167,8 +166,7 @@ class MariaDb:
         """A whole run over the changes, from a copy of the home."""
         with self.bench.place() as folder:
             home = shutil.copytree(self.homes[rows], folder / "home")
-            report = self._begin(rows).to_delta("out").build().run(self._options(home))
-            return sum(query.rows_read for query in report.queries)
+            return rows_read(self.bench, self._copy(rows), home)
 
     def selected(self, rows: int) -> int:
         """The rows of the table, twice: of inserts and of updates."""
@@ -184,11 +182,9 @@ class MariaDb:
         with self.server.connected(self.url) as connection, connection.cursor() as cursor:
             return int(cursor.executemany(insert, values) or 0)
 
-    def _begin(self, rows: int) -> DataStream:
-        return _stream(f"mariadb_{rows}").from_mariadb(self.url, f"changed_{rows}", snapshot=False)
-
-    def _options(self, home: Path) -> RunOptions:
-        return RunOptions(home=Home(home), driver=self.bench.driver)
+    def _copy(self, rows: int) -> DataStream:
+        stream = _stream(f"mariadb_{rows}").from_mariadb(self.url, f"changed_{rows}", snapshot=False)
+        return stream.to_delta("out")
 
 
 def _stream(job: str) -> StreamBuilder:
@@ -204,13 +200,6 @@ def _changes(rows: int) -> str:
         f"DO $$ DECLARE low bigint; BEGIN FOR part IN 0..{rows // BATCH // 2 - 1} LOOP low := part * {BATCH};"
         f" {insert}; COMMIT; {update}; COMMIT; END LOOP; END $$"
     )
-
-
-def _run(bench: Bench, stream: DataStream) -> int:
-    """A whole run, with its start."""
-    with bench.place() as folder:
-        report = stream.to_delta("out").build().run(RunOptions(home=Home(folder), driver=bench.driver))
-        return sum(query.rows_read for query in report.queries)
 
 
 def _written(bench: Bench, url: str, rows: int) -> int:

@@ -8,9 +8,8 @@ from itertools import count
 
 from benchmarks.bench import Bench
 from benchmarks.measure import Figure
-from benchmarks.systems import TIMES, Against, small_rows
-from rs_assets import RunOptions, StreamBuilder
-from rs_assets.common.home import Home
+from benchmarks.systems import TIMES, Against, rows_read, small_rows
+from rs_assets import StreamBuilder
 from rs_assets.connectors.rocketmq.client.client import Client
 from rs_assets.connectors.rocketmq.client.pulling import Reach, messages
 from rs_assets.stream.data_stream import DataStream
@@ -33,7 +32,7 @@ def rocketmq_figures(bench: Bench) -> Iterator[Figure]:
         read = Against(
             benchmark="rocketmq",
             what="read a topic into a Delta table",
-            ours=lambda rows: _run(bench, _begin(server, rows).to_delta("out")),
+            ours=lambda rows: rows_read(bench, _begin(server, rows).to_delta("out")),
             client="our client alone",
             alone=lambda rows: _pulled(server, _topic(rows)),
             least_per_s=LEAST,
@@ -42,7 +41,7 @@ def rocketmq_figures(bench: Bench) -> Iterator[Figure]:
         copied = Against(
             benchmark="rocketmq",
             what="copy a topic into another one, exactly once",
-            ours=lambda rows: _run(bench, _copied(server, rows)),
+            ours=lambda rows: rows_read(bench, _copied(server, rows)),
             client="our client alone, which only sends",
             alone=lambda rows: _sent(server, rows),
             least_per_s=LEAST,
@@ -68,13 +67,6 @@ def _begin(server: RocketMQServer, rows: int, job: str = "read") -> DataStream:
 def _copied(server: RocketMQServer, rows: int) -> DataStream:
     topic = _fresh(server)
     return _begin(server, rows, topic).to_rocketmq(server.cluster, topic, key="n", delivery="exactly_once")
-
-
-def _run(bench: Bench, stream: DataStream) -> int:
-    """A whole run, with its start."""
-    with bench.place() as folder:
-        report = stream.build().run(RunOptions(home=Home(folder), driver=bench.driver))
-        return sum(query.rows_read for query in report.queries)
 
 
 def _pulled(server: RocketMQServer, topic: str) -> int:

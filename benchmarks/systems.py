@@ -5,15 +5,26 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from benchmarks.bench import Bench
 from benchmarks.measure import MICROSECONDS, Figure, Taken, slope_us, timed
+from rs_assets import RunOptions
+from rs_assets.common.home import Home
+from rs_assets.stream.data_stream import DataStream
 
 TIMES = 3
 # Rows of the smaller run: a share of those of the benchmarks.
 SHARE, LEAST = 20, 20_000
 # Is called with the number of rows to read or write, and returns it.
 Work = Callable[[int], int]
+
+
+def rows_read(bench: Bench, stream: DataStream, home: Path | None = None) -> int:
+    """The rows that a whole run of a stream into its sinks reads, in `home` or in a fresh one."""
+    with bench.place() as folder:
+        report = stream.build().run(RunOptions(home=Home(home or folder), driver=bench.driver))
+        return sum(query.rows_read for query in report.queries)
 
 
 def small_rows(bench: Bench) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -109,66 +109,34 @@ class ServedCopy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RescaleCopies:
-    """Copies of checkpoints that the rescale of a running stream makes, if its process was killed."""
+class Leftovers:
+    """Folders that no start and no rewind reads, which are removed whole. `folders` finds those that are there."""
 
-    folder: Path
-    place: str = "copies"
-    name: str = "of a rescale"
+    place: str
+    name: str
+    folders: Callable[[], Sequence[Path]]
 
     def check(self) -> None:
         """They can always be removed: the pipeline is stopped."""
 
     def found(self) -> Finding:
         """Their files, whatever these have."""
-        number = sum(path.is_file() for path in self.folder.rglob("*"))
-        return Finding(more=number, said=count_of(number, "file") if number else "")
-
-    def erase(self) -> None:
-        """Remove the folder."""
-        if self.folder.exists():
-            shutil.rmtree(self.folder)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FormerCheckpoints:
-    """State from which the pipeline does not continue: of earlier generations, and what a return has moved aside.
-
-    `current` are the folders of its queries.
-    """
-
-    job: Path
-    current: frozenset[Path]
-    place: str = "checkpoints"
-    name: str = "of earlier generations"
-
-    def check(self) -> None:
-        """They can always be removed: no start and no rewind reads them."""
-
-    def found(self) -> Finding:
-        """Their files, whatever these have."""
-        number = sum(path.is_file() for folder in self._folders() for path in folder.rglob("*"))
+        number = sum(path.is_file() for folder in self.folders() for path in folder.rglob("*"))
         return Finding(more=number, said=count_of(number, "file") if number else "")
 
     def erase(self) -> None:
         """Remove the folders."""
-        for folder in self._folders():
+        for folder in self.folders():
             shutil.rmtree(folder)
-
-    def _folders(self) -> list[Path]:
-        """Those of state, and all that a restore or a rewind has moved aside or left."""
-        queries = (query for query in self.job.glob("g*/*") if query not in self.current)
-        states = (query / CHECKPOINT / "state" for query in queries)
-        aside = (folder for begin in (TRASH, STAGING) for folder in self.job.glob(f"{begin}*"))
-        return [folder for folder in (*states, *aside) if folder.is_dir()]
 
 
 def copies(world: World) -> Iterator[Place]:
     """The stores and copies that there are, and that have one of the fields."""
     topology, home = world.topology, world.options.home
-    yield RescaleCopies(folder=world.job / beside.FOLDER)
+    yield Leftovers(place="copies", name="of a rescale", folders=partial(_of_rescale, world.job))
     current = frozenset(world.manifest.place(world.job, stored) for stored in world.manifest.queries)
-    yield FormerCheckpoints(job=world.job, current=current)
+    former = partial(_former_checkpoints, world.job, current)
+    yield Leftovers(place="checkpoints", name="of earlier generations", folders=former)
     for sink in topology.sinks:
         path = home.store(topology.namespace, sink.store) if isinstance(sink, StoreSink) else None
         if isinstance(sink, StoreSink) and path is not None and path.exists():
@@ -186,6 +154,19 @@ def copies(world: World) -> Iterator[Place]:
         folder = served_folder(topology, step, home)
         if folder.exists():
             yield ServedCopy(name=step, folder=folder, wanted=wanted)
+
+
+def _of_rescale(job: Path) -> list[Path]:
+    """The copies of checkpoints that the rescale of a running stream has left, if its process was killed."""
+    return [folder for folder in (job / beside.FOLDER,) if folder.is_dir()]
+
+
+def _former_checkpoints(job: Path, current: Collection[Path]) -> list[Path]:
+    """State of queries other than the `current` ones, and all that a restore or a rewind has moved aside or left."""
+    queries = (query for query in job.glob("g*/*") if query not in current)
+    states = (query / CHECKPOINT / "state" for query in queries)
+    aside = (folder for begin in (TRASH, STAGING) for folder in job.glob(f"{begin}*"))
+    return [folder for folder in (*states, *aside) if folder.is_dir()]
 
 
 def _steps(world: World) -> Iterator[tuple[Query, str]]:
