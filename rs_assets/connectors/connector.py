@@ -7,8 +7,8 @@ everything that loads Spark within its functions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from rs_assets.connectors.collector.collecting import Collector
     from rs_assets.connectors.sink import SinkWriter
     from rs_assets.connectors.source import SourceReader
-    from rs_assets.sql.connectors.sinks import SinkTable
-    from rs_assets.sql.connectors.sources import SourceTable
-    from rs_assets.stream.data_stream import DataStream
-    from rs_assets.stream.table import Table
 
 SourceT = TypeVar("SourceT", bound=Source)
 SinkT = TypeVar("SinkT", bound=Sink)
@@ -82,51 +78,14 @@ class SinkConnector(Generic[SinkT]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SqlSource:
-    """How SQL reads a table.
-
-    - `read(table)` calls the method of the fluent API with the options of the table. Its result is
-      `table.rows(stream)`, a table if there is a PRIMARY KEY, unless the connector refuses one.
-    - `metadata` are the keys that a METADATA column may name, with their types. The rows of `read` have those that the
-      table names, as fields `<connector>_<key>`.
-    - `as_maps`: the SQL of nested metadata for a column that is declared as MAP<STRING, BYTES>.
-    """
-
-    read: Callable[[SourceTable], DataStream | Table]
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    as_maps: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SqlSink:
-    """How SQL writes a table; what is not set is refused.
-
-    - `write(table)` calls the method of the fluent API with the options of the table and the rows of the query.
-    - `keys`: the table may have a PRIMARY KEY.
-    - `updates`: rows may replace earlier rows, and retract them.
-    - `partitions`: the table may be PARTITIONED BY columns.
-    - `metadata` are the keys of METADATA columns that can be written; others are left out of the table's rows.
-    """
-
-    write: Callable[[SinkTable], DataStream]
-    keys: bool = False
-    updates: bool = False
-    partitions: bool = False
-    metadata: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Connector:
-    """A system that pipelines read or write: its kinds of sources and of sinks, and how SQL names them.
+    """A system that pipelines read or write: its kinds of sources and of sinks.
 
-    `name` is the 'connector' of a table. `sql` is the module whose SQL_SOURCE and SQL_SINK say how SQL reads and writes
-    it; it is loaded where there is SQL.
+    How SQL reads and writes its tables stands in `rs_assets/sql/systems/`.
     """
 
-    name: str
     sources: tuple[SourceConnector[Any], ...] = ()
     sinks: tuple[SinkConnector[Any], ...] = ()
-    sql: str | None = None
 
 
 def code(name: object) -> str:

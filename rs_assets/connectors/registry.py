@@ -1,14 +1,12 @@
-"""All connectors. A new one has a line here, and is then known to the compiler, the checks, SQL and Dagster."""
+"""All connectors. A new one has a line here, and is then known to the compiler, the checks and Dagster."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
-from importlib import import_module
 from typing import Any, Final
 
 from rs_assets.common.node import Node
-from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, SqlSink, SqlSource
+from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector
 from rs_assets.connectors.console.connector import CONNECTOR as CONSOLE
 from rs_assets.connectors.database.connector import CONNECTOR as DATABASE
 from rs_assets.connectors.delta.connector import CONNECTOR as DELTA
@@ -16,7 +14,6 @@ from rs_assets.connectors.files.connector import CONNECTOR as FILES
 from rs_assets.connectors.http.connector import CONNECTOR as HTTP
 from rs_assets.connectors.kafka.connector import CONNECTOR as KAFKA
 from rs_assets.connectors.mariadb.connector import CONNECTOR as MARIADB
-from rs_assets.connectors.mariadb.mysql import CONNECTOR as MYSQL
 from rs_assets.connectors.memory.connector import CONNECTOR as MEMORY
 from rs_assets.connectors.mqtt.connector import CONNECTOR as MQTT
 from rs_assets.connectors.own.connector import CONNECTOR as OWN
@@ -36,7 +33,6 @@ CONNECTORS: Final[tuple[Connector, ...]] = (
     DATABASE,
     POSTGRES,
     MARIADB,
-    MYSQL,
     KAFKA,
     ROCKETMQ,
     REDIS,
@@ -52,20 +48,3 @@ CONNECTORS: Final[tuple[Connector, ...]] = (
 )
 SOURCES: Final[Mapping[type[Node], SourceConnector[Any]]] = {s.node: s for c in CONNECTORS for s in c.sources}
 SINKS: Final[Mapping[type[Node], SinkConnector[Any]]] = {s.node: s for c in CONNECTORS for s in c.sinks}
-
-
-@cache
-def sql_sources() -> Mapping[str, SqlSource]:
-    """How SQL reads the tables of each connector."""
-    return _in_sql("SQL_SOURCE")
-
-
-@cache
-def sql_sinks() -> Mapping[str, SqlSink]:
-    """How SQL writes the tables of each connector."""
-    return _in_sql("SQL_SINK")
-
-
-def _in_sql(what: str) -> dict[str, Any]:
-    modules = {each.name: import_module(each.sql) for each in CONNECTORS if each.sql is not None}
-    return {name: getattr(module, what) for name, module in modules.items() if hasattr(module, what)}

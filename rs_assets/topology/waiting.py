@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING
 
 from rs_assets.common.node import Node
 from rs_assets.connectors.nodes import Source
 from rs_assets.errors import TopologyError
 from rs_assets.topology.nodes.table import StreamTableJoin
 
-if TYPE_CHECKING:
-    from rs_assets.topology.topology import Topology
-
 Ancestors = Callable[[str], AbstractSet[str]]
 
 
-def check_waits(nodes: Iterable[Node], ancestors: Ancestors) -> None:
+def check_waits(nodes: Collection[Node], ancestors: Ancestors) -> None:
     """TopologyError for a join that waits for its table, if its stream and its table share a source.
 
-    `nodes` are those of a topology, `ancestors` gives the names of all steps upstream of a step.
+    `nodes` are those of a topology; `ancestors` gives the names of all steps upstream of a step.
     """
-    known = {node.name: node for node in nodes}
-    for node in filter(_waits, known.values()):
-        stream, table = (_sources(known.values(), ancestors, each) for each in node.inputs)
+    for node in filter(_waits, nodes):
+        stream, table = _sides(nodes, ancestors, node)
         both = sorted(stream & table)
         if both:
             raise TopologyError(
@@ -34,13 +29,13 @@ def check_waits(nodes: Iterable[Node], ancestors: Ancestors) -> None:
             )
 
 
-def held_sources(topology: Topology, names: Collection[str]) -> tuple[frozenset[str], ...]:
+def held_sources(nodes: Collection[Node], ancestors: Ancestors, names: Collection[str]) -> tuple[frozenset[str], ...]:
     """The sources that are held in each stage of the first start of a query of the nodes `names`; () for none.
 
     A table may itself need a stream that waits: it is loaded in a later stage, and what waits for it goes on then.
     """
-    joins = [tuple(_sides(topology, node)) for node in topology if node.name in names and _waits(node)]
-    stages = dict.fromkeys((source.name for source in topology.sources), 0)
+    joins = [_sides(nodes, ancestors, node) for node in nodes if node.name in names and _waits(node)]
+    stages = dict.fromkeys((node.name for node in nodes if isinstance(node, Source)), 0)
     for _ in joins:
         for stream, table in joins:
             after = 1 + max((stages[name] for name in table), default=0)
@@ -49,20 +44,20 @@ def held_sources(topology: Topology, names: Collection[str]) -> tuple[frozenset[
     return tuple(frozenset(name for name, after in stages.items() if after > stage) for stage in range(last))
 
 
-def awaited_sources(topology: Topology, names: Collection[str]) -> frozenset[str]:
+def awaited_sources(nodes: Collection[Node], ancestors: Ancestors, names: Collection[str]) -> frozenset[str]:
     """The sources of the tables for which joins among the nodes `names` wait."""
     return frozenset[str]().union(
-        *(table for node in topology if node.name in names and _waits(node) for _, table in [_sides(topology, node)])
+        *(_sides(nodes, ancestors, node)[1] for node in nodes if node.name in names and _waits(node))
     )
 
 
-def _sides(topology: Topology, node: Node) -> Iterator[frozenset[str]]:
+def _sides(nodes: Collection[Node], ancestors: Ancestors, join: Node) -> tuple[frozenset[str], frozenset[str]]:
     """The sources of the stream, and those of the table."""
-    for each in node.inputs:
-        yield _sources(topology, topology.ancestors, each)
+    stream, table = (_sources(nodes, ancestors, each) for each in join.inputs)
+    return stream, table
 
 
-def _sources(nodes: Iterable[Node], ancestors: Ancestors, name: str) -> frozenset[str]:
+def _sources(nodes: Collection[Node], ancestors: Ancestors, name: str) -> frozenset[str]:
     above = ancestors(name) | {name}
     return frozenset(node.name for node in nodes if isinstance(node, Source) and node.name in above)
 

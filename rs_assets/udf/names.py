@@ -33,7 +33,7 @@ def taken_names() -> frozenset[str]:
     from rs_assets.expressions.syntax.bind import CALLED, CONSTANTS, JOINED
     from rs_assets.sql.expressions.aggregates import AGGREGATES
     from rs_assets.sql.expressions.functions import SQL_FUNCTIONS
-    from rs_assets.sql.plan.windowing import KINDS
+    from rs_assets.sql.plan.window_functions import WINDOWS
 
     tables = (
         FUNCTIONS,
@@ -44,7 +44,7 @@ def taken_names() -> frozenset[str]:
         STATEMENTS,
         AGGREGATES,
         SQL_FUNCTIONS,
-        KINDS,
+        WINDOWS,
     )
     return frozenset(name.casefold() for table in tables for name in table) | RESERVED
 

@@ -139,8 +139,8 @@ def _plan(topology: Topology, sinks: list[Sink], known: set[str], *, taken: set[
         ),
         watermark_inputs=tuple(side.gate for node in nodes for side in entries(node, set(states), topology.ancestors)),
         output_mode=mode,
-        held=held_sources(topology, used),
-        awaited=awaited_sources(topology, used),
+        held=held_sources(topology.nodes, topology.ancestors, used),
+        awaited=awaited_sources(topology.nodes, topology.ancestors, used),
     )
 
 

@@ -74,7 +74,6 @@ def _reader(node: DatabaseSource, home: Home) -> SourceReader:  # noqa: ARG001  
 
 
 CONNECTOR = Connector(
-    name="database",
     sources=(
         SourceConnector(
             node=DatabaseSource,

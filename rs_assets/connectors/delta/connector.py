@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from rs_assets.common.home import Home
 from rs_assets.common.storage import is_remote
-from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, SqlSink, SqlSource, code, listed
+from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, code, listed
 from rs_assets.connectors.delta.files.event_partitions import EventTimePartitions
 from rs_assets.connectors.delta.nodes import VALIDITY, DeltaSink, DeltaSource
-from rs_assets.connectors.delta.sql_table import METADATA, read_table, write_table
 from rs_assets.connectors.files.nodes import FileSource
 from rs_assets.connectors.location import REMOTE
 from rs_assets.connectors.messages import (
@@ -133,10 +132,7 @@ def _reads(node: DeltaSource) -> str:
     return f"Reads {'all changes of' if node.changes else 'rows added to'} the Delta table {code(node.table)}"
 
 
-SQL_SOURCE = SqlSource(read=read_table, metadata=METADATA)
-SQL_SINK = SqlSink(write=write_table, keys=True, updates=True, partitions=True)
 CONNECTOR = Connector(
-    name="delta",
     sources=(
         SourceConnector(
             node=DeltaSource,
@@ -147,5 +143,4 @@ CONNECTOR = Connector(
         ),
     ),
     sinks=(SinkConnector(node=DeltaSink, writer=_writer, describe=_writes, check=_check, check_rows=_check_rows),),
-    sql=__name__,
 )

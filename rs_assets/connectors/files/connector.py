@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from rs_assets.common.home import Home
 from rs_assets.common.project import anchored
@@ -11,12 +11,10 @@ from rs_assets.connectors.connector import (
     Connector,
     SinkConnector,
     SourceConnector,
-    SqlSink,
-    SqlSource,
     code,
     listed,
 )
-from rs_assets.connectors.files.form import COMPRESSIONS, NAMES, Kinds, first_word
+from rs_assets.connectors.files.form import NAMES, Kinds, first_word
 from rs_assets.connectors.files.nodes import FileSink, FileSource
 from rs_assets.errors import TopologyError
 from rs_assets.records.fields import Fields
@@ -26,14 +24,9 @@ if TYPE_CHECKING:
 
     from rs_assets.connectors.sink import SinkWriter
     from rs_assets.connectors.source import SourceReader
-    from rs_assets.sql.connectors.sinks import SinkTable
-    from rs_assets.sql.connectors.sources import SourceTable
-    from rs_assets.stream.data_stream import DataStream
-    from rs_assets.stream.table import Table
 
 # Names of formats in a sentence; the others are written in capitals.
 FORMATS: Final = {"text": "text", "parquet": "Parquet"}
-SQL_FORMATS: Final = {"json": "json", "csv": "csv", "raw": "text", "text": "text", "parquet": "parquet"}
 
 
 def _reader(node: FileSource, home: Home) -> SourceReader:  # noqa: ARG001  the connector's form
@@ -104,46 +97,7 @@ def _shortened(node: FileSource, rows: int, folder: Path) -> FileSource:
     return first_rows(node, rows, folder)
 
 
-def _read_table(table: SourceTable) -> DataStream | Table:
-    options = table.options
-    form: Any = options.choice("format", SQL_FORMATS, "json")
-    follow = options.flag("follow")
-    stream = table.begin.from_file(
-        options.need("path", "/data/clicks").removeprefix("file://"),
-        form,
-        schema=None if form == "text" else table.schema,
-        tail=follow,
-        header=form != "csv" or options.flag("csv.header"),
-        delimiter=(options.take("csv.field-delimiter") if form == "csv" else None) or ",",
-        bad_records=table.bad_records,
-        max_files_per_batch=options.number("max-files-per-batch"),
-        max_rows_per_batch=options.number("max-rows-per-batch"),
-        name=table.name,
-    )
-    return table.rows(stream, placed=follow)
-
-
-def _write_table(table: SinkTable) -> DataStream:
-    options = table.options
-    form: Any = options.choice("format", SQL_FORMATS, "json")
-    given = "compression" in options.found
-    packed: Any = options.choice("compression", {name: name for name in COMPRESSIONS[form]}, "none")
-    csv = form == "csv"
-    return table.stream.to_file(
-        options.need("path", "/data/out").removeprefix("file://"),
-        form,
-        compression=packed if given else None,
-        partition_by=[word.text for word in options.table.partitioned_by],
-        header=not csv or options.flag("csv.header"),
-        delimiter=(options.take("csv.field-delimiter") if csv else None) or ",",
-        name=table.name,
-    )
-
-
-SQL_SOURCE = SqlSource(read=_read_table)
-SQL_SINK = SqlSink(write=_write_table, keys=True, partitions=True)
 CONNECTOR = Connector(
-    name="filesystem",
     sources=(
         SourceConnector(
             node=FileSource,
@@ -162,5 +116,4 @@ CONNECTOR = Connector(
             check_rows=_check_rows,
         ),
     ),
-    sql=__name__,
 )

@@ -36,7 +36,6 @@ def _reader(node: HttpSource, home: Home) -> SourceReader:  # noqa: ARG001  the 
 
 
 CONNECTOR = Connector(
-    name="http",
     sources=(
         SourceConnector(
             node=HttpSource,
@@ -52,5 +51,4 @@ CONNECTOR = Connector(
             describe=lambda node: f"Sends rows to {code(node.endpoint.where)}, at most {node.batch:,} a request",
         ),
     ),
-    sql="rs_assets.connectors.http.tables",
 )

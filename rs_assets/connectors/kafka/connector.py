@@ -113,8 +113,6 @@ def _sends(node: KafkaSink) -> str:
 
 
 CONNECTOR = Connector(
-    name="kafka",
     sources=(SourceConnector(node=KafkaSource, reader=_reader, describe=_reads, places=_places),),
     sinks=(SinkConnector(node=KafkaSink, writer=_writer, describe=_sends, check=_check, check_rows=_check_rows),),
-    sql="rs_assets.connectors.kafka.tables",
 )

@@ -13,11 +13,8 @@ from rs_assets.connectors.connector import (
     Connector,
     SinkConnector,
     SourceConnector,
-    SqlSink,
-    SqlSource,
     declared_fields,
 )
-from rs_assets.connectors.memory.channel import MemoryChannel
 from rs_assets.connectors.memory.nodes import ArraySource, MemorySink, MemorySource
 from rs_assets.records.fields import Fields
 from rs_assets.records.schema import DDL_TYPES
@@ -26,10 +23,6 @@ from rs_assets.records.types import Type
 if TYPE_CHECKING:
     from rs_assets.connectors.sink import SinkWriter
     from rs_assets.connectors.source import SourceReader
-    from rs_assets.sql.connectors.sinks import SinkTable
-    from rs_assets.sql.connectors.sources import SourceTable
-    from rs_assets.stream.data_stream import DataStream
-    from rs_assets.stream.table import Table
 
 # Of larger inputs only the names are checked.
 TYPED_ROWS: Final = 10_000
@@ -69,31 +62,7 @@ def _type_of_values(node: ArraySource, name: str) -> Type | None:
     return PYTHON_TYPES.get(kinds.pop()) if len(kinds) == 1 else None
 
 
-def _read_table(table: SourceTable) -> DataStream | Table:
-    if table.bound is None:
-        name = table.options.table.name.text
-        raise table.options.error(
-            f"the table {name!r} has no rows", remedy=f"pipeline_from_sql(..., tables={{{name!r}: rows}})"
-        )
-    if isinstance(table.bound, MemoryChannel):
-        return table.rows(table.begin.from_memory(table.bound, name=table.name))
-    return table.rows(table.begin.from_array(table.bound, schema=table.schema, name=table.name))
-
-
-def _write_table(table: SinkTable) -> DataStream:
-    name, bound = table.options.table.name.text, table.bound
-    if not isinstance(bound, MemoryChannel):
-        raise table.options.error(
-            f"the table {name!r} has no channel",
-            remedy=f"pipeline_from_sql(..., tables={{{name!r}: MemoryChannel(...)}})",
-        )
-    return table.stream.to_memory(bound, name=table.name)
-
-
-SQL_SOURCE = SqlSource(read=_read_table)
-SQL_SINK = SqlSink(write=_write_table, keys=True, updates=True, partitions=True)
 CONNECTOR = Connector(
-    name="memory",
     sources=(
         SourceConnector(
             node=ArraySource,
@@ -115,5 +84,4 @@ CONNECTOR = Connector(
             describe=lambda _: "Collects rows in a memory channel of the process",
         ),
     ),
-    sql=__name__,
 )

@@ -59,7 +59,6 @@ def _publishes(node: MqttSink) -> str:
 
 
 CONNECTOR = Connector(
-    name="mqtt",
     sources=(
         SourceConnector(
             node=MqttSource,
@@ -70,5 +69,4 @@ CONNECTOR = Connector(
         ),
     ),
     sinks=(SinkConnector(node=MqttSink, writer=_writer, describe=_publishes, check=_check, check_rows=_check_rows),),
-    sql="rs_assets.connectors.mqtt.tables",
 )

@@ -6,7 +6,6 @@ from rs_assets.connectors.connector import Connector, SinkConnector, SourceConne
 from rs_assets.connectors.own.nodes import CustomSource, WriterSink
 
 CONNECTOR = Connector(
-    name="own",
     sources=(
         SourceConnector(
             node=CustomSource,

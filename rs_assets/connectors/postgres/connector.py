@@ -5,19 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rs_assets.common.home import Home
-from rs_assets.common.secrets import FromEnvironment
-from rs_assets.connectors.changes.nodes import CHANGE_TYPES
-from rs_assets.connectors.changes.sql import POLICIES, STARTS, rows_of
-from rs_assets.connectors.connector import Connector, SourceConnector, SqlSource, code
+from rs_assets.connectors.connector import Connector, SourceConnector, code
 from rs_assets.connectors.postgres.nodes import PostgresSource
 
 if TYPE_CHECKING:
     from rs_assets.connectors.source import SourceReader
-    from rs_assets.sql.connectors.sources import SourceTable
-    from rs_assets.stream.data_stream import DataStream
-    from rs_assets.stream.table import Table
-
-NAME = "postgres-cdc"
 
 
 def _reader(node: PostgresSource, home: Home) -> SourceReader:  # noqa: ARG001  the connector's form
@@ -31,28 +23,7 @@ def _reader(node: PostgresSource, home: Home) -> SourceReader:  # noqa: ARG001  
     return ChangesReader(server=Server(Place(node.url, node.name)), slot=slot, **settings_of(node))
 
 
-def _read(table: SourceTable) -> DataStream | Table:
-    """The changes as rows; with a PRIMARY KEY the table that they lead to."""
-    options = table.options
-    url = options.need("url", "$SHOP_DATABASE")
-    stream = table.begin.from_postgres(
-        FromEnvironment(url[1:]) if url.startswith("$") else url,
-        options.need("table-name", "public.orders"),
-        schema=table.schema,
-        slot=options.take("slot.name"),
-        publication=options.take("publication.name"),
-        snapshot=options.choice("scan.startup.mode", STARTS, "initial"),
-        truncate=options.choice("truncate", POLICIES, "fail"),
-        bad_records=table.bad_records,
-        max_rows_per_batch=options.number("max-rows-per-batch") or 100_000,
-        name=table.name,
-    )
-    return rows_of(table, stream, NAME)
-
-
-SQL_SOURCE = SqlSource(read=_read, metadata=CHANGE_TYPES)
 CONNECTOR = Connector(
-    name=NAME,
     sources=(
         SourceConnector(
             node=PostgresSource,
@@ -61,5 +32,4 @@ CONNECTOR = Connector(
             places=lambda node, _home: (node.where,),
         ),
     ),
-    sql=__name__,
 )

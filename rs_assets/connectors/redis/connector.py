@@ -65,7 +65,6 @@ def _writes(node: RedisSink) -> str:
 
 
 CONNECTOR = Connector(
-    name="redis",
     sources=(
         SourceConnector(
             node=RedisSource,
@@ -75,5 +74,4 @@ CONNECTOR = Connector(
         ),
     ),
     sinks=(SinkConnector(node=RedisSink, writer=_writer, describe=_writes, check=_check, check_rows=_check_rows),),
-    sql="rs_assets.connectors.redis.tables",
 )

@@ -55,7 +55,6 @@ def _sends(node: RocketmqSink) -> str:
 
 
 CONNECTOR = Connector(
-    name="rocketmq",
     sources=(
         SourceConnector(
             node=RocketmqSource,
@@ -65,5 +64,4 @@ CONNECTOR = Connector(
         ),
     ),
     sinks=(SinkConnector(node=RocketmqSink, writer=_writer, describe=_sends, check=_check, check_rows=_check_rows),),
-    sql="rs_assets.connectors.rocketmq.tables",
 )

@@ -70,7 +70,5 @@ def _writes(node: SearchSink) -> str:
 
 
 CONNECTOR = Connector(
-    name="search",
     sinks=(SinkConnector(node=SearchSink, writer=_writer, describe=_writes, check=_check, check_rows=_check_rows),),
-    sql="rs_assets.connectors.search.tables",
 )

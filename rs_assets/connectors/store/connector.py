@@ -39,7 +39,6 @@ def _check_rows(node: StoreSink, rows: DataFrame) -> None:
 
 
 CONNECTOR = Connector(
-    name="store",
     sinks=(
         SinkConnector(
             node=StoreSink,

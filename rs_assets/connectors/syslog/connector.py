@@ -28,7 +28,6 @@ def _reader(node: SyslogSource, home: Home) -> SourceReader:
 
 
 CONNECTOR = Connector(
-    name="syslog",
     sources=(
         SourceConnector(
             node=SyslogSource,
@@ -37,5 +36,4 @@ CONNECTOR = Connector(
             describe=lambda node: f"Reads the messages of syslog ({node.protocol}) on port {node.port}",
         ),
     ),
-    sql="rs_assets.connectors.syslog.tables",
 )

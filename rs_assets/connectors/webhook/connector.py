@@ -33,7 +33,6 @@ def _reader(node: WebhookSource, home: Home) -> SourceReader:
 
 
 CONNECTOR = Connector(
-    name="webhook",
     sources=(
         SourceConnector(
             node=WebhookSource,
@@ -42,5 +41,4 @@ CONNECTOR = Connector(
             describe=lambda node: f"Reads the records ({node.format}) that are posted to {code(node.path)}",
         ),
     ),
-    sql="rs_assets.connectors.webhook.tables",
 )

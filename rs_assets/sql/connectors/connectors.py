@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from rs_assets.connectors.registry import sql_sinks, sql_sources
 from rs_assets.sql.plan.joins.dimensions import KINDS
 from rs_assets.sql.read.options import Options, names_of
 from rs_assets.sql.read.source import Text, nearest
 from rs_assets.sql.read.statements import CreateTable
+from rs_assets.sql.systems.registry import SQL_SINKS, SQL_SOURCES
 
-KNOWN: Final = tuple(dict.fromkeys([*names_of({**sql_sources(), **sql_sinks()}), *KINDS, "db"]))
+KNOWN: Final = tuple(dict.fromkeys([*names_of({**SQL_SOURCES, **SQL_SINKS}), *KINDS, "db"]))
 
 
 def check_connector(text: Text, table: CreateTable) -> None:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from rs_assets.common.plural import count_of
-from rs_assets.connectors.connector import SqlSink
-from rs_assets.connectors.registry import sql_sinks
-from rs_assets.errors import SqlError
 from rs_assets.expressions.functions.literals import quote_name
-from rs_assets.records.types import NESTED
 from rs_assets.sql.connectors.sources import connector
 from rs_assets.sql.connectors.tables import unknown_column
 from rs_assets.sql.expressions.casts import cast, fits
@@ -23,100 +19,21 @@ from rs_assets.sql.plan.outputs import Output, Selected, check_steady
 from rs_assets.sql.plan.planner import Planner, QueryContext
 from rs_assets.sql.plan.relation import Relation, of_names
 from rs_assets.sql.plan.windowing import check_bounds, check_once
-from rs_assets.sql.read.options import CONNECTORS, Options
+from rs_assets.sql.read.options import CONNECTORS, ORDER_BY, Options
 from rs_assets.sql.read.statements import Column, CreateTable, Insert
+from rs_assets.sql.systems.form import SqlSink
+from rs_assets.sql.systems.registry import SQL_SINKS
+from rs_assets.sql.systems.sink_table import RETRACTED, SinkTable, check_marked
 
 if TYPE_CHECKING:
     from rs_assets.stream.data_stream import DataStream
-    from rs_assets.stream.table import Table
-
-# The column that marks retractions, for queries that retract rows.
-RETRACTED: Final = "retracted"
-ORDER_BY: Final = "order-by"
-
-
-@dataclass(frozen=True, slots=True)
-class SinkTable:
-    """A table that is written: its options, the rows of the query, and how they change the table."""
-
-    options: Options
-    rows: DataStream
-    name: str
-    planner: Planner
-    insert: Insert
-    table: CreateTable
-    columns: Sequence[Column]
-    made: Selected
-
-    @property
-    def stream(self) -> DataStream:
-        """The rows of the query; those of a table that changes have the field `retracted`."""
-        if not self.made.relation.changes:
-            return self.rows
-        _check_marked(self.planner, self.insert, self.table)
-        places = [_position(self.made, key) for key in self.made.relation.keys or ()]
-        selected = tuple(self.columns[place].name.text for place in places if place is not None)
-        return self._table(selected).to_stream(name=f"{self.name}_changes")
-
-    @property
-    def changes(self) -> Table | None:
-        """The rows of the query as a table by its keys; None for a query whose rows do not come and go."""
-        return self._table(self.keys()) if self.made.relation.changes else None
-
-    def _table(self, keys: tuple[str, ...]) -> Table:
-        from rs_assets.stream.table import Table
-
-        return Table(self.rows.draft, self.rows.step, keys)
-
-    @property
-    def metadata(self) -> dict[str, str]:
-        """The METADATA columns that are written, by their keys."""
-        return {c.metadata.text: c.name.text for c in _written(self.table) if c.metadata is not None}
-
-    @property
-    def bound(self) -> object:
-        """The channel that the program passes for the table."""
-        return self.planner.bound.get(self.table.name.text)
-
-    @property
-    def replace(self) -> bool:
-        """Whether rows replace earlier rows."""
-        return self.made.relation.keys is not None
-
-    @property
-    def deletes(self) -> str | None:
-        """The column that marks retractions; None for a query that does not retract."""
-        return RETRACTED if self.made.relation.retracts else None
-
-    @property
-    def marks(self) -> str | None:
-        """The column of `stream` that marks rows which go; None for a query whose rows do not come and go."""
-        return RETRACTED if self.deletes or self.made.relation.changes else None
-
-    def keys(self) -> tuple[str, ...]:
-        """The key columns by which rows are replaced; SqlError if the declared ones cannot be used."""
-        return keys_of(self.planner, self.insert, self.table, self.columns, self.made)
-
-    def order_by(self) -> tuple[str, ...]:
-        """The columns that decide which of two rows with one key is newer: those of the option `order-by`.
-
-        A query that leaves the decision to the table names them itself. For ties the other columns decide, as far as
-        they can be ordered.
-        """
-        positions = [_position(self.made, field) for field in self.made.relation.latest or ()]
-        if not positions:
-            return tuple(filter(None, (self.options.take(ORDER_BY) or "").split(",")))
-        newest = [self.columns[position].name.text for position in positions if position is not None]
-        others = [column.name.text for column in self.columns if column.type is None or column.type.name not in NESTED]
-        keys = self.keys()
-        return tuple(name for name in dict.fromkeys([*newest, *others]) if name not in keys)
 
 
 def upsert_columns(planner: Planner, insert: Insert) -> tuple[Column, ...]:
     """The written columns, if the sink can keep the newest row of each key; empty for any other sink."""
     table = planner.catalog.table(insert.table.text, insert.table.start)
     options = Options.of(planner.text, table, "sink")
-    kind = connector(options, planner.bound.get(table.name.text), sql_sinks())
+    kind = connector(options, planner.bound.get(table.name.text), SQL_SINKS)
     return tuple(_targets(planner, insert, table)) if kind == "delta" and options.take(ORDER_BY) is None else ()
 
 
@@ -142,11 +59,11 @@ def written(planner: Planner, insert: Insert, made: Selected, context: QueryCont
     stream = _checked(planner, insert, table, replace(made.relation, stream=stream), context)
     options = Options.of(planner.text, table, "sink")
     bound = planner.bound.get(table.name.text)
-    sink = sql_sinks()[connector(options, bound, sql_sinks())]
+    sink = SQL_SINKS[connector(options, bound, SQL_SINKS)]
     _check_updates(planner, insert, made, sink)
     _check_declared(table, options, sink)
     name = planner.name(context, "", insert.table.start)
-    result = sink.write(SinkTable(options, stream, name, planner, insert, table, columns, made))
+    result = sink.write(SinkTable(options, stream, name, planner, insert, table, columns, _written(table), made))
     options.check_all_read()
     return result
 
@@ -164,17 +81,8 @@ def _retracted(planner: Planner, insert: Insert, table: CreateTable, made: Selec
     """The field that marks retractions, if the query retracts rows."""
     if not made.relation.retracts:
         return []
-    _check_marked(planner, insert, table)
+    check_marked(planner, insert, table)
     return [RETRACTED]
-
-
-def _check_marked(planner: Planner, insert: Insert, table: CreateTable) -> None:
-    """SqlError for a column of the name that marks retractions."""
-    if any(column.name.text.casefold() == RETRACTED for column in table.declared):
-        raise planner.error(
-            f"the column {RETRACTED!r} of the query marks retractions", insert.table.start,
-            remedy="rename the column of the table",
-        )  # fmt: skip
 
 
 def _targets(planner: Planner, insert: Insert, table: CreateTable) -> list[Column]:
@@ -195,7 +103,7 @@ def _written(table: CreateTable) -> Sequence[Column]:
     """The columns that a sink has, with the METADATA that its connector writes."""
     pair = table.options.get("connector")
     kind = CONNECTORS.get(pair[1].text, pair[1].text) if pair is not None else ""
-    return table.written(sql_sinks()[kind].metadata if kind in sql_sinks() else ())
+    return table.written(SQL_SINKS[kind].metadata if kind in SQL_SINKS else ())
 
 
 def _check_order(planner: Planner, insert: Insert, columns: Sequence[Column], outputs: Sequence[Output]) -> None:
@@ -237,72 +145,6 @@ def _text(planner: Planner, column: Column, out: Output) -> str:
             else cast(planner.text, value, kind, out.at)
         )
     return f"{value.plain} AS {quote_name(column.name.text)}"
-
-
-def keys_of(
-    planner: Planner, insert: Insert, table: CreateTable, columns: Sequence[Column], made: Selected
-) -> tuple[str, ...]:
-    """The columns by which rows are replaced: the primary key, else the keys of the query."""
-    declared = tuple(word.text for word in table.key)
-    if declared and not made.relation.keys:
-        return declared
-    also = _also(columns, made)
-    if also and (set(declared) == set(also) if declared else _positions(made, made.relation.keys) is None):
-        return also
-    found: list[str] = []
-    for key in made.relation.keys or ():
-        position = _position(made, key)
-        if position is None:
-            raise _unselected(planner, insert, key, made)
-        found.append(columns[position].name.text)
-    if declared and set(declared) != set(found):
-        raise planner.error(
-            f"rows are replaced by {', '.join(found)}, not by the PRIMARY KEY, so rows with outdated keys would remain",
-            table.key[0].start,
-            remedy=f"declare PRIMARY KEY ({', '.join(found)}) NOT ENFORCED",
-        )
-    return tuple(found)
-
-
-def _also(columns: Sequence[Column], made: Selected) -> tuple[str, ...]:
-    """The columns of the other fields that identify a row; empty unless all are selected."""
-    places = _positions(made, made.relation.also) if made.relation.also is not None else None
-    return tuple(columns[place].name.text for place in places) if places is not None else ()
-
-
-def _positions(made: Selected, keys: Sequence[str] | None) -> list[int] | None:
-    """The positions of selected keys; None if one is not selected."""
-    places = [_position(made, key) for key in keys or ()]
-    return None if None in places else [place for place in places if place is not None]
-
-
-def _unselected(planner: Planner, insert: Insert, key: str, made: Selected) -> SqlError:
-    """The error for a key that is not selected; a computed key has a generated name, which is not shown."""
-    from sqlglot import exp
-
-    merged = next((each.shown for each in made.relation.merged if each.field == key), None)
-    if merged is not None:
-        return planner.error(
-            "rows of a FULL JOIN are replaced by the key of either side, which is not selected",
-            insert.table.start,
-            remedy=f"select {merged}",
-        )
-    known = next((column.name for column in made.relation.columns if column.value.field == key), key)
-    if known != key or made.relation.changes or any(each.name == key for each in insert.tree.find_all(exp.Column)):
-        what, remedy = f"rows are replaced by {known!r}, which is not selected", f"select {known}"
-    else:
-        what = "rows are replaced by a computed key, which is not selected"
-        remedy = "also select it in the query that groups by it or ranks: UPPER(page) AS upper_page"
-    return planner.error(what, insert.table.start, remedy=remedy)
-
-
-def _position(made: Selected, key: str) -> int | None:
-    """The position of a selected key; the end of a window identifies it as well as its start."""
-    values = [out.value for out in made.outputs]
-    position = next((n for n, value in enumerate(values) if value.field == key), None)
-    if position is None and key == "start_time":
-        position = next((n for n, value in enumerate(values) if value.role in ("end", "last")), None)
-    return position
 
 
 def _check_updates(planner: Planner, insert: Insert, made: Selected, sink: SqlSink) -> None:

@@ -31,7 +31,6 @@ from rs_assets.udf.declare import AGGREGATE, DECLARED, aggregate, scalar, table
 from rs_assets.udf.java import java
 
 if TYPE_CHECKING:
-    from rs_assets.sql.plan.planner import Planner
     from rs_assets.sql.read.statements import CreateFunction
 
 # Meta key of the tree of a call of a user-defined aggregate.
@@ -124,13 +123,15 @@ def aggregate_called(functions: Mapping[str, str | Declared], name: str) -> Aggr
     return found
 
 
-def table_function(planner: Planner, name: str, arity: int, at: object) -> TableFunction:
+def table_function(
+    text: Text, functions: Mapping[str, str | Declared], name: str, arity: int, at: object
+) -> TableFunction:
     """The table function of a call in LATERAL TABLE: from CREATE FUNCTION, or declared.
 
     SqlError, with its position, if there is none, or none that takes this number of arguments.
     """
     try:
-        found = planner.catalog.functions.get(name.upper())
+        found = functions.get(name.upper())
         if isinstance(found, TableFunction) and found.accepts(arity):
             return found
         if found is not None and not isinstance(found, str):
@@ -140,7 +141,7 @@ def table_function(planner: Planner, name: str, arity: int, at: object) -> Table
             )
         return table_function_named(found or name, arity)
     except TopologyError as error:
-        raise planner.error(error.what, at, remedy=error.remedy) from error
+        raise text.error(error.what, at, remedy=error.remedy) from error
 
 
 def called(made: Expressions, function: Declared, name: str, values: list[Value], tree: Any) -> Value:

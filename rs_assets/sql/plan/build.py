@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, get_args
 from rs_assets.errors import ConfigurationError, SqlError, TopologyError
 from rs_assets.operators.window.trigger import HOLD, ONCE, Firing
 from rs_assets.sql.connectors.sinks import upsert_columns, written
-from rs_assets.sql.connectors.sources import Bound
 from rs_assets.sql.plan.catalog import catalog_of
 from rs_assets.sql.plan.outputs import Selected
 from rs_assets.sql.plan.planner import Planner, QueryContext, step_name
@@ -24,6 +23,7 @@ from rs_assets.sql.read.lexer import TOO_DEEP
 from rs_assets.sql.read.reader import statements
 from rs_assets.sql.read.source import Dialect, Text
 from rs_assets.sql.read.statements import Emit, Insert
+from rs_assets.sql.systems.source_table import Bound
 from rs_assets.stream.builder import StreamBuilder
 from rs_assets.stream.draft import StepRef
 

@@ -13,7 +13,7 @@ from rs_assets.expressions.functions.udf import Declared
 from rs_assets.sql.expressions.aggregates import AGGREGATES
 from rs_assets.sql.expressions.functions import SQL_FUNCTIONS
 from rs_assets.sql.expressions.udf import created, created_in_java, mark_aggregates
-from rs_assets.sql.plan.windowing import KINDS
+from rs_assets.sql.plan.window_functions import WINDOWS
 from rs_assets.sql.read.source import Text, nearest
 from rs_assets.sql.read.statements import (
     CreateFunction,
@@ -131,7 +131,7 @@ def _function(text: Text, made: CreateFunction) -> tuple[str, str | Declared]:
     language = made.language.text.upper() if made.language is not None else ""
     if made.language is not None and language not in LANGUAGES:
         raise text.error(f"unsupported function language {language}", made.language.start, remedy="LANGUAGE PYTHON")
-    if name in AGGREGATES or name in KINDS:
+    if name in AGGREGATES or name in WINDOWS:
         raise text.error(f"{name} is a built-in SQL function", made.name.start, remedy="choose another name")
     if made.jars:
         if language == "PYTHON":

@@ -105,7 +105,7 @@ def _elements(planner: Planner, left: Relation, item: Any) -> Elements:
 
 def _called(planner: Planner, left: Relation, call: Any, values: list[Value]) -> Elements:
     """The rows of a table function, built-in or user-defined."""
-    function = table_function(planner, call.name.removeprefix(CALL), len(values), call)
+    function = table_function(planner.text, planner.catalog.functions, call.name.removeprefix(CALL), len(values), call)
     check_arguments(planner.over(left), function.function, values, call)
     try:
         plain = [value.plain for value in values]

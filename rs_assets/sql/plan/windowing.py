@@ -20,16 +20,13 @@ from rs_assets.operators.window.spec import (
 from rs_assets.sql.expressions.values import Role, Value
 from rs_assets.sql.plan.planner import Planner, QueryContext
 from rs_assets.sql.plan.relation import Column, Pending, Relation, Scope
+from rs_assets.sql.plan.window_functions import WINDOWS
 from rs_assets.sql.read.durations import duration, duration_text
 from rs_assets.sql.read.lexer import CALL
 from rs_assets.sql.read.source import nearest
 from rs_assets.sql.read.types import TIMESTAMP
 
 Table = Callable[[Planner, Any, QueryContext], Relation]
-# The windows with the names of their durations.
-KINDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {"TUMBLE": ("size",), "HOP": ("slide", "size"), "CUMULATE": ("step", "size"), "SESSION": ("gap",)}
-)
 # The columns that a window table function adds, and their roles.
 BOUNDS: Final[Mapping[str, Role]] = MappingProxyType(
     {"window_start": "start", "window_end": "end", "window_time": "last"}
@@ -54,8 +51,8 @@ UNGROUPED: Final = "\0window bound"
 def pending(planner: Planner, call: Any, context: QueryContext, table: Table) -> Relation:
     """The rows of the table of a window function, to be grouped by the window's bounds."""
     kind = call.name.removeprefix(CALL)
-    if kind not in KINDS:
-        raise planner.error(f"unknown window {kind}", call, remedy=nearest(kind, KINDS))
+    if kind not in WINDOWS:
+        raise planner.error(f"unknown window {kind}", call, remedy=nearest(kind, WINDOWS))
     arguments = _arguments(planner, kind, call)
     if len(arguments) < 3 or arguments[0].key != "column" or arguments[1].key != "column":
         raise planner.error(
@@ -113,7 +110,7 @@ def _arguments(planner: Planner, kind: str, call: Any) -> list[Any]:
     given = [each for each in call.expressions if each.name != PARTITION]
     if not any(each.key == "kwarg" for each in given):
         return given
-    known = ("DATA", "TIMECOL", *(name.upper() for name in KINDS[kind]), *(() if kind == "SESSION" else ("OFFSET",)))
+    known = ("DATA", "TIMECOL", *(name.upper() for name in WINDOWS[kind]), *(() if kind == "SESSION" else ("OFFSET",)))
     named: dict[str, Any] = {}
     for each in given:
         name = each.this.name.upper() if each.key == "kwarg" else ""
@@ -132,7 +129,7 @@ def window_of(
     """The window of a call, and its event-time field; None for processing time."""
     field = event_field(planner, at, value)
     spans = [duration(planner.text, each) for each in times]
-    wanted = len(KINDS[kind])
+    wanted = len(WINDOWS[kind])
     if not wanted <= len(spans) <= wanted + (kind != "SESSION"):
         raise planner.error(
             f"{kind} takes {_times(kind)}, not {len(spans)}",
@@ -166,7 +163,7 @@ def _offset(planner: Planner, offset: timedelta, period: timedelta, at: Any) -> 
 
 
 def _times(kind: str) -> str:
-    names = KINDS[kind]
+    names = WINDOWS[kind]
     return "one duration" if len(names) == 1 else " and ".join(f"a {name}" for name in names)
 
 

@@ -40,6 +40,8 @@ CONNECTORS: Final[Mapping[str, str]] = MappingProxyType(
     | dict.fromkeys(("elasticsearch", "elasticsearch-7", "elasticsearch-8"), "search")
     | dict.fromkeys(("opensearch", "opensearch-1", "opensearch-2"), "search")
 )
+# The columns that say which of two rows with one key is newer.
+ORDER_BY: Final = "order-by"
 # Those that SQL knows by other names only.
 NAMELESS: Final = frozenset({"search"})
 TRUTH: Final = {"true": True, "false": False}

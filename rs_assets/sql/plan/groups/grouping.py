@@ -18,8 +18,8 @@ from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts, name_of
 from rs_assets.sql.plan.relation import Relation, Scope, free_name
 from rs_assets.sql.plan.stateful import all_time, fired, fires_often, place_field, shuffled
 from rs_assets.sql.plan.tables.table_group import table_group
+from rs_assets.sql.plan.window_functions import WINDOWS
 from rs_assets.sql.plan.windowing import (
-    KINDS,
     bound_values,
     cascaded,
     check_end,
@@ -138,7 +138,7 @@ def _add_key(group: Group, tree: Any) -> None:
 
 def _is_window(tree: Any) -> bool:
     """Whether a part of GROUP BY is a window such as TUMBLE(ts, ...)."""
-    return tree.key == "anonymous" and tree.name.removeprefix(CALL) in KINDS and bool(tree.expressions)
+    return tree.key == "anonymous" and tree.name.removeprefix(CALL) in WINDOWS and bool(tree.expressions)
 
 
 def _same(group: Group, tree: Any) -> int:
@@ -211,8 +211,8 @@ def _auxiliary(group: Group, tree: Any) -> Role | None:
     """The bound of TUMBLE_START(...) and similar functions."""
     name = tree.name.removeprefix(CALL)
     kind, sign, last = name.partition("_")
-    role = SUFFIXES.get(sign + last) if kind in KINDS else None
-    if role is None and kind in KINDS and sign:
+    role = SUFFIXES.get(sign + last) if kind in WINDOWS else None
+    if role is None and kind in WINDOWS and sign:
         raise group.planner.error(
             f"{name} is not supported", tree, remedy=f"use {kind}_START, {kind}_END, {kind}_ROWTIME"
         )

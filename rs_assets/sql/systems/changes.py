@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rs_assets.records.schema import quoted
 
 if TYPE_CHECKING:
-    from rs_assets.sql.connectors.sources import SourceTable
+    from rs_assets.sql.systems.source_table import SourceTable
     from rs_assets.stream.data_stream import DataStream
     from rs_assets.stream.table import Table
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from rs_assets.connectors.delta.nodes import KEYED, KeyedMode
 from rs_assets.records.schema import quoted
+from rs_assets.sql.systems.form import SqlSink, SqlSource
 
 if TYPE_CHECKING:
-    from rs_assets.sql.connectors.sinks import SinkTable
-    from rs_assets.sql.connectors.sources import SourceTable
     from rs_assets.sql.read.options import Options
+    from rs_assets.sql.systems.sink_table import SinkTable
+    from rs_assets.sql.systems.source_table import SourceTable
     from rs_assets.stream.data_stream import DataStream
     from rs_assets.stream.table import Table
 
@@ -23,7 +24,7 @@ COMES: Final = "_change_comes"
 SQL_MODES: Final = {mode: mode for mode in KEYED}
 
 
-def read_table(table: SourceTable) -> DataStream | Table:
+def _read(table: SourceTable) -> DataStream | Table:
     """The rows that are added; with the option `changes` each change, or the table that they lead to."""
     options, changes = table.options, table.options.flag("changes")
     _check_changes(table, changes=changes)
@@ -71,7 +72,7 @@ def _place(options: Options, example: str) -> str:
     return (options.take("path") or options.need("table", example)).removeprefix("file://")
 
 
-def write_table(table: SinkTable) -> DataStream:
+def _write(table: SinkTable) -> DataStream:
     """The rows appended, or by key those that replace earlier ones."""
     found = table.keys()
     if not found and table.replace:
@@ -96,3 +97,7 @@ def write_table(table: SinkTable) -> DataStream:
         partition_by=partitions,
         name=table.name,
     )
+
+
+SOURCE: Final = SqlSource(read=_read, metadata=METADATA)
+SINK: Final = SqlSink(write=_write, keys=True, updates=True, partitions=True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from rs_assets.common.secrets import FromEnvironment, Secret
 from rs_assets.connectors.collector.nodes import METADATA_TYPES
 
 if TYPE_CHECKING:
-    from rs_assets.sql.connectors.sources import SourceTable
+    from rs_assets.sql.systems.source_table import SourceTable
 
 FORMATS: Final = {"json": "json", "csv": "csv", "raw": "text", "text": "text"}
 
@@ -36,12 +35,3 @@ def of_log(table: SourceTable) -> dict[str, Any]:
 def kinds_of(facts: tuple[str, ...]) -> Mapping[str, str]:
     """The types of METADATA columns."""
     return {name: METADATA_TYPES[name] for name in facts}
-
-
-def secret_of(text: str | None) -> Secret | None:
-    """A value, or the environment variable that `$NAME` names.
-
-    >>> secret_of("$SHOP_KEY"), secret_of("7")
-    ($SHOP_KEY, '7')
-    """
-    return FromEnvironment(text[1:]) if text is not None and text.startswith("$") else text

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from rs_assets.connectors.collector.tables import kinds_of, of_log
-from rs_assets.connectors.connector import SqlSource
 from rs_assets.connectors.syslog.nodes import SyslogSource
+from rs_assets.sql.systems.collected import kinds_of, of_log
+from rs_assets.sql.systems.form import SqlSource
 
 if TYPE_CHECKING:
-    from rs_assets.sql.connectors.sources import SourceTable
+    from rs_assets.sql.systems.source_table import SourceTable
     from rs_assets.stream.data_stream import DataStream
     from rs_assets.stream.table import Table
 
@@ -28,4 +28,4 @@ def _read(table: SourceTable) -> DataStream | Table:
     return table.rows(stream)
 
 
-SQL_SOURCE: Final = SqlSource(read=_read, metadata=kinds_of(SyslogSource.facts))
+SOURCE: Final = SqlSource(read=_read, metadata=kinds_of(SyslogSource.facts))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from rs_assets.connectors.collector.tables import kinds_of, of_messages, secret_of
-from rs_assets.connectors.connector import SqlSource
 from rs_assets.connectors.webhook.nodes import WebhookSource
+from rs_assets.sql.systems.collected import kinds_of, of_messages
+from rs_assets.sql.systems.form import SqlSource
+from rs_assets.sql.systems.secrets import taken_secret
 
 if TYPE_CHECKING:
-    from rs_assets.sql.connectors.sources import SourceTable
+    from rs_assets.sql.systems.source_table import SourceTable
     from rs_assets.stream.data_stream import DataStream
     from rs_assets.stream.table import Table
 
@@ -19,7 +20,7 @@ def _read(table: SourceTable) -> DataStream | Table:
     stream = table.begin.from_webhook(
         options.need("path", "/orders"),
         options.number("port") or 8080,
-        token=secret_of(options.take("token")),
+        token=taken_secret(options, "token"),
         host=options.take("host") or "127.0.0.1",
         max_bytes=options.number("max-bytes") or 1 << 20,
         **of_messages(table),
@@ -27,4 +28,4 @@ def _read(table: SourceTable) -> DataStream | Table:
     return table.rows(stream)
 
 
-SQL_SOURCE: Final = SqlSource(read=_read, metadata=kinds_of(WebhookSource.facts))
+SOURCE: Final = SqlSource(read=_read, metadata=kinds_of(WebhookSource.facts))

@@ -5,14 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, get_args
 
-from rs_assets.common.secrets import FromEnvironment
-from rs_assets.connectors.connector import SqlSink, SqlSource
 from rs_assets.connectors.redis.nodes import REDIS_METADATA, RedisFormat, RedisStart, RedisStructure
+from rs_assets.sql.systems.form import SqlSink, SqlSource
+from rs_assets.sql.systems.secrets import secret_of
 
 if TYPE_CHECKING:
-    from rs_assets.sql.connectors.sinks import SinkTable
-    from rs_assets.sql.connectors.sources import SourceTable
-    from rs_assets.sql.read.options import Options
+    from rs_assets.sql.systems.sink_table import SinkTable
+    from rs_assets.sql.systems.source_table import SourceTable
     from rs_assets.stream.data_stream import DataStream
     from rs_assets.stream.table import Table
 
@@ -26,7 +25,7 @@ def _read(table: SourceTable) -> DataStream | Table:
     form: Any = options.choice("format", FORMATS, "fields")
     start: Any = options.choice("scan.startup.mode", STARTS, "earliest-id")
     stream = table.begin.from_redis(
-        _url(options),
+        secret_of(options.need("url", "$REDIS_URL")),
         [name.strip() for name in options.need("stream", "clicks").split(",")],
         format=form,
         value=options.take("value.field") or "value",
@@ -51,7 +50,7 @@ def _write(table: SinkTable) -> DataStream:
         raise options.error("a hash or a string needs a key", remedy="declare PRIMARY KEY (page) NOT ENFORCED")
     seconds = options.number("ttl-seconds")
     return table.stream.to_redis(
-        _url(options),
+        secret_of(options.need("url", "$REDIS_URL")),
         structure=structure,
         key=keys,
         prefix=options.need("prefix", "page:"),
@@ -62,11 +61,5 @@ def _write(table: SinkTable) -> DataStream:
     )
 
 
-def _url(options: Options) -> str | FromEnvironment:
-    """The URL, or the environment variable that a `$NAME` names."""
-    text = options.need("url", "$REDIS_URL")
-    return FromEnvironment(text[1:]) if text.startswith("$") else text
-
-
-SQL_SINK: Final = SqlSink(write=_write, keys=True, updates=True)
-SQL_SOURCE: Final = SqlSource(read=_read, metadata=REDIS_METADATA)
+SINK: Final = SqlSink(write=_write, keys=True, updates=True)
+SOURCE: Final = SqlSource(read=_read, metadata=REDIS_METADATA)

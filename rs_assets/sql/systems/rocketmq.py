@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from rs_assets.connectors.connector import SqlSink, SqlSource
 from rs_assets.connectors.rocketmq.nodes import ROCKETMQ_METADATA
+from rs_assets.sql.systems.form import SqlSink, SqlSource
 
 if TYPE_CHECKING:
-    from rs_assets.sql.connectors.sinks import SinkTable
-    from rs_assets.sql.connectors.sources import SourceTable
     from rs_assets.sql.read.options import Options
+    from rs_assets.sql.systems.sink_table import SinkTable
+    from rs_assets.sql.systems.source_table import SourceTable
     from rs_assets.stream.data_stream import DataStream
     from rs_assets.stream.table import Table
 
@@ -57,5 +57,5 @@ def _server(options: Options) -> str:
     return options.need("nameServerAddress", "localhost:9876")
 
 
-SQL_SINK: Final = SqlSink(write=_write)
-SQL_SOURCE: Final = SqlSource(read=_read, metadata=ROCKETMQ_METADATA)
+SINK: Final = SqlSink(write=_write)
+SOURCE: Final = SqlSource(read=_read, metadata=ROCKETMQ_METADATA)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from rs_assets.connectors.connector import SqlSink
-from rs_assets.connectors.http.tables import REFUSED, endpoint_of, rate_of
+from rs_assets.sql.systems.form import SqlSink
+from rs_assets.sql.systems.http import REFUSED, endpoint_of, rate_of
 
 if TYPE_CHECKING:
-    from rs_assets.sql.connectors.sinks import SinkTable
+    from rs_assets.sql.systems.sink_table import SinkTable
     from rs_assets.stream.data_stream import DataStream
 
 # By the connectors of Flink; their numbers are those of the servers' interfaces, which are one for these.
@@ -43,4 +43,4 @@ def _write(table: SinkTable) -> DataStream:
     )
 
 
-SQL_SINK: Final = SqlSink(write=_write, keys=True, updates=True)
+SINK: Final = SqlSink(write=_write, keys=True, updates=True)

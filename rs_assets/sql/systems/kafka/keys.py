@@ -10,8 +10,8 @@ from rs_assets.connectors.kafka.nodes import KeyFormat
 from rs_assets.records.schema import ddl_of, quoted
 
 if TYPE_CHECKING:
-    from rs_assets.sql.connectors.sources import SourceTable
     from rs_assets.sql.read.options import Options
+    from rs_assets.sql.systems.source_table import SourceTable
     from rs_assets.stream.data_stream import DataStream
 
 # The formats of a key in from_kafka and to_kafka, by their names in SQL.

@@ -5,14 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from rs_assets.connectors.collector.tables import kinds_of, of_messages, secret_of
-from rs_assets.connectors.connector import SqlSink, SqlSource
 from rs_assets.connectors.mqtt.nodes import MqttSource
+from rs_assets.sql.systems.collected import kinds_of, of_messages
+from rs_assets.sql.systems.form import SqlSink, SqlSource
+from rs_assets.sql.systems.secrets import taken_secret
 
 if TYPE_CHECKING:
-    from rs_assets.sql.connectors.sinks import SinkTable
-    from rs_assets.sql.connectors.sources import SourceTable
     from rs_assets.sql.read.options import Options
+    from rs_assets.sql.systems.sink_table import SinkTable
+    from rs_assets.sql.systems.source_table import SourceTable
     from rs_assets.stream.data_stream import DataStream
     from rs_assets.stream.table import Table
 
@@ -60,8 +61,8 @@ def _access(options: Options) -> dict[str, Any]:
     """The login, and how long the broker may be silent; a password that begins with $ is an environment variable's."""
     connect, alive = options.number("connectionTimeout"), options.number("aliveInterval")
     return {
-        "username": secret_of(options.take("username")),
-        "password": secret_of(options.take("password")),
+        "username": taken_secret(options, "username"),
+        "password": taken_secret(options, "password"),
         "ca": options.take("ca"),
         "connect_timeout": timedelta(seconds=10 if connect is None else connect),
         "keep_alive": timedelta(seconds=60 if alive is None else alive),
@@ -73,5 +74,5 @@ def _seconds(number: int | None) -> timedelta | None:
     return None if number is None else timedelta(seconds=number)
 
 
-SQL_SOURCE: Final = SqlSource(read=_read, metadata=kinds_of(MqttSource.facts))
-SQL_SINK: Final = SqlSink(write=_write)
+SOURCE: Final = SqlSource(read=_read, metadata=kinds_of(MqttSource.facts))
+SINK: Final = SqlSink(write=_write)

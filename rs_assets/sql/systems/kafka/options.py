@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, get_args
 
-from rs_assets.common.secrets import FromEnvironment
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster, Mechanism, Protocols
 from rs_assets.connectors.kafka.nodes import WrittenRecords
 from rs_assets.connectors.kafka.registry.address import SchemaRegistry
 from rs_assets.errors import ConfigurationError
+from rs_assets.sql.systems.secrets import secret_of, taken_secret
 
 if TYPE_CHECKING:
     from rs_assets.sql.read.options import Options
@@ -48,7 +48,7 @@ def cluster_of(options: Options) -> KafkaCluster:
         "protocol": options.choice(PROTOCOL, PROTOCOLS, "PLAINTEXT"),
         "mechanism": options.choice(MECHANISM, MECHANISMS, "PLAIN"),
         "username": login.get("username"),
-        "password": _secret(login.get("password")),
+        "password": secret_of(login["password"]) if login else None,
         "ca_file": options.take(TRUST),
     }
     try:
@@ -94,10 +94,10 @@ def registry_of(options: Options, form: WrittenRecords, *, needed: bool = True) 
     user, _, password = (options.take(f"{begin}basic-auth.user-info") or "").partition(":")
     try:
         return SchemaRegistry(
-            url=_secret(url) or "",
+            url=secret_of(url),
             username=user or None,
-            password=_secret(password or None),
-            token=_secret(options.take(f"{begin}bearer-auth.token")),
+            password=secret_of(password) if password else None,
+            token=taken_secret(options, f"{begin}bearer-auth.token"),
             ca_file=options.take(f"{begin}ssl.truststore.location"),
         )
     except ConfigurationError as error:
@@ -131,7 +131,3 @@ def _login(options: Options) -> dict[str, str]:
             remedy=JAAS_EXAMPLE,
         )
     return login
-
-
-def _secret(text: str | None) -> str | FromEnvironment | None:
-    return FromEnvironment(text[1:]) if text is not None and text.startswith("$") else text

@@ -6,15 +6,15 @@ import re
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from rs_assets.common.secrets import FromEnvironment, Secret
-from rs_assets.connectors.connector import SqlSink, SqlSource
 from rs_assets.connectors.http.endpoint import PATIENCE, TIMEOUT, HttpEndpoint
 from rs_assets.errors import ConfigurationError
+from rs_assets.sql.systems.form import SqlSink, SqlSource
+from rs_assets.sql.systems.secrets import secret_of, taken_secret
 
 if TYPE_CHECKING:
-    from rs_assets.sql.connectors.sinks import SinkTable
-    from rs_assets.sql.connectors.sources import SourceTable
     from rs_assets.sql.read.options import Options
+    from rs_assets.sql.systems.sink_table import SinkTable
+    from rs_assets.sql.systems.source_table import SourceTable
     from rs_assets.stream.data_stream import DataStream
     from rs_assets.stream.table import Table
 
@@ -32,25 +32,16 @@ def endpoint_of(options: Options, example: str, *, key: str = "url") -> HttpEndp
     names = [name for name in options.found if name.startswith(HEADER)]
     try:
         return HttpEndpoint(
-            url=secret_of(url) or "",
-            headers={name.removeprefix(HEADER): secret_of(options.take(name)) or "" for name in names},
+            url=secret_of(url),
+            headers={name.removeprefix(HEADER): taken_secret(options, name) or "" for name in names},
             username=options.take("username"),
-            password=secret_of(options.take("password")),
-            token=secret_of(options.take("token")),
+            password=taken_secret(options, "password"),
+            token=taken_secret(options, "token"),
             timeout=_seconds(options, "request.timeout", TIMEOUT),
             patience=_seconds(options, "request.patience", PATIENCE),
         )
     except ConfigurationError as error:
         raise options.error(error.what, at=at, remedy=error.remedy or "") from error
-
-
-def secret_of(text: str | None) -> Secret | None:
-    """A value, or the environment variable that `$NAME` names.
-
-    >>> secret_of("$SHOP_KEY"), secret_of("7")
-    ($SHOP_KEY, '7')
-    """
-    return FromEnvironment(text[1:]) if text is not None and text.startswith("$") else text
 
 
 def rate_of(options: Options, key: str = "sink.rows-per-second") -> float | None:
@@ -103,5 +94,5 @@ def _read(table: SourceTable) -> DataStream | Table:
     return table.rows(stream)
 
 
-SQL_SOURCE: Final = SqlSource(read=_read)
-SQL_SINK: Final = SqlSink(write=_write)
+SOURCE: Final = SqlSource(read=_read)
+SINK: Final = SqlSink(write=_write)

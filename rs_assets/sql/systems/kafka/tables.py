@@ -6,12 +6,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from rs_assets.connectors.connector import SqlSink, SqlSource
 from rs_assets.connectors.kafka.nodes import KAFKA_METADATA
 from rs_assets.connectors.kafka.sink.settings import SETTINGS
 from rs_assets.connectors.kafka.source.settings import SETTINGS as CONSUMER
-from rs_assets.connectors.kafka.sql_keys import key_columns, key_format, named_keys
-from rs_assets.connectors.kafka.sql_options import (
+from rs_assets.sql.systems.form import SqlSink, SqlSource
+from rs_assets.sql.systems.kafka.keys import key_columns, key_format, named_keys
+from rs_assets.sql.systems.kafka.options import (
     OF_FORMATS,
     cluster_of,
     format_of,
@@ -21,10 +21,10 @@ from rs_assets.connectors.kafka.sql_options import (
 )
 
 if TYPE_CHECKING:
-    from rs_assets.sql.connectors.sinks import SinkTable
-    from rs_assets.sql.connectors.sources import SourceTable
     from rs_assets.sql.read.options import Options
     from rs_assets.sql.read.statements import Word
+    from rs_assets.sql.systems.sink_table import SinkTable
+    from rs_assets.sql.systems.source_table import SourceTable
     from rs_assets.stream.data_stream import DataStream
     from rs_assets.stream.table import Table
 
@@ -176,7 +176,7 @@ def _refuse_metadata(table: SinkTable) -> None:
 
 
 METADATA: Final = {name: kind for name, kind in KAFKA_METADATA.items() if name != "tombstone"}
-SQL_SOURCE: Final = SqlSource(read=_read, metadata=METADATA, as_maps={"headers": HEADERS_AS_MAP})
+SOURCE: Final = SqlSource(read=_read, metadata=METADATA, as_maps={"headers": HEADERS_AS_MAP})
 # The metadata that a record is sent with; each key is also the name of the argument.
 WRITTEN: Final = frozenset(("headers", "partition", "timestamp"))
-SQL_SINK: Final = SqlSink(write=_write, keys=True, updates=True, metadata=WRITTEN)
+SINK: Final = SqlSink(write=_write, keys=True, updates=True, metadata=WRITTEN)
