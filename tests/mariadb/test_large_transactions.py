@@ -71,7 +71,7 @@ def test_rows_of_a_large_transaction_land_with_the_file_that_follows(monkeypatch
         declared=False, snapshot=True, on_truncate="fail", on_added="fail", rows=1,
     )  # fmt: skip
     changes = changes_of()
-    changes._rows.append({"op": "insert"})
+    changes._rows.append(b'{"op":"insert"')
     found = made._lines(Client(), changes, Landed(), until=BEGUN + 1)
     if ROTATED in events:
         assert [lsn for lsn, _ in found] == [(3 << 32) + GREAT]

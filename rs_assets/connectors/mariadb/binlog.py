@@ -6,7 +6,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 # The codes of the events that matter.
 QUERY, ROTATE, FORMAT, XID, TABLE_MAP, INCIDENT, XA_PREPARE, GTID = 2, 4, 15, 16, 19, 26, 38, 162
@@ -23,6 +23,10 @@ STANDALONE: Final = 1
 NAMES, KEYS, PREFIXES = 4, 8, 9
 
 _HEADER = struct.Struct("<IBIIIH").unpack_from
+
+
+# Reads a value at a place; the place after it.
+Read = Callable[[bytes, int], tuple[Any, int]]
 
 
 class Event(NamedTuple):
@@ -66,6 +70,11 @@ class Rows(NamedTuple):
     present: tuple[bytes, ...]
     data: bytes
     columns: int
+
+    def places(self, image: int) -> list[int]:
+        """The columns that an image has."""
+        has = self.present[image]
+        return [place for place in range(self.columns) if has[place >> 3] >> (place & 7) & 1]
 
 
 def unsummed(data: bytes) -> bytes | None:
@@ -143,19 +152,44 @@ def rows_of(event: Event) -> Rows:
     return Rows(int.from_bytes(body[:6], "little"), present, data, count)
 
 
-def unpacked(rows: Rows, read: Sequence[Callable[[bytes, int], tuple[object, int]]]) -> Iterator[list[object]]:
-    """The images of the rows, one after the other; null for a column that an image does not have."""
-    images = [[place for place in range(rows.columns) if has[place >> 3] >> (place & 7) & 1] for has in rows.present]
-    data, at, number = rows.data, 0, 0
-    while at < len(data):
-        places = images[number % len(images)]
-        number += 1
-        nulls, at = at, at + (len(places) + 7) // 8
-        values: list[object] = [None] * rows.columns
-        for bit, place in enumerate(places):
-            if not data[nulls + (bit >> 3)] >> (bit & 7) & 1:
-                values[place], at = read[place](data, at)
+def unpacked(rows: Rows, read: Sequence[Read]) -> Iterator[list[object]]:
+    """The rows of an event that adds or removes them; null for a column that an image does not have."""
+    places, at = rows.places(0), 0
+    while at < len(rows.data):
+        values, at = _image(rows, at, places, read)
         yield values
+
+
+def updated(
+    rows: Rows, read: Sequence[Read], skim: Sequence[Read], keys: Sequence[int]
+) -> Iterator[tuple[list[object] | None, list[object]]]:
+    """The rows of an event that changes them, before and after; None before if the values at `keys` are the same.
+
+    `skim` reads these alone, and passes over others.
+    """
+    before, after, at = rows.places(0), rows.places(1), 0
+    while at < len(rows.data):
+        start = at
+        old, at = _image(rows, at, before, skim)
+        new, at = _image(rows, at, after, read)
+        same = all(old[place] == new[place] for place in keys)
+        yield None if same else _image(rows, start, before, read)[0], new
+
+
+def _image(rows: Rows, at: int, places: Sequence[int], read: Sequence[Read]) -> tuple[list[object], int]:
+    """The values of one image, and where the next one begins."""
+    data, nulls = rows.data, at
+    values: list[object] = [None] * rows.columns
+    at += (len(places) + 7) // 8
+    # Bits of no column are set.
+    if not int.from_bytes(data[nulls:at], "little") & (1 << len(places)) - 1:
+        for place in places:
+            values[place], at = read[place](data, at)
+        return values, at
+    for bit, place in enumerate(places):
+        if not data[nulls + (bit >> 3)] >> (bit & 7) & 1:
+            values[place], at = read[place](data, at)
+    return values, at
 
 
 def _inflated(data: bytes) -> bytes:

@@ -12,11 +12,11 @@ import orjson
 from rs_assets.connectors.changes.landed import Line
 from rs_assets.connectors.changes.nodes import OnAdded, OnTruncate
 from rs_assets.connectors.mariadb import binlog
-from rs_assets.connectors.mariadb.binlog import Event, Statement, TableMap
+from rs_assets.connectors.mariadb.binlog import Event, Read, Statement, TableMap
 from rs_assets.connectors.mariadb.server import ANEW, listed, lost, lsn_of, number_of
 from rs_assets.connectors.mariadb.statements import effect_of, point_of
 from rs_assets.connectors.mariadb.table import Column, Table
-from rs_assets.connectors.mariadb.values import Finish, Read, finish, from_text, reader
+from rs_assets.connectors.mariadb.values import Finish, finish, from_text, reader, skipper
 from rs_assets.connectors.source import BEGIN_ANEW
 from rs_assets.errors import SourceReadError
 
@@ -31,6 +31,8 @@ class Form:
 
     id: int
     read: list[Read]
+    # Reads the key, and passes over other values.
+    skim: list[Read]
     places: list[tuple[str, int, Finish | None]]
     keys: list[int]
 
@@ -60,7 +62,7 @@ class Changes:
     _inside: bool = False
     _lsn: int = 0
     _at: datetime = datetime(1970, 1, 1, tzinfo=UTC)
-    _rows: list[dict[str, object]] = field(default_factory=list)
+    _rows: list[bytes] = field(default_factory=list)
     _points: dict[str, int] = field(default_factory=dict)
 
     def lines(self, event: Event) -> list[Line]:
@@ -158,8 +160,8 @@ class Changes:
         if rows:
             # A statement may have begun before another one that committed first, as it waited for its rows.
             self.latest = max(self.latest, iso(min(self._at, datetime.now(UTC))))
-        at = {"commit_time": self.latest}
-        return [(lsn, orjson.dumps({**row, "lsn": lsn, "seq": seq, **at})) for seq, row in enumerate(rows)]
+        lead, end = b',"lsn":%d,"seq":' % lsn, b',"commit_time":"%b"}' % self.latest.encode()
+        return [(lsn, b"%b%b%d%b" % (row, lead, seq, end)) for seq, row in enumerate(rows)]
 
     def _changed(self, event: Event) -> None:
         form = self._form
@@ -167,21 +169,15 @@ class Changes:
         if form is None or packed.table != form.id:
             return
         self._check_whole(packed, form)
-        images = binlog.unpacked(packed, form.read)
-        if event.kind in binlog.WRITE:
-            for new in images:
-                self._add("insert", new)
-        elif event.kind in binlog.DELETE:
-            for old in images:
-                self._add("delete", old)
-        else:
-            for old in images:
-                new = next(images)
-                if any(old[place] != new[place] for place in form.keys):
+        if event.kind in binlog.UPDATE:
+            for old, new in binlog.updated(packed, form.read, form.skim, form.keys):
+                if old is not None:
                     self._add("delete", old)
-                    self._add("insert", new)
-                else:
-                    self._add("update", new)
+                self._add("update" if old is None else "insert", new)
+        else:
+            op = "insert" if event.kind in binlog.WRITE else "delete"
+            for values in binlog.unpacked(packed, form.read):
+                self._add(op, values)
 
     def _add(self, op: str, values: list[object] | None) -> None:
         if self._lsn < 0:
@@ -190,10 +186,13 @@ class Changes:
                 " log, where places have no number"
             )
         row: dict[str, object] = {"op": op}
-        for name, place, last in self._form.places if self._form is not None and values is not None else ():
-            value = values[place] if values is not None else None
-            row[name] = value if value is None or last is None else last(value)
-        self._rows.append(row)
+        if values is not None and self._form is not None:
+            for name, place, last in self._form.places:
+                value = values[place]
+                row[name] = value if value is None or last is None else last(value)
+        # Without its last bracket: where the transaction is, and its time, follow. It may have more rows than memory
+        # has room for as values.
+        self._rows.append(orjson.dumps(row)[:-1])
 
     def _check_whole(self, packed: binlog.Rows, form: Form) -> None:
         """SourceReadError if an image of a row lacks a field: a session had another binlog_row_image."""
@@ -226,7 +225,11 @@ class Changes:
             read.append(how)
         places = [(name, at[name], finish(known[name], kind)) for name, kind in self.fields.items()]
         keys = [at[name] for name in described.keys] or [*range(len(described.names))]
-        self._form = Form(described.id, read, places, keys)
+        skim = [
+            how if place in keys else skipper(kind, metadata, how)
+            for place, ((kind, metadata, _), how) in enumerate(zip(_columns(described), read, strict=True))
+        ]
+        self._form = Form(described.id, read, skim, places, keys)
 
     def _check_fields(self, described: TableMap) -> None:
         gone = next((name for name in self.fields if name not in described.names), None)

@@ -33,6 +33,8 @@ LATIN1: Mapping[int, str] = MappingProxyType(
 def decoded(value: bytes, charset: str) -> str:
     """The text of bytes in a character set of CODECS, as the server writes it."""
     if charset == "latin1":
+        if value.isascii():
+            return value.decode("ascii")
         return value.decode("latin-1").translate(LATIN1)
     text = value.decode(CODECS[charset], "replace")
     return text.translate(ODD[charset]) if charset in ODD else text

@@ -11,7 +11,7 @@ from rs_assets.connectors.changes.landed import CHUNK, Landed, Line, add
 from rs_assets.connectors.changes.nodes import OnAdded, OnTruncate
 from rs_assets.connectors.database.place import quoted_name
 from rs_assets.connectors.postgres.changes import Changes, iso
-from rs_assets.connectors.postgres.pgoutput import lsn_of, lsn_text, message_of
+from rs_assets.connectors.postgres.pgoutput import lsn_of, lsn_text
 from rs_assets.connectors.postgres.pinned import check_pinned
 from rs_assets.connectors.postgres.server import Server, rows_of
 from rs_assets.connectors.postgres.slot import PLUGIN, Slot, check_logical, flushed
@@ -131,7 +131,7 @@ class Landing:
             values = (self.slot.name, lsn_text(until), self.rows, quoted_name(self.slot.publication))
             for (data,) in rows_of(connection, _CHANGES, *values, form=True, size=CHUNK):
                 count += 1
-                yield from changes.lines(message_of(data or b""))
+                yield from changes.lines(data or b"")
 
         with landed.landing() as part:
             connection.execute("BEGIN")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Final, NamedTuple
+
+from rs_assets.connectors.postgres.values import NULL, Encode
 
 # The epoch of Postgres.
 EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -14,6 +16,9 @@ EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
 UNCHANGED: Final = b"\0unchanged"
 # The text of each column, null, or UNCHANGED.
 Values = list[bytes | None]
+
+# What a value is, and that a new row follows.
+TEXT, NO_VALUE, NEW = b"tnN"
 
 # Numbers of tables have no sign: those of a server that has made many are above 2^31.
 _LONG, _INT, _SHORT = (struct.Struct(f"!{code}").unpack_from for code in "qIh")
@@ -86,6 +91,33 @@ def message_of(data: bytes) -> Message:
     return read(data) if read is not None else None
 
 
+def plain_row(data: bytes, relation: int, columns: Sequence[tuple[bytes, Encode] | None]) -> bytes | None:
+    """The JSON of the values of an Insert, or of an Update without an old row, each after what it begins with.
+
+    None for a row of another relation, and for one that needs more care: an Update with its old row, or with values
+    that it has not changed.
+    """
+    if data[5] != NEW or _INT(data, 1)[0] != relation or _SHORT(data, 6)[0] != len(columns):
+        return None
+    at, parts = 8, []
+    for column in columns:
+        kind = data[at]
+        if kind == TEXT:
+            start = at + 5
+            at = start + _INT(data, at + 1)[0]
+            if column is not None:
+                parts.append(column[0])
+                parts.append(column[1](data[start:at]))
+        elif kind == NO_VALUE:
+            at += 1
+            if column is not None:
+                parts.append(column[0])
+                parts.append(NULL)
+        else:
+            return None
+    return b"".join(parts)
+
+
 def lsn_text(lsn: int) -> str:
     """A position in the log as Postgres writes it.
 
@@ -154,11 +186,11 @@ def _values(data: bytes, at: int) -> tuple[Values, int]:
     count, at = _SHORT(data, at)[0], at + 2
     for _ in range(count):
         kind, at = data[at], at + 1
-        if kind == 0x74:  # t
+        if kind == TEXT:
             size = _INT(data, at)[0]
             at += 4
             values.append(data[at : at + size])
             at += size
         else:
-            values.append(None if kind == 0x6E else UNCHANGED)  # n, u
+            values.append(None if kind == NO_VALUE else UNCHANGED)
     return values, at
