@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -51,10 +52,11 @@ def test_values_that_are_polled_have_all_digits(mariadb, shop):
         "INSERT INTO events VALUES (2, '2020-01-01', 0.1, NULL, NULL, '838:59:59', '', 'it''s', 0)",
         "INSERT INTO events VALUES (3, '2020-01-01', NULL, 1, 1, NULL, NULL, NULL, NULL)",
     )  # fmt: skip
-    rows, _ = poll_of(shop, "at", lag=timedelta(minutes=1)).poll(None)
+    lines, _ = poll_of(shop, "at", lag=timedelta(minutes=1)).poll(None)
+    rows = [json.loads(line) for line in lines]
     found = sorted((row["n"], row["f"], row["d"], row["t"]) for row in rows if row["n"] < 3)
     assert found == [(1, 16777216.0, 1e-12, "-01:00:00.50"), (2, pytest.approx(0.1), None, "838:59:59.00")]
-    assert [row["cents"] for row in rows if row["n"] == 1] == [Decimal("12345678901234567890.0123456789")]
+    assert [row["cents"] for row in rows if row["n"] == 1] == ["12345678901234567890.0123456789"]
     assert [row["f"] for row in rows if row["n"] == 3] == [None]
     assert {row["n"]: row["s"] for row in rows} == {1: "x,z", 2: "", 3: None}
     assert {row["n"]: (row["e"], row["y"]) for row in rows} == {1: ("b\nc", 2026), 2: ("it's", 0), 3: (None, None)}

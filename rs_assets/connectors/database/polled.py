@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
+from math import isfinite
 from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
 
+import orjson
 from pyspark.sql.types import StructType
 from sqlalchemy import Column, Connection, MetaData, Table, and_, cast, func, literal_column, select, text, type_coerce
 from sqlalchemy import types as sql
@@ -21,7 +24,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from rs_assets.common.secrets import Hidden
 from rs_assets.connectors.database.place import Place, split_table
-from rs_assets.connectors.own.lines import OwnRow
+from rs_assets.connectors.own.lines import OwnRow, line_of, plain
 from rs_assets.connectors.own.polling import PollingSource, PollReader
 from rs_assets.connectors.source import Known, Reading, Start
 from rs_assets.errors import ConfigurationError, SchemaError, SourceReadError
@@ -41,6 +44,9 @@ SHIFTS: Final[Mapping[str, str]] = MappingProxyType(
 )
 # Types of Postgres whose values are texts here as the driver gives them; of others the server makes the text.
 KEPT: Final = (sql.String, sql.Numeric, sql.ARRAY)
+# Types whose values come as JSON has them, and types without floating-point numbers.
+AS_THEY_ARE: Final = (sql.String, sql.Integer, sql.Boolean, sql.LargeBinary)
+UNREAL: Final = (*AS_THEY_ARE, sql.DateTime, sql.Date)
 # The type of a field by that of its column, the first that fits; others are text.
 FIELDS: Final[tuple[tuple[type[sql.TypeEngine[Any]], str], ...]] = (
     (sql.Boolean, "boolean"),
@@ -79,9 +85,9 @@ class TablePoll(PollingSource):
                 return (), cursor
             condition, after = span
             chosen = select(*(_exact(column, connection.dialect.name) for column in table.columns))
-            found = connection.execute(chosen.where(condition).order_by(table.c[self.column])).mappings()
-            kinds = {column.name: column.type for column in table.columns}
-            return [{name: _plain(value, kinds[name]) for name, value in row.items()} for row in found], after
+            found = connection.execute(chosen.where(condition).order_by(table.c[self.column]))
+            loose = connection.dialect.name == "sqlite"
+            return [*lines_of(found, table.columns, loose=loose)], after
 
     def reflected(self, connection: Connection) -> Table:
         """The table; SourceReadError if there is none, ConfigurationError if the column does not show what is new."""
@@ -268,6 +274,27 @@ def _exact(column: Column[Any], dialect: str) -> ColumnElement[Any]:
         # SQLAlchemy makes a time of a day of it; the server writes as many decimals as the column has.
         made = cast(column, sql.Text)
     return made.label(column.name)
+
+
+def lines_of(rows: Iterable[Sequence[Any]], columns: Iterable[Column[Any]], *, loose: bool = False) -> Iterator[bytes]:
+    """Rows of a query as texts of JSON objects; `loose`: a column may have values of other types than its own."""
+    kinds = {str(column.name): column.type for column in columns}
+    others = [(name, kind) for name, kind in kinds.items() if loose or not isinstance(kind, AS_THEY_ARE)]
+    reals = [name for name, kind in kinds.items() if loose or not isinstance(kind, UNREAL)]
+    names = [*kinds]
+    for row in rows:
+        made = dict(zip(names, row, strict=True))
+        for name, kind in others:
+            made[name] = _plain(made[name], kind)
+        yield _line(made, reals)
+
+
+def _line(row: dict[str, Any], reals: Sequence[str]) -> bytes:
+    """A row as `line_of` would write it, but faster: orjson has no NaN and no infinity, and numbers of 64 bits only."""
+    if all(not isinstance(row[name], float) or isfinite(row[name]) for name in reals):
+        with suppress(TypeError):
+            return orjson.dumps(row, default=plain)
+    return line_of(row)
 
 
 def _is_decimal(kind: sql.TypeEngine[Any]) -> bool:

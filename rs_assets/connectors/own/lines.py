@@ -41,7 +41,7 @@ def line_of(row: object) -> bytes:
     (b'{"n": "1.10", "raw": "/w=="}', b'{"n": 1}', b'""')
     """
     if isinstance(row, Mapping):
-        return json.dumps(dict(row), ensure_ascii=False, default=_plain).encode(errors="surrogateescape")
+        return json.dumps(dict(row), ensure_ascii=False, default=plain).encode(errors="surrogateescape")
     if isinstance(row, str | bytes):
         text = row.encode(errors="surrogateescape") if isinstance(row, str) else row
         return text if text.strip() else EMPTY
@@ -72,7 +72,8 @@ def _chunks(rows: Iterable[Numbered]) -> Iterator[list[Numbered]]:
         yield chunk
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
+    """What JSON has in place of a value that it lacks; SourceReadError for one without a form there."""
     if isinstance(value, datetime | date):
         return value.isoformat()
     if isinstance(value, bytes | bytearray | memoryview):
