@@ -42,6 +42,9 @@ LOOK_S = 0.1
 LeasePlace: TypeAlias = Folder | Database
 # The leases that this process holds: others of this process that could not be released are known to be free.
 _HELD: set[tuple[str, int, str]] = set()
+# The newest heartbeat of each lease that this process has read: its number, when it was first read, and when the read
+# began that found no newer one, both by our own clock: a pause of this process between two reads does not count.
+_SEEN: dict[tuple[LeasePlace, str], tuple[tuple[object, ...], float, float]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,12 +292,8 @@ def _watch(path: LeasePlace, held: LeaseRow) -> bool:
     """
     if held.here and not held.stale:
         raise _busy(held)
-    pause = threading.Event()
-    # A living holder beats every third of its time to live, so silence for half of it is enough; for all of it if the
-    # wall clocks agree that it was alive just now.
-    silence_s = held.ttl_ms / 1000 / (2 if held.stale else 1)
-    deadline = time.monotonic() + silence_s
-    while time.monotonic() < deadline:
+    pause, enough_s = threading.Event(), _enough_s(held)
+    while _silent_s(path, held) < enough_s:
         pause.wait(LOOK_S)
         now = read_lease(path, held.pipeline)
         if now is None or (now.token == held.token and now.free):
@@ -302,6 +301,29 @@ def _watch(path: LeasePlace, held: LeaseRow) -> bool:
         if (now.lease_id, now.beat) != (held.lease_id, held.beat):
             raise _busy(now)
     return True
+
+
+def is_abandoned(path: LeasePlace, held: LeaseRow) -> bool:
+    """Whether `held`, which was read from `path`, is free, or this process has seen that its holder is silent.
+
+    A process that has seen it takes the lease at once. It has to read again and again until then.
+    """
+    return held.free or _silent_s(path, held) >= _enough_s(held)
+
+
+def _enough_s(held: LeaseRow) -> float:
+    """How many seconds of silence prove that the holder is gone.
+
+    It beats every third of its time to live, so half of it is enough; all of it if the wall clocks agree that it was
+    alive just now.
+    """
+    return held.ttl_ms / 1000 / (2 if held.stale else 1)
+
+
+def _silent_s(path: LeasePlace, held: LeaseRow) -> float:
+    """For how many seconds this process has read no newer heartbeat than that of `held`; 0 if it has."""
+    mark, first, last = _SEEN.get((path, held.pipeline), ((), 0.0, 0.0))
+    return last - first if mark == (held.lease_id, held.beat) else 0.0
 
 
 def _open(path: LeasePlace) -> LeaseTable:
@@ -322,10 +344,17 @@ def _writable(path: LeasePlace) -> LeaseTable:
 
 def _rows(table: LeaseTable, path: LeasePlace) -> Mapping[str, LeaseRow]:
     """The leases by pipeline, with their newest heartbeats."""
+    began = time.monotonic()
     try:
-        return {row["pipeline"]: LeaseRow(**row) for row in table.rows()}
+        rows = [LeaseRow(**row) for row in table.rows()]
     except TypeError as error:
         raise CheckpointError("the leases in the catalog have unexpected columns", file=path) from error
+    now = time.monotonic()
+    for row in rows:
+        mark, key = (row.lease_id, row.beat), (path, row.pipeline)
+        known, first, _ = _SEEN.get(key, (mark, now, began))
+        _SEEN[key] = (mark, first if known == mark else now, began)
+    return {row.pipeline: row for row in rows}
 
 
 def _taken(path: LeasePlace, row: LeaseRow, table: LeaseTable, *, seen: LeaseRow | None) -> bool:

@@ -21,8 +21,18 @@ from rs_assets.spark.driver import SparkDriver
 
 # More often, a driver would mostly poll, and no file or table is ready sooner.
 DEFAULT_INTERVAL = timedelta(seconds=1)
-LAST_PORT = 65535
+LAST_PORT, LONGEST_LEASE_S = 65535, 3600
 _YES, _NO = frozenset({"1", "true", "yes"}), frozenset({"", "0", "false", "no"})
+
+
+def default_lease_ttl() -> timedelta:
+    """The seconds of RS_LEASE_SECONDS, else 30; ConfigurationError for another number than 1 to 3600."""
+    text = os.environ.get("RS_LEASE_SECONDS", "")
+    if not text:
+        return DEFAULT_TTL
+    if not text.isdecimal() or not 1 <= int(text) <= LONGEST_LEASE_S:
+        raise ConfigurationError(f"RS_LEASE_SECONDS is {text!r}", remedy=f"use 1 to {LONGEST_LEASE_S} seconds")
+    return timedelta(seconds=int(text))
 
 
 def default_metrics_port() -> int | None:
@@ -99,8 +109,8 @@ class RunOptions:
     - `home` (Home, default RS_HOME): catalog, checkpoints and tables.
     - `driver` (SparkDriver, default: the process's own).
     - `run_id` (str, default random): the name of the run in the catalog and in reports.
-    - `lease_ttl` (timedelta, default 30 seconds): a driver without a sign of life for so long loses its pipeline to
-      another.
+    - `lease_ttl` (timedelta, default RS_LEASE_SECONDS, else 30 seconds): a driver without a sign of life for so long
+      loses its pipeline to another.
 
     Batches:
 
@@ -167,7 +177,7 @@ class RunOptions:
     bad_records: BadRecords | str | None = None
     max_line_bytes: int = MAX_LINE_BYTES
     connector: DeltaConnector | None = None
-    lease_ttl: timedelta = DEFAULT_TTL
+    lease_ttl: timedelta = field(default_factory=default_lease_ttl)
     preview_rows: int = 0
     checkpoint_storage: str = field(default_factory=default_storage)
     storage_url: str | None = field(default_factory=default_url, repr=False)

@@ -11,10 +11,11 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from rs_assets.catalog.lease import read_lease
+from rs_assets.catalog.lease import LeaseRow, read_lease
 from rs_assets.checkpoint import manifest as manifests
 from rs_assets.common.background import background_failures_in
 from rs_assets.common.home import Home
+from rs_assets.common.plural import count_of
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.connectors.console.writer import terminal
 from rs_assets.operators.window.event_time import watermark_in_words
@@ -31,7 +32,7 @@ def status_of(pipeline: Pipeline, home: Home) -> list[dict[str, Any]]:
     folder = home.job(topology.namespace, topology.job)
     manifest = manifests.load(folder)
     lease = read_lease(home.leases, topology.name)
-    running = {"host": lease.host, "pid": lease.pid, "run": lease.run_id} if lease and not lease.free else None
+    running = None if lease is None or lease.free else _holder(lease)
     warnings = list(background_failures_in(folder))
     entries = []
     for plan in plan_queries(topology):
@@ -53,6 +54,13 @@ def status_of(pipeline: Pipeline, home: Home) -> list[dict[str, Any]]:
             }
         )
     return entries
+
+
+def _holder(lease: LeaseRow) -> dict[str, Any]:
+    """Who runs the pipeline; `silent_s`: seconds since the last sign of life, if that is too long ago, else None."""
+    silent_s = round(abs(lease.age).total_seconds()) if lease.stale else None
+    place = None if lease.here else lease.host.split("/")[0]
+    return {"host": lease.host, "pid": lease.pid, "run": lease.run_id, "elsewhere": place, "silent_s": silent_s}
 
 
 def show_status(pipelines: Sequence[Pipeline], *, as_json: bool) -> None:
@@ -78,7 +86,10 @@ def show_status(pipelines: Sequence[Pipeline], *, as_json: bool) -> None:
 def _state(entry: Mapping[str, Any]) -> str:
     holder = entry["running"]
     if holder:
-        return f"running (pid {holder['pid']})"
+        where = f" on {holder['elsewhere']}" if holder["elsewhere"] else ""
+        who = f"pid {holder['pid']}{where}"
+        silent = holder["silent_s"]
+        return f"running ({who})" if silent is None else f"no sign of life for {count_of(silent, 'second')} ({who})"
     known = {"sealed": entry["sealed"], "killed": entry["killed"], "not started yet": not entry["generation"]}
     return next((state for state, holds in known.items() if holds), "stopped")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from rs_assets.catalog import requests
 from rs_assets.catalog.desired_state import read_desired_state
-from rs_assets.catalog.lease import LeaseRow, read_lease
+from rs_assets.catalog.lease import LeaseRow, is_abandoned, read_lease
 from rs_assets.errors import CheckpointError, PipelineBusyError, RsError, SinkError
 from rs_assets.recovery.uploads import SignOfLife
 from rs_assets.runtime.job.analysis import analyse
@@ -104,7 +104,7 @@ class Standby:
     def _here(self) -> Vacancy | None:
         """By the lease and the desired state of this home."""
         lease, desired = self._lease, read_desired_state(self._folder)
-        if lease is None or not (lease.free or lease.stale) or desired is None or desired.stopped:
+        if lease is None or desired is None or desired.stopped or not is_abandoned(self.options.home.leases, lease):
             return None
         stop, resume = (requests.asked(self._folder, each) for each in ("stop", "resume"))
         if resume is not None or (stop is not None and not requests.is_left(stop)):
