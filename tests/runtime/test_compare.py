@@ -36,7 +36,7 @@ def summed(log: Log, condition: str = "id > 0", **aggregates: str) -> Pipeline:
 def test_a_difference_is_printed_with_counts_columns_and_samples() -> None:
     samples = (
         Sample(change="only_before", before='{"id":1}', after=None),
-        Sample(change="changed", before='{"id":2,"n":1}', after='{"id":2,"n":2}'),
+        Sample(change="changed", before='{"id":2,"n":1,"page":"/"}', after='{"id":2,"n":2,"page":"/"}'),
     )
     found = Difference(
         partitions=(TEN,), batches=2, version=1, keys=("id",), rows_before=1_200, rows_after=2, only_before=1,
@@ -48,7 +48,7 @@ def test_a_difference_is_printed_with_counts_columns_and_samples() -> None:
         "  changed in n: 1",
         "  columns added: m",
         '  only_before: {"id":1}',
-        '  changed: {"id":2,"n":1} -> {"id":2,"n":2}',
+        '  changed: {"id":2,"n":1} -> {"n":2}',
     ]
     assert (found.empty, Difference().empty, Difference(columns_retyped=("n",)).empty) == (False, True, False)
     assert found.as_dict()["samples"][0] == {"change": "only_before", "before": '{"id":1}', "after": None}

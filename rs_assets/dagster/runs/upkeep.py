@@ -97,7 +97,8 @@ def _rescale(context: OpExecutionContext, assets: StreamAssets, options: RunOpti
         assets.topology, options, config["partitions"], reason=context.run.tags.get(WHY, "the upkeep job")
     )
     if outcome is not None and outcome.report is not None:
-        stream = {"stream_run": _run_shown(context, outcome.run_id), "stopped_seconds": outcome.report.waited_s}
+        stopped_s = round(outcome.report.waited_s or 0, 3)
+        stream = {"stream_run": _run_shown(context, outcome.run_id), "stopped_seconds": stopped_s}
         return {**_rescaled(outcome.report), **stream}
     if outcome is not None and outcome.refused is not None:
         if outcome.replaced:
@@ -112,7 +113,7 @@ def _rescaled(report: RescaleReport) -> Config:
         "partitions_before": report.before,
         "partitions": report.after,
         "state_rows": sum(report.state_rows.values()),
-        "seconds": report.seconds,
+        "seconds": round(report.seconds, 3),
     }
 
 
@@ -167,7 +168,8 @@ def _try(context: OpExecutionContext, assets: StreamAssets, options: RunOptions,
         )
     counts = ("rows_before", "rows_after", "only_before", "only_after", "changed", "batches")
     shown = {name: getattr(found, name) for name in counts}
-    return {"equal": found.empty, "partitions": len(found.partitions), **shown, "difference": _text(found)}
+    code = {"code": found.code} if found.code else {}
+    return {"equal": found.empty, "partitions": len(found.partitions), **shown, **code, "difference": _text(found)}
 
 
 def _promote(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:

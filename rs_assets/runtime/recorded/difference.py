@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -26,6 +27,24 @@ class Sample:
     def __str__(self) -> str:
         """In one line."""
         return f"{self.change}: {' -> '.join(text for text in (self.before, self.after) if text is not None)}"
+
+    def brief(self, keys: Sequence[str]) -> Sample:
+        """The same, of a changed row only its keys and what has changed.
+
+        >>> row = Sample(change="changed", before='{"id":2,"n":1,"page":"/"}', after='{"id":2,"n":2,"page":"/"}')
+        >>> str(row.brief(["id"]))
+        'changed: {"id":2,"n":1} -> {"n":2}'
+        """
+        if self.before is None or self.after is None:
+            return self
+        before, after = json.loads(self.before), json.loads(self.after)
+        named = [name for name in before if name in keys]
+        named += [name for name in {**before, **after} if before.get(name) != after.get(name)]
+        return replace(
+            self,
+            before=_json({name: before[name] for name in named if name in before}),
+            after=_json({name: after[name] for name in named if name in after and name not in keys}),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +99,11 @@ class Difference:
         return "\n".join([head, "no difference" if self.empty else counts, *columns, *kinds, *self._shown(), *code])
 
     def _shown(self) -> Iterator[str]:
-        return (f"  {sample}" for sample in self.samples)
+        return (f"  {sample.brief(self.keys)}" for sample in self.samples)
+
+
+def _json(row: Mapping[str, object]) -> str:
+    return json.dumps(row, separators=(",", ":"), ensure_ascii=False)
 
 
 def summed(parts: Sequence[Difference]) -> Difference:
