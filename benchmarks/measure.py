@@ -39,7 +39,11 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What one run took: seconds on the clock, and processor seconds of this process and all below it."""
+    """What one run took: seconds on the clock, and processor seconds of this process and all below it.
+
+    A process that has ended counts if its parent has waited for it: servers and Java do so, and the process of PySpark
+    that forks its workers does not.
+    """
 
     seconds: float
     cpu_s: float
@@ -96,7 +100,7 @@ def timed(run: Run) -> tuple[Taken, int]:
 
 
 def cpu_seconds() -> float:
-    """Processor time of this process and all that live below it, in seconds."""
+    """Processor time of this process and all below it, in seconds, with those that have ended (see `Taken`)."""
     total = 0.0
     me = psutil.Process()
     for process in (me, *me.children(recursive=True)):
@@ -104,7 +108,7 @@ def cpu_seconds() -> float:
             times = process.cpu_times()
         except psutil.NoSuchProcess:
             continue
-        total += times.user + times.system
+        total += times.user + times.system + times.children_user + times.children_system
     return total
 
 

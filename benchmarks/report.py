@@ -33,6 +33,7 @@ names no benchmark are written by hand.
   each kind, in {FILES // FILES_PER_BATCH} batches. `--rows` says how many, 2,000,000 without it.
 - Ratios: both ways in one process and one session, in turns; the median of the pairs of runs behind a warm-up.
   Processor time is the ratio of the processor seconds of all processes, which other work disturbs less.
+  Older sections leave out processes that ended in a run, such as those that land changes of a database.
 - Ours writes Delta with exactly-once markers; state is RocksDB with changelog in both.
 - Kafka: one broker on this machine, as many JSON records of 120 bytes in 4 partitions. Kafka Streams has two
   threads, commits every second and writes windows to a topic, not to Delta; its Java start is not counted.

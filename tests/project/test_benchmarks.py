@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import report
 from benchmarks.data import generate
-from benchmarks.measure import Comparison, DifferentResultsError, Figure, Taken, compare
+from benchmarks.measure import Comparison, DifferentResultsError, Figure, Taken, compare, timed
 from benchmarks.report import Measured
 from pipelines.nexmark.in_sql import QUERIES as IN_SQL
 from pipelines.nexmark.queries import QUERIES
@@ -108,6 +108,12 @@ def test_the_input_is_the_same_every_time(tmp_path: Path) -> None:
 def test_ways_that_write_different_rows_are_not_compared() -> None:
     with pytest.raises(DifferentResultsError, match="our run wrote 1 rows, the other one 2"):
         compare(lambda: 1, lambda: 2, pairs=1)
+
+
+def test_processor_time_of_a_process_that_has_ended_is_counted() -> None:
+    burn = "import time\nwhile time.process_time() < 0.3: pass"
+    taken, _ = timed(lambda: subprocess.run([sys.executable, "-c", burn], check=True).returncode)
+    assert taken.cpu_s > 0.25
 
 
 def test_pairs_are_compared_one_by_one() -> None:
