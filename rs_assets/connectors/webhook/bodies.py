@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 
 WHITE_SPACE = " \t\r\n"
-_DECODER = json.JSONDecoder()
+# Numbers stay texts: a value is only looked for, and Python refuses whole numbers of more than 4,300 digits.
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
 
 
 def json_records(body: bytes) -> list[bytes]:
@@ -18,7 +20,7 @@ def json_records(body: bytes) -> list[bytes]:
     ([b'{"n": 1.10}', b'{"n": 2}'], [b'{"n": 1}', b'{"n": 2}'])
     """
     try:
-        text = body.decode()
+        text = body.removeprefix(BOM_UTF8).decode()
         values = [*_values(text, 0, len(text))]
         if len(values) == 1 and values[0].startswith("["):
             values = [*_elements(values[0])]
@@ -28,8 +30,8 @@ def json_records(body: bytes) -> list[bytes]:
 
 
 def lines_of(body: bytes) -> list[bytes]:
-    """The lines of a body that are not blank, without their ends."""
-    return [line.removesuffix(b"\r") for line in body.split(b"\n") if line.strip()]
+    """The lines of a body that are not blank, without their ends and the mark of Windows (BOM)."""
+    return [line.removesuffix(b"\r") for line in body.removeprefix(BOM_UTF8).split(b"\n") if line.strip()]
 
 
 def _values(text: str, at: int, end: int, separator: str = "") -> Iterator[str]:

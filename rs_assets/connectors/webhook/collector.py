@@ -24,6 +24,8 @@ PLACES: Final = 128
 TURN_S: Final = 5.0
 IDLE_S: Final = 20
 RETRY_AFTER_S: Final = 5
+# A length of more is too large, however many of its digits are zero.
+MAX_DIGITS: Final = 18
 # How much of a refused body is read, and how long for the next part of it.
 DRAIN_BYTES: Final = 16 << 20
 DRAIN_S: Final = 2.0
@@ -128,7 +130,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refused(self) -> tuple[int, dict[str, Any]] | None:
         """The answer to a request that is not read; None if it may be."""
-        size = self.headers.get("Content-Length", "")
+        lengths = self.headers.get_all("Content-Length", [])
+        size = lengths[0] if len(lengths) == 1 and "Transfer-Encoding" not in self.headers else ""
         if not hmac.compare_digest(self.headers.get("Authorization", "").encode(), self.token) and self.token:
             return 401, {"error": "Authorization: Bearer TOKEN is missing or wrong"}
         if urlsplit(self.path).path != self.collector.path:
@@ -136,8 +139,8 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get("Content-Encoding", "identity") != "identity":
             return 415, {"error": "send the body without Content-Encoding"}
         if not (size.isascii() and size.isdigit()):
-            return 411, {"error": "send the body with a Content-Length"}
-        if int(size) > self.collector.max_bytes:
+            return 411, {"error": "send the body with one Content-Length, and not in chunks"}
+        if len(size) > MAX_DIGITS or int(size) > self.collector.max_bytes:
             return 413, {"error": f"a body has at most {self.collector.max_bytes} bytes"}
         return None
 
