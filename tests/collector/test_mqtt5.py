@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import socket
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -17,7 +19,7 @@ from rs_assets import StreamBuilder
 from rs_assets.connectors.collector.collecting import CollectorState, collect
 from rs_assets.connectors.collector.writing import LogWriter
 from rs_assets.connectors.mqtt.broker import FOR_EVER_S, MqttBroker
-from rs_assets.connectors.mqtt.collector import _Session
+from rs_assets.connectors.mqtt.collector import MqttCollector, _Session
 from rs_assets.connectors.own.batch_sink import PartMark, RowsRefused
 from rs_assets.connectors.sink import BatchMark
 from rs_assets.errors import ConfigurationError, SourceReadError, TopologyError
@@ -164,6 +166,66 @@ def test_version_5_says_how_long_the_broker_keeps_the_session(clean, expiry, sec
 def test_settings_that_the_protocol_does_not_have_are_refused(settings, message):
     with pytest.raises(ConfigurationError, match=message):
         MqttBroker(url="mqtt://localhost", **settings)
+
+
+@pytest.fixture
+def answers():
+    """A broker that answers CONNECT and then SUBSCRIBE as a test says; its address, and a list for the answers."""
+    given = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            with suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    with connection:
+                        for answer in given:
+                            asked = connection.recv(1_000)
+                            connection.sendall(answer(asked))
+                        while connection.recv(1_000):
+                            pass
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"mqtt://127.0.0.1:{server.getsockname()[1]}", given
+        # Or `accept` waits for ever.
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def connected(expiry):
+    """The broker's answer to CONNECT, with the time for which it keeps a session."""
+    properties = b"\x11" + expiry.to_bytes(4, "big")
+    return lambda _: b"\x20" + bytes([3 + len(properties), 0, 0, len(properties)]) + properties
+
+
+def subscribed(code):
+    """The broker's answer to SUBSCRIBE."""
+    return lambda asked: b"\x90\x04" + asked[2:4] + bytes([0, code])
+
+
+def collector_at(url, **settings):
+    broker = MqttBroker(url=url, version="5", **settings)
+    return MqttCollector(
+        broker=broker, topics=("$share/hot/a/#",), qos=1, client_id="c", clean_session=False, reconnect=False
+    )
+
+
+@pytest.mark.parametrize(("wanted", "kept", "warned"), [(None, 60, True), (timedelta(minutes=1), 60, False)])
+def test_a_broker_that_keeps_the_session_for_less_time_is_said(answers, tmp_path, caplog, wanted, kept, warned):
+    url, given = answers
+    given += [connected(kept), subscribed(1)]
+    with _Session(collector_at(url, session_expiry=wanted), tmp_path) as session:
+        session.subscribe()
+    assert ("for 0:01:00 without a collector, and not for" in caplog.text) == warned
+
+
+def test_the_reason_of_a_broker_that_refuses_a_subscription_is_said(answers, tmp_path):
+    url, given = answers
+    given += [connected(FOR_EVER_S), subscribed(0x9E)]
+    with (
+        _Session(collector_at(url), tmp_path) as session,
+        pytest.raises(SourceReadError, match="'\\$share/hot/a/#': Shared subscription not supported"),
+    ):
+        session.subscribe()
 
 
 def test_a_shared_filter_without_a_group_is_refused():

@@ -123,11 +123,12 @@ class MqttBroker:
         from paho.mqtt.properties import Properties
 
         kept: Any = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
-        kept.SessionExpiryInterval = 0 if clean_session else self._expiry_s
+        kept.SessionExpiryInterval = 0 if clean_session else self.expiry_s
         client.connect(host, port, keepalive=alive, clean_start=clean_session, properties=kept)
 
     @property
-    def _expiry_s(self) -> int:
+    def expiry_s(self) -> int:
+        """How long the broker is asked to keep a session without a connection, in seconds."""
         return FOR_EVER_S if self.session_expiry is None else int(self.session_expiry.total_seconds())
 
 

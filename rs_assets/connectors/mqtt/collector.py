@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -92,7 +93,7 @@ class _Session:
             settings.client_id, clean_session=settings.clean_session, manual_ack=True
         )
         client.on_message = lambda _client, _data, message: self.arrived.put(message)
-        client.on_connect = lambda _client, _data, flags, code, _: self.answers.put(("connect", (flags, code)))
+        client.on_connect = lambda _client, _data, *answer: self.answers.put(("connect", answer))
         client.on_subscribe = lambda _client, _data, _mid, codes, _: self.answers.put(("subscribe", codes))
         client.on_unsubscribe = lambda *_: self.answers.put(("unsubscribe", None))
         client.on_disconnect = lambda _client, _data, flags, code, _: self._ended(flags, code)
@@ -117,13 +118,14 @@ class _Session:
 
     def subscribe(self) -> None:
         """Bring the session's subscriptions to those of the settings: a repeated one would send retained messages."""
-        flags, code = self._answer("connect")
+        flags, code, granted = self._answer("connect")
         if code.is_failure:
             raise SourceReadError(
                 f"the MQTT broker has refused the connection: {code}",
                 remedy="check url, username and password",
                 broker=self.settings.broker.url,
             )
+        self._check_kept(getattr(granted, "SessionExpiryInterval", None))
         noted = self._known()
         known = noted if flags.session_present else {}
         if noted and not known and not self.settings.clean_session:
@@ -180,11 +182,24 @@ class _Session:
         self.answers.put(("end", None))
         self.arrived.put(None)
 
+    def _check_kept(self, granted: int | None) -> None:
+        """Say that the broker keeps the session for less time than it was asked to; None: for as long as that."""
+        settings = self.settings
+        if granted is None or settings.clean_session or granted >= settings.broker.expiry_s:
+            return
+        LOG.warning(
+            "the MQTT broker %s keeps the session of %r for %s without a collector, and not for %s as it was asked:"
+            " messages are lost after that",
+            settings.broker.url, settings.client_id, timedelta(seconds=granted),
+            settings.broker.session_expiry or "ever",
+        )  # fmt: skip
+
     def _check(self, wanted: Sequence[tuple[str, int]], codes: Sequence[Any]) -> None:
         for (topic, qos), code in zip(wanted, codes, strict=True):
             if code.value >= REFUSED:
+                why = str(code) if self.settings.broker.five else "its user may not read that"
                 raise SourceReadError(
-                    f"the MQTT broker has refused the subscription to {topic!r}: its user may not read that",
+                    f"the MQTT broker has refused the subscription to {topic!r}: {why}",
                     broker=self.settings.broker.url,
                 )
             if code.value < qos:
