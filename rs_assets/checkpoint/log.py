@@ -93,6 +93,10 @@ class CheckpointLog:
         except FileNotFoundError:
             return None
 
+    def through(self, batch_id: int) -> CheckpointLog:
+        """This log as it will be once a batch that is planned, the last one, is committed."""
+        return _LogThrough(self, batch_id)
+
     @property
     def watermark_waits(self) -> bool:
         """Whether the last committed batch has moved the watermark, and no batch that uses it is planned yet."""
@@ -293,6 +297,18 @@ class CheckpointLog:
         names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
         for name, numbers in _log_files(names, first, last):
             yield from _planned(folder / name, numbers)
+
+
+class _LogThrough(CheckpointLog):
+    """A log that takes a planned batch for committed."""
+
+    def __init__(self, log: CheckpointLog, batch_id: int) -> None:
+        super().__init__(log.folder, log.aliases)
+        self._last = batch_id
+
+    def last_committed(self) -> int:
+        """The batch."""
+        return self._last
 
 
 @lru_cache(maxsize=64)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakMethod
@@ -24,9 +25,10 @@ from rs_assets.errors import RsError
 from rs_assets.operators.state.exchange import joined
 from rs_assets.operators.table.held import held_frame
 from rs_assets.operators.window.durations import EPOCH
-from rs_assets.operators.window.event_time import END_OF_TIME, control_folder, send_control
+from rs_assets.operators.window.event_time import END_OF_TIME, control_folder, has_ended, send_control
 from rs_assets.runtime.batch.calls import BatchNotDone, Calls
 from rs_assets.runtime.batch.execution import forget_look, found_nothing, planning_held
+from rs_assets.runtime.batch.input_end import InputEnd
 from rs_assets.runtime.batch.work import BatchWork, PlannedAnew
 from rs_assets.runtime.batch.worker_start import RESTARTS, lacks_worker, trying_again
 from rs_assets.runtime.replay.examine import blames_a_record
@@ -69,6 +71,7 @@ class QueryRun:
     planned_anew: bool = False  # the batch must be read again, by its current plan
     feeders: tuple[QueryRun, ...] = ()  # those whose rows its tables need, or whose rows it passes on to a table
     feeds: bool = False  # its present input is read at once, for a table of another query
+    ends: InputEnd | None = None  # where its windows are to fire; None while it goes on, or is started again for that
     _query: StreamingQuery | None = None
     _calls: Calls = field(init=False)
     _started: threading.Event = field(default_factory=threading.Event)
@@ -78,6 +81,7 @@ class QueryRun:
     _begun_at: float | None = None  # on the monotonic clock: when the batch in flight came from Spark
     _loads: bool = False  # it was started to load tables, and ends with them
     _fed: bool = False  # its feeders had read all of theirs when it was started
+    _ended_at: int = -1  # the batch after which it has moved its own watermark to the end of time
 
     def __post_init__(self) -> None:
         self._calls = Calls(WeakMethod(self.process))
@@ -334,6 +338,13 @@ class QueryRun:
         begun = self._begun_at
         return 0.0 if begun is None else time.monotonic() - begun
 
+    @property
+    def control_folders(self) -> tuple[Path, ...]:
+        """The folders of its control rows in this file system."""
+        root = self.work.context.control_root
+        names = self.plan.controls.values() if isinstance(root, Path) else ()
+        return tuple(Path(str(control_folder(root, name))) for name in names)
+
     def finish_windows(self) -> None:
         """Move the watermark to the end of time, so that the next batch fires every window."""
         self.move_watermark(END_OF_TIME)
@@ -363,6 +374,24 @@ class QueryRun:
         if progress is not None:
             self.report = self.report.plus(progress)
             self.on_progress(progress)
+        self._end_after(batch_id)
+
+    def _end_after(self, batch_id: int) -> None:
+        """Move the watermark to the end of time if the input ends with this batch: the next ones fire all windows."""
+        if self.ends is None or self._loads or self._ended_at >= 0 or self.work.exchange is not None:
+            return
+        assert self._query is not None  # noqa: S101  it has called us
+        if self.ends.opened(self.work.context.spark, self._query, self.log, batch_id):
+            self.finish_windows()
+            self._ended_at = batch_id
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has fired all windows by itself, or has none."""
+        if not self.plan.controls:
+            return True
+        at = self.log.watermark
+        return self._ended_at >= 0 and at is not None and has_ended(at) and not self.log.watermark_waits
 
     def _failed(self, error: Exception, batch_id: int) -> str:
         """Keep why a batch failed in `failure`; the same in words."""

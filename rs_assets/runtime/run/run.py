@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -13,6 +14,7 @@ from rs_assets.compile.planner.plan import in_order
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.connectors.source import EventuallyVisible
 from rs_assets.errors import RsError
+from rs_assets.runtime.batch.input_end import InputEnd
 from rs_assets.runtime.batch.query import AVAILABLE_NOW, QueryRun
 from rs_assets.runtime.job.ending import record
 from rs_assets.runtime.job.inputs import check_all_read, check_ended
@@ -65,17 +67,34 @@ def run_wired(session: JobSession, *, finish: bool | None = None, stop: threadin
         queries = [session.queries[plan.name] for plan in plans]
         _await_shuffles(session, plans)
         pass_time(queries)
+        if ending:
+            _end_by_themselves(session, queries, stop)
         until_caught_up(session, queries, stop)
-        stateful = [query for query in queries if query.plan.stateful]
         if ending and not _stopped(stop):
             check_ended(session.readers, [(plan, session.log(plan)) for plan in plans])
-            for query in stateful:
-                query.finish_windows()
-            until_caught_up(session, stateful, stop)
+            _finish(session, [query for query in queries if query.plan.stateful and not query.finished], stop)
     report = record(session, sealed=ending and not _stopped(stop))
     if not _stopped(stop):
         check_all_read(session.readers, [(plan, session.log(plan)) for plan in session.plans], before_ms)
     return report
+
+
+def _end_by_themselves(session: JobSession, queries: Sequence[QueryRun], stop: threading.Event | None) -> None:
+    """Let the queries fire their windows behind their last records, where they see that these are the last."""
+    for query in queries:
+        query.ends = InputEnd(
+            readers={name: session.reader(name) for name in query.plan.sources},
+            controls=query.control_folders,
+            stopped=partial(_stopped, stop),
+        )
+
+
+def _finish(session: JobSession, queries: Sequence[QueryRun], stop: threading.Event | None) -> None:
+    """Start queries once more, to fire their windows."""
+    for query in queries:
+        query.ends = None
+        query.finish_windows()
+    until_caught_up(session, queries, stop)
 
 
 def _await_shuffles(session: JobSession, plans: Sequence[QueryPlan]) -> None:
