@@ -41,6 +41,9 @@ FLAGS = [
 PATIENCE_MS = 600_000
 # After it a page that does not show what it should is loaded again.
 RELOAD_MS = 30_000
+# A page is whole when it says so no more, and looks the same twice.
+LOADED = "() => !/Loading|fetching statuses/.test(document.body.innerText)"
+LOOKS, LOOK_MS = 20, 700
 
 MARKS = [
     pytest.mark.browser,
@@ -124,9 +127,17 @@ def opened(profile: Path) -> Iterator[Page]:
 
 
 def shot(page: Page, name: str) -> None:
-    """Keep what the page shows."""
+    """Keep what the page shows, once it has loaded all of it."""
+    with suppress(PlaywrightTimeout):
+        page.wait_for_function(LOADED, timeout=RELOAD_MS)
+    before, now = b"", page.screenshot()
+    for _ in range(LOOKS):
+        page.wait_for_timeout(LOOK_MS)
+        before, now = now, page.screenshot()
+        if now == before:
+            break
     SHOTS.mkdir(exist_ok=True)
-    page.screenshot(path=SHOTS / f"{name}.png")
+    (SHOTS / f"{name}.png").write_bytes(now)
 
 
 def launch(page: Page, ui: str, job: str, config: str | None = None, *, location: str = "pipelines") -> None:

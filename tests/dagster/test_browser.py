@@ -1,4 +1,4 @@
-"""Dagster's UI in a real browser: the asset graph, a launch that ends green, a stream that is terminated."""
+"""Dagster's UI in a real browser: assets, a launch, a stream that is terminated, killed and rescaled."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from dagster import DagsterInstance
+from dagster import DagsterInstance, RunsFilter
 
 from pipelines.access_log_data import write
 from rs_assets.catalog.lease import LeaseRow, read_lease
@@ -28,16 +28,20 @@ from tests.dagster.browser import (
 )
 
 LINES = 2_000
+LOG = "access.log"
+# More splits than two partitions are for: the policy asks for one partition to four splits.
+ADDED, WANTED = 12, 4
 
 pytestmark = MARKS
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    """Homes and a log of their own, as environment variables."""
+    """Homes and a folder of logs of their own, as environment variables."""
     folder = tmp_path_factory.mktemp("ui")
-    write(folder / "access.log", LINES)
-    return world_of(folder, RS_ACCESS_LOG=str(folder / "access.log"))
+    (folder / "logs").mkdir()
+    write(folder / "logs" / LOG, LINES)
+    return world_of(folder, RS_ACCESS_LOG=str(folder / "logs"))
 
 
 @pytest.fixture(scope="module")
@@ -115,22 +119,36 @@ def test_should_show_lineage_recovery_and_a_rescale(page, ui, world):
     assert tags["rs/recovers"] == started.run_id
     assert tags["rs/recovery_reason"]
 
-    before = json.loads((home / "checkpoints/web/access_log/manifest.json").read_text())["manifest"]["partitions"]
-    launch(
-        page,
-        ui,
-        "web_access_log_upkeep",
-        config=f"ops:\n  upkeep:\n    config:\n      rescale:\n        partitions: {before + 1}\n",
-    )
+    # The splits of the source change, and the running stream rescales itself.
+    for number in range(ADDED):
+        lines = Path(world["RS_ACCESS_LOG"], LOG).read_bytes().splitlines(keepends=True)[:20]
+        Path(world["RS_ACCESS_LOG"], f"more{number}.log").write_bytes(b"".join(lines))
+    wait_until(page, lambda: partitions(home) == WANTED, what="the added splits lead to no rescale")
+    page.goto(f"{ui}/runs/{rescaled_by(world)}")
     wait_for_success(page, world)
     shot(page, "rescaled")
-    after = json.loads((home / "checkpoints/web/access_log/manifest.json").read_text())["manifest"]["partitions"]
-    assert after == before + 1
-    # The stream has rescaled itself, and its run goes on.
+    # Its run goes on.
     assert held_lease(home).token == recovered.token
+    # The page of the source shows the newest event, and names the event that has caused it.
+    page.goto(f"{ui}/assets/web/access_log/log?view=events")
+    for text in ("rescale", "stopped_seconds", f"{ADDED} splits added"):
+        wait_for_text(page, text)
+    shot(page, "source_rescaled")
     page.goto(f"{ui}/runs/{recovered.run_id}")
     terminate(page)
     wait_until(page, lambda: held_lease(home) is None, what="the terminated run still holds the pipeline")
+
+
+def partitions(home):
+    """The number of state partitions."""
+    return json.loads((home / "checkpoints/web/access_log/manifest.json").read_text())["manifest"]["partitions"]
+
+
+def rescaled_by(world):
+    """The id of the run that requested the rescale."""
+    with DagsterInstance.from_config(world["DAGSTER_HOME"]) as instance:
+        [run] = instance.get_runs(RunsFilter(job_name="web_access_log_upkeep"))
+        return run.run_id
 
 
 def batches(folder):
@@ -140,8 +158,10 @@ def batches(folder):
 
 def grow(world):
     """The last lines of the log once more."""
-    with Path(world["RS_ACCESS_LOG"]).open("ab") as log:
-        log.writelines(Path(world["RS_ACCESS_LOG"]).read_bytes().splitlines(keepends=True)[-20:])
+    path = Path(world["RS_ACCESS_LOG"], LOG)
+    lines = path.read_bytes().splitlines(keepends=True)[-20:]
+    with path.open("ab") as log:
+        log.writelines(lines)
 
 
 def wait_for_lease(page, home, *, newer_than):
