@@ -33,9 +33,9 @@ class ForgottenKeys:
     batches: Mapping[str, tuple[int, int]]
     numbers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def named(self, place: str) -> Mapping[str, str]:
-        """The columns of a place that hold a field, with the field."""
-        renamed = {at.partition(":")[2]: of for at, of in self.columns.items() if at.partition(":")[0] == place}
+    def named(self, *places: str) -> Mapping[str, str]:
+        """The columns of a place, which may have several names, that hold a field, with the field."""
+        renamed = {at.partition(":")[2]: of for at, of in self.columns.items() if at.partition(":")[0] in places}
         return {**{name: name for name in self.digests if name not in renamed.values()}, **renamed}
 
 

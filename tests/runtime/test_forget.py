@@ -424,6 +424,34 @@ def test_backfill_and_proof_leave_forgotten_keys_out(tmp_path: Path, options: Ru
     assert proof.holds
 
 
+def test_backfill_leaves_forgotten_keys_of_steps_out_that_have_other_names_since(
+    tmp_path: Path, options: RunOptions
+) -> None:
+    folder, names = tmp_path / "in", ("read", "again", "later")
+    folder.mkdir()
+    hours = EventTimePartitions.hourly("ts", since="2026-01-01", settle=Time.minutes(0))
+
+    def pipeline(n: int) -> Pipeline:
+        source = StreamBuilder.data_stream("gone", "hours").from_file(
+            folder, schema="a int, ts timestamp", name=names[n]
+        )
+        fields = source.with_fields(b="a").select_fields("b", "ts")
+        out = fields.to_delta("hours", partitions=hours, name=f"{names[n]}_out")
+        renamed = {f"{names[n - 1]}{end}": f"{names[n]}{end}" for end in ("", "_out")} if n else {}
+        return out.build(renamed=renamed)
+
+    for n in range(3):
+        rows = ({"a": a, "ts": f"2026-01-05 1{n}:00:0{a}"} for a in (1, 2, 3))
+        (folder / f"{n}.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in rows))
+        pipeline(n).run(options)
+        if n < 2:
+            columns = {f"{names[n]}:a": "user", f"{names[n]}_out:b": "user"}
+            assert pipeline(n).forget({"user": n + 1}, options, columns=columns).complete
+    (done,) = pipeline(2).backfill("2026-01-05-10:00", options)
+    assert (done.rows_before, done.rows) == (1, 1)
+    assert sorted(each["b"] for each in table(options, "hours") if each["ts"].hour == 10) == [3]
+
+
 def test_backfill_leaves_forgotten_numbers_and_nested_fields_out(tmp_path: Path, options: RunOptions) -> None:
     folder = tmp_path / "in"
     folder.mkdir()

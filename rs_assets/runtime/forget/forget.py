@@ -184,7 +184,7 @@ class _Run:
             "salt": self.marker.salt,
             "digests": world.keys.digests(self.marker.salt),
             "numbers": world.keys.number_digests(self.marker.salt),
-            "columns": {f"{place}:{column}": of for (place, column), of in world.keys.columns.items()},
+            "columns": _columns(world),
             "batches": {query.stored: (query.generation, query.last) for query in world.queries},
             "complete": done.complete,
             "places": as_entry(done.places),
@@ -210,6 +210,16 @@ class _Run:
             complete=done.complete,
         )
         Catalog(world.options.home.catalog).append("operations", [row])
+
+
+def _columns(world: World) -> dict[str, str]:
+    """The columns that hold a field under another name, by the present name of their place and by the stored one."""
+    stored = world.manifest.stored_name
+    return {
+        f"{name}:{column}": of
+        for (place, column), of in world.keys.columns.items()
+        for name in dict.fromkeys((place, stored(place)))
+    }
 
 
 def _begun(world: World) -> Forgetting:

@@ -60,7 +60,7 @@ def without(
     """The records of a batch without those of forgotten keys, if the output has a column of them."""
     for removal in (each for each in known if batch <= each.last):
         fields = set(_fields(removal.keys, sink, session))
-        for column, field in removal.keys.named(source.name).items():
+        for column, field in removal.keys.named(source.name, session.manifest.stored_name(source.name)).items():
             if field in fields:
                 row = F.struct(*(F.col(quoted(name)) for name in rows.columns))
                 found = _found(rows.schema, row, column, partial(_is_gone, removal.keys, field))
@@ -116,5 +116,5 @@ def _fields(keys: ForgottenKeys, sink: DeltaSink, session: JobSession) -> Iterat
     path = session.options.home.table(session.topology.namespace, sink.table)
     table = open_table(path)
     schema = dataset_of(table, path).schema if table is not None else pa.schema([])
-    for place in (sink.name, sink.table):
+    for place in (sink.name, session.manifest.stored_name(sink.name), sink.table):
         yield from (field for column, field in keys.named(place).items() if holders(schema, {column: ()}))
