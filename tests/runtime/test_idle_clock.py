@@ -52,15 +52,18 @@ def test_a_run_fires_windows_by_arrival_time_that_have_ended_since_the_last_one(
 
 def test_idle_time_does_not_pass_while_a_stream_waits_for_a_table():
     # Nothing else of the query is asked for.
-    sides = IdleSides((SimpleNamespace(loading=True),), Time.seconds(60), now=lambda: 1e6)
+    plan = SimpleNamespace(name="met", feeding=lambda _: {"one": ("users",), "two": ("clicks",)})
+    work = SimpleNamespace(heard={"users": 0.0}, reached={"one": at(9)})
+    query = SimpleNamespace(awaits=True, keeps_rows=True, plan=plan, work=work, topology=None)
+    clock = 1e6
+    sides = IdleSides((query,), Time.seconds(60), now=lambda: clock)
     sides._began = 0.0
-    sides.look()
-    moved = []
-    query = SimpleNamespace(
-        loading=True, keeps_rows=True, work=SimpleNamespace(heard={"users": 0.0}), move_watermark=moved.append
-    )
-    IdleTime((query,), Time.seconds(60), now=lambda: 1e6).look()
-    assert not moved
+    idle = IdleTime((query,), Time.seconds(60), now=lambda: clock)
+    # Nothing else of the query is asked for, also when it has just ended.
+    for query.awaits in (True, False):
+        sides.look()
+        idle.look()
+        clock += 59
 
 
 def test_event_time_goes_on_with_the_wall_clock_while_nothing_comes(driver):

@@ -15,6 +15,7 @@ from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets.errors import CheckpointError, RsError, TopologyError
+from rs_assets.runtime.run.idle import IdleSides
 from rs_assets.testing import PipelineDriver
 from tests.crash import Crash
 
@@ -54,7 +55,7 @@ class World:
         self.clicks += rows
 
     def sources(self, job="waits", *, whole=False):
-        shop = StreamBuilder.data_stream("shop", job)
+        self.shop = shop = StreamBuilder.data_stream("shop", job)
         users = shop.from_file(self.folder / "users", schema=USERS, tail=True, max_rows_per_batch=20, name="users")
         limit = {} if whole else {"max_rows_per_batch": 2}
         clicks = shop.from_file(self.folder / "clicks", schema=CLICKS, tail=not whole, name="clicks", **limit)
@@ -227,6 +228,46 @@ def test_a_started_stream_waits_for_a_table_of_the_rows_of_another_query(world):
     world.click(0, 29, 59)
     start_shuffled(world, strategy="delta")
     assert world.result() == world.expected()
+
+
+@pytest.mark.long
+def test_a_join_after_a_stream_that_waits_does_not_take_it_for_idle(world, monkeypatch):
+    world.load(5)
+    world.click(0, 4)
+    world.add("orders", [{"id": 0, "at": 10}, {"id": 4, "at": 12}, {"id": 4, "at": 9000}])
+    users, clicks = world.sources()
+    orders = world.shop.from_file(world.folder / "orders", schema="id bigint, at bigint", tail=True, name="orders")
+    seen = clicks.join_table(users.to_table("id"), on={"user": "id"}, wait_for_table=True)
+    both = seen.shuffle(2, strategy="delta", name="parted").join(
+        orders, on={"user": "id"}, within=Time.seconds(5), time_field="at", prefix="order_", name="met"
+    )
+    went_on, looks, done, pairs = threading.Event(), [], threading.Event(), []
+    look = IdleSides.look
+
+    def looking(sides):
+        look(sides)
+        (met,) = [query for query in sides.queries if "orders" in query.plan.sources]
+        looks.extend([True] * ("orders" in met.work.heard))
+        # Eight looks are twice the timeout.
+        if len(looks) == 8:
+            went_on.set()
+
+    def listen(batch):
+        if "seen_table" in batch.rows_out:
+            pairs.extend([True] * batch.rows_out["seen_table"])
+            if len(pairs) == 2:
+                done.set()
+        else:
+            assert went_on.wait(PATIENCE_S)
+
+    monkeypatch.setattr(IdleSides, "look", looking)
+    quick = replace(
+        world.options, interval=timedelta(milliseconds=20), on_progress=listen, idle_timeout=timedelta(seconds=1)
+    )
+    with both.to_delta("seen").build().start(quick) as running:
+        assert done.wait(30)
+        assert running.status()["rows_late"] == 0
+    assert world.result() == [(0, "0 2"), (1, "0 2")]
 
 
 # Without Spark.

@@ -72,6 +72,7 @@ class QueryRun:
     feeders: tuple[QueryRun, ...] = ()  # those whose rows its tables need, or whose rows it passes on to a table
     feeds: bool = False  # its present input is read at once, for a table of another query
     ends: InputEnd | None = None  # where its windows are to fire; None while it goes on, or is started again for that
+    writers: tuple[QueryRun, ...] = ()  # those whose rows it reads
     _query: StreamingQuery | None = None
     _calls: Calls = field(init=False)
     _started: threading.Event = field(default_factory=threading.Event)
@@ -164,6 +165,11 @@ class QueryRun:
     def loading(self) -> bool:
         """Whether tables that streams wait for, its own or those of a later query, lack rows that it is to read."""
         return self.feeds or bool(self.held)
+
+    @property
+    def awaits(self) -> bool:
+        """Whether rows that it would have wait until a table is loaded, here or in the queries whose rows it reads."""
+        return self.loading or any(writer.awaits for writer in self.writers)
 
     @property
     def loaded(self) -> bool:

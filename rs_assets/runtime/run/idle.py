@@ -106,6 +106,8 @@ class IdleSides:
     timeout: timedelta
     now: Callable[[], float] = time.monotonic
     _began: float = field(init=False)
+    # When a query was last seen to wait for rows that wait until a table is loaded.
+    _awaited: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """A side without any rows is idle from now on."""
@@ -114,10 +116,11 @@ class IdleSides:
     def look(self) -> None:
         """Check all queries once; a control row is sent for each idle side that lags behind the others.
 
-        A side that waits until a table is loaded is not idle.
+        A side that waits until a table is loaded is not idle, nor is one with rows of a query that does.
         """
         for query in self.queries:
-            if query.loading:
+            if query.awaits:
+                self._awaited[query.plan.name] = self.now()
                 continue
             heard = {gate: self._heard(query, sources) for gate, sources in query.plan.feeding(query.topology).items()}
             silent = self._silent(heard)
@@ -141,5 +144,6 @@ class IdleSides:
         return frozenset(gate for gate, at in heard.items() if at < until)
 
     def _heard(self, query: QueryRun, sources: Iterable[str]) -> float:
-        """The time of the last row of `sources`, at the earliest the start."""
-        return max((query.work.heard.get(source, self._began) for source in sources), default=self._began)
+        """The time of the last row of `sources`, at the earliest the start, or when their rows came to wait no more."""
+        heard = max((query.work.heard.get(source, self._began) for source in sources), default=self._began)
+        return max(heard, self._awaited.get(query.plan.name, heard))

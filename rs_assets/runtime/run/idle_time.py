@@ -17,8 +17,8 @@ class IdleTime:
     """Advances the event time of a query without rows for `timeout` with the wall clock.
 
     So its windows close as if time had advanced in the input. Later rows before the watermark of that time are late. A
-    query without state, one that never had a row, or one in which a stream waits until a table is loaded, is not
-    affected. `now` gives seconds that never go back.
+    query without state, one that never had a row, or one whose rows wait until a table is loaded, is not affected.
+    `now` gives seconds that never go back.
     """
 
     queries: tuple[QueryRun, ...]
@@ -27,6 +27,8 @@ class IdleTime:
     _began: float = field(init=False)
     # For each query the time of its last row, and its watermark when the query became idle.
     _reached: dict[str, tuple[float, datetime]] = field(default_factory=dict)
+    # When a query was last seen to wait for rows that wait until a table is loaded.
+    _awaited: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """A query without any rows is idle from now on."""
@@ -35,9 +37,13 @@ class IdleTime:
     def look(self) -> None:
         """Check all queries once; a control row is sent for each that is idle and has state."""
         for query in self.queries:
+            if query.awaits:
+                self._awaited[query.plan.name] = self.now()
+                continue
             heard = max(query.work.heard.values(), default=self._began)
+            heard = max(heard, self._awaited.get(query.plan.name, heard))
             silence = timedelta(seconds=self.now() - heard)
-            if silence >= self.timeout and query.keeps_rows and not query.loading:
+            if silence >= self.timeout and query.keeps_rows:
                 self._go_on(query, heard, silence)
 
     def _go_on(self, query: QueryRun, heard: float, silence: timedelta) -> None:
