@@ -2,7 +2,7 @@
 
 Dagster stops a run, and a user a program, by an interrupt in the main thread. An interrupt inside a py4j call would
 leave an unread reply in the socket, and every later call would read the wrong one. So no other thread calls Spark,
-except the threads on which Spark itself calls back.
+except the threads on which Spark itself calls back, and those of long work during a stream (`SparkDriver.beside`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import threading
+import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import nullcontext, suppress
@@ -102,6 +103,31 @@ class SparkDriver:
             pass
         return future.result()
 
+    def beside(self, function: Callable[[SparkSession], T], *, cancelled: Callable[[], bool]) -> T:
+        """Run `function(session)` on a thread of its own, so that other calls do not wait for it; return its result.
+
+        The session has settings of its own. Once `cancelled()`, the jobs of Spark that it runs are cancelled again and
+        again until it ends, which raises what Spark raises then.
+        """
+        future: Future[T] = Future()
+        done, tag = threading.Event(), f"rs-{uuid.uuid4().hex[:12]}"
+        session = self.call(_own_session)
+
+        def work() -> None:
+            try:
+                session.sparkContext.addJobTag(tag)
+                future.set_result(function(session))
+            except BaseException as error:  # noqa: BLE001  passed to the caller unchanged
+                future.set_exception(error)
+            finally:
+                done.set()
+
+        threading.Thread(target=work, name="rs-spark-beside", daemon=True).start()
+        while not done.wait(WAIT_S):
+            if cancelled():
+                self.call(lambda spark: spark.sparkContext.cancelJobsWithTag(tag))
+        return future.result()
+
     def stop(self) -> None:
         """Stop the session if it is owned, and end the thread. May be called twice."""
         with self._lock:
@@ -159,6 +185,12 @@ class SparkDriver:
             query.stop()
         session.stop()
         _end_gateway()
+
+
+def _own_session(spark: SparkSession) -> SparkSession:
+    """A session of the same Spark with a copy of the settings, as Spark makes it for each streaming query."""
+    made: Any = type(spark)
+    return made(spark.sparkContext, spark._jsparkSession.cloneSession())  # type: ignore[no-any-return]  # noqa: SLF001
 
 
 def _stop_at_exit(driver: SparkDriver) -> None:

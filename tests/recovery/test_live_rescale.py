@@ -264,3 +264,31 @@ def test_stream_without_a_batch_is_rescaled_at_its_first_one(quick):
         assert running.rescale(3).state_rows == {}
         put(running, channel, PARTS[0])
     assert manifests.load(folder(quick)).partitions == 3
+
+
+def test_a_stop_cancels_the_copy_of_the_state_and_a_look_at_the_stream_does_not_wait_for_it(quick, monkeypatch):
+    channel, writes, ended = MemoryChannel(schema=SCHEMA), threading.Event(), []
+    job = pipeline(channel, WINDOWS["tumbling"])
+
+    def endless(spark, _):
+        writes.set()
+        spark.range(1 << 50).selectExpr("sum(id)").collect()
+
+    def rescale(running):
+        with pytest.raises(PipelineBusyError, match="was stopped meanwhile"):
+            running.rescale(3)
+        ended.append(not (folder(quick) / beside.FOLDER).exists())
+
+    running = job.start(quick)
+    put(running, channel, PARTS[0])
+    with monkeypatch.context() as patch:
+        patch.setattr(beside, "write", endless)
+        thread = threading.Thread(target=rescale, args=(running,))
+        thread.start()
+        writes.wait()
+        assert running.status()["rows_in"] == len(PARTS[0])
+        running.stop()
+        # The copies are gone before the lease is.
+        thread.join(timeout=60)
+    assert ended == [True]
+    assert job.rescale(3, quick).after == 3

@@ -6,12 +6,12 @@ What a crash leaves is what it leaves in any rescale (`rs_assets/runtime/upkeep/
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -30,6 +30,7 @@ from rs_assets.runtime.upkeep.repartition import StateSum
 if TYPE_CHECKING:
     from rs_assets.runtime.run.running import RunningPipeline
 
+T = TypeVar("T")
 # Spark looks once a minute for changes of the state that it may remove.
 GATHER_EVERY = timedelta(seconds=1)
 REWRITTEN = "the stream waited for a rewrite of its whole state"
@@ -71,12 +72,8 @@ def _changed(running: RunningPipeline, partitions: int) -> tuple[Mapping[str, St
     session = running.session
     copies = _copied(session, partitions)
     with _gathering(session, copies):
-        copies = _written(session, copies)
-        # A stop waits for this thread.
-        running.refuse_stopped()
-        copies = _followed(session, copies)
-        sums = _compared(session, copies)
-        running.refuse_stopped()
+        copies = _written(running, copies)
+        sums = _compared(running, copies)
         copies = _followed(session, copies)
     with running.swapping():
         began = time.monotonic()
@@ -118,14 +115,32 @@ def _gathering(session: JobSession, copies: Mapping[str, Beside]) -> Iterator[No
         task.stop()
 
 
-def _written(session: JobSession, copies: Mapping[str, Beside]) -> Mapping[str, Beside]:
-    """The copies with the new number of partitions."""
-    return {name: session.options.driver.call(partial(beside.write, beside=copy)) for name, copy in copies.items()}
+def _written(running: RunningPipeline, copies: Mapping[str, Beside]) -> Mapping[str, Beside]:
+    """The copies with the new number of partitions, after the last batches."""
+    return _each(running, beside.follow, _each(running, beside.write, copies))
 
 
-def _compared(session: JobSession, copies: Mapping[str, Beside]) -> Mapping[str, StateSum]:
+def _compared(running: RunningPipeline, copies: Mapping[str, Beside]) -> Mapping[str, StateSum]:
     """The sums of the copies, which are those of the states that they were read from."""
-    return {name: session.options.driver.call(partial(beside.compare, beside=copy)) for name, copy in copies.items()}
+    return _each(running, beside.compare, copies)
+
+
+def _each(
+    running: RunningPipeline, step: Callable[[SparkSession, Beside], T], copies: Mapping[str, Beside]
+) -> Mapping[str, T]:
+    """The result of a step for each copy; calls for the stream do not wait for it, and a stop cancels it."""
+    return {name: _unless_stopped(running, lambda spark, copy=copy: step(spark, copy)) for name, copy in copies.items()}  # type: ignore[misc]
+
+
+def _unless_stopped(running: RunningPipeline, work: Callable[[SparkSession], T]) -> T:
+    try:
+        found = running.session.options.driver.beside(work, cancelled=lambda: running.closed)
+    except Exception:
+        # What it raises if its jobs were cancelled.
+        running.refuse_stopped()
+        raise
+    running.refuse_stopped()
+    return found
 
 
 def _followed(session: JobSession, copies: Mapping[str, Beside]) -> Mapping[str, Beside]:

@@ -53,8 +53,8 @@ class RunningPipeline:
     # Held while the queries are exchanged or ended.
     _changing: threading.RLock = field(default_factory=threading.RLock)
     _swapping: bool = field(default=False)
-    # One rescale at a time.
-    _rescaling: threading.Lock = field(default_factory=threading.Lock)
+    # One rescale at a time; its thread may end the stream.
+    _rescaling: threading.RLock = field(default_factory=threading.RLock)
     # The error of a rescale that has ended the stream.
     _failure: Exception | None = field(default=None)
 
@@ -99,7 +99,8 @@ class RunningPipeline:
 
         The state is written once more next to the queries, follows their changes, and is compared. Then they stop,
         the last changes are added, and they go on. If that fails, the state is rewritten while they wait, as for a
-        stopped pipeline. `state_rows` of the report are those of the comparison, and empty if nothing had to change.
+        stopped pipeline. Until they stop, a stop of the stream cancels it. `state_rows` of the report are those of the
+        comparison, and empty if nothing had to change.
 
         ConfigurationError for an invalid number, for a pipeline without state, for state that cannot be redistributed
         or is in an object store; CheckpointError if rows or sums differ, or if state cannot be read. The stream runs
@@ -121,6 +122,11 @@ class RunningPipeline:
         with self._rescaling:
             self.refuse_stopped()
             return rescale_live(self, partitions)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the stream is stopped, or is being stopped."""
+        return self._closed
 
     def refuse_stopped(self) -> None:
         """PipelineBusyError if the stream is stopped, or is being stopped."""
@@ -261,3 +267,6 @@ class RunningPipeline:
                     # Stopped by a person: an earlier request of an upkeep job must not start it again.
                     requests.clear(self.session.folder, "resume")
             drain_and_stop(self.session, patience_s=patience_s)
+            # A rescale ends now, and removes its copies: another run must not find them.
+            with self._rescaling:
+                pass
