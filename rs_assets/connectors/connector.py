@@ -81,7 +81,7 @@ class SinkConnector(Generic[SinkT]):
 class Connector:
     """A system that pipelines read or write: its kinds of sources and of sinks.
 
-    How SQL reads and writes its tables stands in `rs_assets/sql/systems/`.
+    `rs_assets/sql/systems/` says how SQL reads and writes its tables.
     """
 
     sources: tuple[SourceConnector[Any], ...] = ()

@@ -80,7 +80,7 @@ def run_wired(session: JobSession, *, finish: bool | None = None, stop: threadin
 
 
 def _end_by_themselves(session: JobSession, queries: Sequence[QueryRun], stop: threading.Event | None) -> None:
-    """Let the queries fire their windows behind their last records, where they see that these are the last."""
+    """Let the queries fire their windows after their last records, where they see that these are the last."""
     for query in queries:
         query.ends = InputEnd(
             readers={name: session.reader(name) for name in query.plan.sources},

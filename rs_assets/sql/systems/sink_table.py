@@ -1,4 +1,4 @@
-"""A table of SQL that is written: what its connector is told."""
+"""A table of SQL that is written: the facts for its connector."""
 
 from __future__ import annotations
 
