@@ -1,4 +1,4 @@
-"""`CONNECTOR` for standard output: its nodes, with what compiler, SQL and Dagster need of them."""
+"""`CONNECTOR` for standard output: its nodes, with what compiler and Dagster need of them."""
 
 from __future__ import annotations
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rs_assets.records.schema import quoted
+from rs_assets.sql.systems.secrets import secret_of
 
 if TYPE_CHECKING:
     from rs_assets.sql.systems.source_table import SourceTable
@@ -13,6 +14,21 @@ if TYPE_CHECKING:
 
 POLICIES = {"fail": "fail", "row": "row"}
 STARTS = {"initial": True, "latest-offset": False}
+
+
+def of_database(table: SourceTable, example: str) -> dict[str, Any]:
+    """The arguments of a source for the options that all databases have; `example` is a name of a table."""
+    options = table.options
+    return {
+        "url": secret_of(options.need("url", "$SHOP_DATABASE")),
+        "table": options.need("table-name", example),
+        "schema": table.schema,
+        "snapshot": options.choice("scan.startup.mode", STARTS, "initial"),
+        "truncate": options.choice("truncate", POLICIES, "fail"),
+        "bad_records": table.bad_records,
+        "max_rows_per_batch": options.number("max-rows-per-batch") or 100_000,
+        "name": table.name,
+    }
 
 
 def rows_of(table: SourceTable, stream: DataStream, connector: str) -> DataStream | Table:

@@ -6,9 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from rs_assets.connectors.changes.nodes import CHANGE_TYPES
-from rs_assets.sql.systems.changes import POLICIES, STARTS, rows_of
+from rs_assets.sql.systems.changes import of_database, rows_of
 from rs_assets.sql.systems.form import SqlSource
-from rs_assets.sql.systems.secrets import secret_of
 
 if TYPE_CHECKING:
     from rs_assets.sql.systems.source_table import SourceTable
@@ -20,15 +19,8 @@ def _read(table: SourceTable, *, connector: str) -> DataStream | Table:
     """The changes as rows; with a PRIMARY KEY the table that they lead to."""
     options = table.options
     stream = table.begin.from_mariadb(
-        secret_of(options.need("url", "$SHOP_DATABASE")),
-        options.need("table-name", "shop.orders"),
-        schema=table.schema,
+        **of_database(table, "shop.orders"),
         server_id=options.number("server-id"),
-        snapshot=options.choice("scan.startup.mode", STARTS, "initial"),
-        truncate=options.choice("truncate", POLICIES, "fail"),
-        bad_records=table.bad_records,
-        max_rows_per_batch=options.number("max-rows-per-batch") or 100_000,
-        name=table.name,
     )
     return rows_of(table, stream, connector)
 
