@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -24,6 +23,7 @@ from rs_assets.connectors.memory.writer import MemoryWriter
 from rs_assets.connectors.nodes import Source
 from rs_assets.errors import SchemaError, TopologyError
 from rs_assets.runtime.batch.query import QueryRun, every
+from rs_assets.runtime.batch.table_loading import TableLoading
 from rs_assets.runtime.job.opening import opened
 from rs_assets.runtime.job.session import JobSession
 from rs_assets.runtime.options import RunOptions
@@ -152,7 +152,7 @@ class PipelineDriver:
         wire_all(session, spark)
         for query in session.queries.values():
             # There is nothing yet that a table could be loaded from.
-            query.hold = replace(query.hold, stages=())
+            query.tables = TableLoading(log=query.log)
             query.start(self._trigger(session))
 
     @staticmethod

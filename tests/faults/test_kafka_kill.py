@@ -19,6 +19,9 @@ from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.testing import KafkaBroker, KafkaRecord
 from tests.faults.processes import PATIENCE_S, started
 
+# The short ledger (tests/torture/test_ledger.py) has a kill of this kind for `make test`.
+pytestmark = pytest.mark.long
+
 KEYS, PARTITIONS, STEP_MS, WINDOW_MS = 50, 4, 10, 10_000
 GROUP = "killed"
 
@@ -121,8 +124,8 @@ def check_ledger(broker: KafkaBroker, topic: str, home: Home) -> None:
 @pytest.mark.parametrize(
     ("count", "batch", "kills"),
     [
-        pytest.param(20_000, 2_000, 2, id="2 kills", marks=[pytest.mark.canary, pytest.mark.timeout(900)]),
-        pytest.param(200_000, 1_600, 20, id="20 kills", marks=[pytest.mark.long, pytest.mark.timeout(1_800)]),
+        pytest.param(20_000, 2_000, 2, id="2 kills", marks=pytest.mark.timeout(900)),
+        pytest.param(200_000, 1_600, 20, id="20 kills", marks=pytest.mark.timeout(1_800)),
     ],
 )
 def test_every_result_comes_once_to_table_and_topic(

@@ -138,6 +138,7 @@ def test_the_java_of_the_package_starts_as_spark_starts_it(monkeypatch):
     assert 'openjdk version "21.' in subprocess.run(command, capture_output=True, text=True, check=True).stderr
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_java_of_the_package_runs_a_spark_job(monkeypatch, tmp_path):

@@ -13,6 +13,7 @@ from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.runtime.run.idle import IdleClock, IdleSides
 from rs_assets.runtime.run.idle_time import IdleTime
+from rs_assets.runtime.run.last_rows import LastRows
 from rs_assets.testing import PipelineDriver
 from tests.operators.model import START, at
 
@@ -52,15 +53,18 @@ def test_a_run_fires_windows_by_arrival_time_that_have_ended_since_the_last_one(
 
 def test_idle_time_does_not_pass_while_a_stream_waits_for_a_table():
     # Nothing else of the query is asked for.
-    plan = SimpleNamespace(name="met", feeding=lambda _: {"one": ("users",), "two": ("clicks",)})
+    plan = SimpleNamespace(
+        name="met", sources=("users", "clicks"), feeding=lambda _: {"one": ("users",), "two": ("clicks",)}
+    )
     work = SimpleNamespace(heard={"users": 0.0}, reached={"one": at(9)})
-    query = SimpleNamespace(awaits=True, keeps_rows=True, plan=plan, work=work, topology=None)
+    tables = SimpleNamespace(awaited=True)
+    query = SimpleNamespace(tables=tables, keeps_rows=True, plan=plan, work=work, topology=None)
+    clock = 0.0
+    last = LastRows(lambda: clock)
     clock = 1e6
-    sides = IdleSides((query,), Time.seconds(60), now=lambda: clock)
-    sides._began = 0.0
-    idle = IdleTime((query,), Time.seconds(60), now=lambda: clock)
-    # Nothing else of the query is asked for, also when it has just ended.
-    for query.awaits in (True, False):
+    sides, idle = IdleSides((query,), Time.seconds(60), last), IdleTime((query,), Time.seconds(60), last)
+    # Nothing else of the query is asked for, also when the wait has just ended.
+    for tables.awaited in (True, False):
         sides.look()
         idle.look()
         clock += 59
@@ -75,7 +79,7 @@ def test_event_time_goes_on_with_the_wall_clock_while_nothing_comes(driver):
         running.step()
         (query,) = running._running().queries.values()
         clock = query.work.heard["file"]
-        idle = IdleTime((query,), Time.seconds(60), now=lambda: clock)
+        idle = IdleTime((query,), Time.seconds(60), LastRows(lambda: clock))
 
         def later(seconds):
             nonlocal clock
@@ -114,8 +118,9 @@ def test_time_goes_on_after_a_run_that_was_killed_with_open_windows(driver, monk
                 (query,) = running._running().queries.values()
                 with monkeypatch.context() as patched:
                     patched.setattr(type(query), "move_watermark", lambda _, at, gates=None: moved.append(at))
-                    clock, idle = IdleClock.over([query]), IdleTime((query,), Time.seconds(60), now=lambda: 1e6)
-                    idle._began = 0
+                    last = LastRows(lambda: 0.0)
+                    last.now = lambda: 1e6
+                    clock, idle = IdleClock.over([query]), IdleTime((query,), Time.seconds(60), last)
                     for _ in range(2):
                         clock._look()
                         idle.look()
@@ -152,7 +157,7 @@ def test_sides_of_a_join_that_fall_silent_in_turn_go_by_each_others_time(driver)
     with PipelineDriver(pairs.to_print().build(), spark=driver) as running:
         (query,) = running._running().queries.values()
         clock = 0.0
-        idle = IdleSides((query,), Time.seconds(60), now=lambda: clock)
+        idle = IdleSides((query,), Time.seconds(60), LastRows(lambda: clock))
 
         def step(key, seconds, *sides):
             for side in sides:

@@ -180,7 +180,7 @@ def test_what_a_stopped_query_raises_is_short_enough_for_the_expression_that_spa
     """Spark's recursion for each letter ended the thread by a StackOverflowError, a thousand lines on the terminal."""
     work = StoppedMeanwhile()
     query = work.query = QueryRun(
-        work=work, partitions=1, on_progress=print, report=QueryReport(query="q"), _query=object()
+        work=work, partitions=1, on_progress=print, report=QueryReport(query="q"), tables=None, _query=object()
     )
     query._started.set()
     with pytest.raises(BatchNotDone, match="the query was stopped") as raised:

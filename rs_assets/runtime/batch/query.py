@@ -15,7 +15,6 @@ from weakref import WeakMethod
 
 from pyspark.sql import DataFrame
 
-from rs_assets.checkpoint.held import NO_HOLD, Hold
 from rs_assets.checkpoint.log import PARTITIONS, CheckpointLog
 from rs_assets.compile.planner.context import Flow
 from rs_assets.compile.planner.query_plan import QueryPlan
@@ -29,6 +28,7 @@ from rs_assets.operators.window.event_time import END_OF_TIME, control_folder, h
 from rs_assets.runtime.batch.calls import BatchNotDone, Calls
 from rs_assets.runtime.batch.execution import forget_look, found_nothing, planning_held
 from rs_assets.runtime.batch.input_end import InputEnd
+from rs_assets.runtime.batch.table_loading import TableLoading
 from rs_assets.runtime.batch.work import BatchWork, PlannedAnew
 from rs_assets.runtime.batch.worker_start import RESTARTS, lacks_worker, trying_again
 from rs_assets.runtime.replay.examine import blames_a_record
@@ -62,17 +62,14 @@ class QueryRun:
     partitions: int
     on_progress: Callable[[BatchProgress], None]
     report: QueryReport
-    hold: Hold = NO_HOLD
+    tables: TableLoading
     flows: dict[str, Flow] = field(default_factory=dict)
     failure: RsError | None = None
     failed_batch: int = -1  # a batch that failed on its data, -1 for none
     given_up: bool = False  # quarantine was tried for that batch
     restarts_left: int = RESTARTS
     planned_anew: bool = False  # the batch must be read again, by its current plan
-    feeders: tuple[QueryRun, ...] = ()  # those whose rows its tables need, or whose rows it passes on to a table
-    feeds: bool = False  # its present input is read at once, for a table of another query
     ends: InputEnd | None = None  # where its windows are to fire; None while it goes on, or is started again for that
-    writers: tuple[QueryRun, ...] = ()  # those whose rows it reads
     _query: StreamingQuery | None = None
     _calls: Calls = field(init=False)
     _started: threading.Event = field(default_factory=threading.Event)
@@ -80,8 +77,6 @@ class QueryRun:
     _cut_off: bool = False
     _counted: bool = False  # a batch has counted the rows in state
     _begun_at: float | None = None  # on the monotonic clock: when the batch in flight came from Spark
-    _loads: bool = False  # it was started to load tables, and ends with them
-    _fed: bool = False  # its feeders had read all of theirs when it was started
     _ended_at: int = -1  # the batch after which it has moved its own watermark to the end of time
 
     def __post_init__(self) -> None:
@@ -149,32 +144,15 @@ class QueryRun:
 
     def _loading(self, frame: DataFrame, trigger: Mapping[str, Any]) -> tuple[DataFrame, Mapping[str, Any]]:
         """What to start: without the rows of streams that wait, and up to the present end, while tables are loaded."""
-        self.hold.begin(self.log)
-        held = self.held
-        self._loads, self._fed = self.loading, not any(feeder.loading for feeder in self.feeders)
-        if held:
+        self.tables.begin()
+        if held := self.tables.held:
             frame = held_frame(frame, map(self.work.context.stored_name, held))
-        return frame, AVAILABLE_NOW if self._loads else trigger
-
-    @property
-    def held(self) -> frozenset[str]:
-        """The sources whose rows wait until a table is loaded."""
-        return self.hold.held(self.log)
-
-    @property
-    def loading(self) -> bool:
-        """Whether tables that streams wait for, its own or those of a later query, lack rows that it is to read."""
-        return self.feeds or bool(self.held)
-
-    @property
-    def awaits(self) -> bool:
-        """Whether rows that it would have wait until a table is loaded, here or in the queries whose rows it reads."""
-        return self.loading or any(writer.awaits for writer in self.writers)
+        return frame, AVAILABLE_NOW if self.tables.loads else trigger
 
     @property
     def loaded(self) -> bool:
         """Whether it has read all that there was for tables, has ended with that, and may be started again."""
-        if not self._loads or self._query is None or self.active or self._cut_off or self.planned_anew:
+        if not self.tables.loads or self._query is None or self.active or self._cut_off or self.planned_anew:
             return False
         return self.failure is None and self._query.exception() is None
 
@@ -183,14 +161,11 @@ class QueryRun:
 
         The rows that its feeders have written since its start are read first.
         """
-        if any(feeder.loading for feeder in self.feeders):
+        released = self.tables.end()
+        if released is None:
             return False
-        if self._fed and (held := self.held):
-            # They were not idle.
-            self.work.heard.update(dict.fromkeys(held, time.monotonic()))
-            self.hold.end(self.log)
-        elif self._fed:
-            self.feeds = False
+        # Their rows have waited: they were not idle.
+        self.work.heard.update(dict.fromkeys(released, time.monotonic()))
         return True
 
     def _checkpoint(self) -> str:
@@ -331,7 +306,7 @@ class QueryRun:
         progress = self._query.lastProgress
         sources = progress["sources"] if progress else ()
         ends = {s["description"]: {"read": s["endOffset"], "there": s["latestOffset"]} for s in sources}
-        return {**self._query.status, "sources": ends, **({"held": sorted(self.held)} if self.held else {})}
+        return {**self._query.status, "sources": ends, **({"held": sorted(held)} if (held := self.tables.held) else {})}
 
     @property
     def progress(self) -> Mapping[str, Any] | None:
@@ -384,7 +359,7 @@ class QueryRun:
 
     def _end_after(self, batch_id: int) -> None:
         """Move the watermark to the end of time if the input ends with this batch: the next ones fire all windows."""
-        if self.ends is None or self._loads or self._ended_at >= 0 or self.work.exchange is not None:
+        if self.ends is None or self.tables.loads or self._ended_at >= 0 or self.work.exchange is not None:
             return
         assert self._query is not None  # noqa: S101  it has called us
         if self.ends.opened(self.work.context.spark, self._query, self.log, batch_id):

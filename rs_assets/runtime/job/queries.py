@@ -27,6 +27,7 @@ from rs_assets.runtime.batch.query import QueryRun
 from rs_assets.runtime.batch.record_filter import StreamRecordFilter
 from rs_assets.runtime.batch.sink_progress import SinkProgress
 from rs_assets.runtime.batch.split_watermarks import by_split_of, split_watermarks_of
+from rs_assets.runtime.batch.table_loading import TableLoading
 from rs_assets.runtime.batch.work import BatchWork
 from rs_assets.runtime.job.dimensions import versions_begun
 from rs_assets.runtime.job.inputs import watches_of
@@ -79,7 +80,7 @@ def query_of(session: JobSession, spark: SparkSession, plan: QueryPlan) -> Query
         partitions=session.manifest.partitions,
         on_progress=session.options.on_progress,
         report=QueryReport(query=plan.name, rows_open=facts.rows_open),
-        hold=Hold(folder, plan.held),
+        tables=TableLoading(log=work.log, hold=Hold(folder, plan.held)),
     )
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -11,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from rs_assets.common.background import BackgroundFailures, PeriodicTask
 from rs_assets.operators.window.event_time import END_OF_TIME
 from rs_assets.runtime.batch.query import QueryRun
+from rs_assets.runtime.run.last_rows import LastRows
 from rs_assets.topology.nodes.timed import TimedState
 
 # A tenth of a time is a short enough delay, and a control row costs a batch. The longest is for very long windows.
@@ -99,19 +99,12 @@ class IdleSides:
 
     Spark's watermark is that of the slowest side, so an idle one would hold back all others. It moves by their event
     time and not by the clock: later rows of the idle side are late only if they are older than the progress of the
-    others. `now` gives seconds that never go back.
+    others.
     """
 
     queries: tuple[QueryRun, ...]
     timeout: timedelta
-    now: Callable[[], float] = time.monotonic
-    _began: float = field(init=False)
-    # When a query was last seen to wait for rows that wait until a table is loaded.
-    _awaited: dict[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """A side without any rows is idle from now on."""
-        self._began = self.now()
+    last: LastRows = field(default_factory=LastRows)
 
     def look(self) -> None:
         """Check all queries once; a control row is sent for each idle side that lags behind the others.
@@ -119,10 +112,9 @@ class IdleSides:
         A side that waits until a table is loaded is not idle, nor is one with rows of a query that does.
         """
         for query in self.queries:
-            if query.awaits:
-                self._awaited[query.plan.name] = self.now()
+            if self.last.waits(query):
                 continue
-            heard = {gate: self._heard(query, sources) for gate, sources in query.plan.feeding(query.topology).items()}
+            heard = {gate: self.last.at(query, s) for gate, s in query.plan.feeding(query.topology).items()}
             silent = self._silent(heard)
             others = heard.keys() - silent
             # The progress of a side without rows since the start is unknown.
@@ -140,10 +132,5 @@ class IdleSides:
                 query.move_watermark(at, [gate])
 
     def _silent(self, heard: Mapping[str, float]) -> frozenset[str]:
-        until = self.now() - self.timeout.total_seconds()
+        until = self.last.now() - self.timeout.total_seconds()
         return frozenset(gate for gate, at in heard.items() if at < until)
-
-    def _heard(self, query: QueryRun, sources: Iterable[str]) -> float:
-        """The time of the last row of `sources`, at the earliest the start, or when their rows came to wait no more."""
-        heard = max((query.work.heard.get(source, self._began) for source in sources), default=self._began)
-        return max(heard, self._awaited.get(query.plan.name, heard))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.runtime.batch.query import QueryRun
+from rs_assets.runtime.run.last_rows import LastRows
 from rs_assets.topology.nodes.timed import Side, TimedState
 
 
@@ -18,31 +17,21 @@ class IdleTime:
 
     So its windows close as if time had advanced in the input. Later rows before the watermark of that time are late. A
     query without state, one that never had a row, or one whose rows wait until a table is loaded, is not affected.
-    `now` gives seconds that never go back.
     """
 
     queries: tuple[QueryRun, ...]
     timeout: timedelta
-    now: Callable[[], float] = time.monotonic
-    _began: float = field(init=False)
+    last: LastRows = field(default_factory=LastRows)
     # For each query the time of its last row, and its watermark when the query became idle.
     _reached: dict[str, tuple[float, datetime]] = field(default_factory=dict)
-    # When a query was last seen to wait for rows that wait until a table is loaded.
-    _awaited: dict[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """A query without any rows is idle from now on."""
-        self._began = self.now()
 
     def look(self) -> None:
         """Check all queries once; a control row is sent for each that is idle and has state."""
         for query in self.queries:
-            if query.awaits:
-                self._awaited[query.plan.name] = self.now()
+            if self.last.waits(query):
                 continue
-            heard = max(query.work.heard.values(), default=self._began)
-            heard = max(heard, self._awaited.get(query.plan.name, heard))
-            silence = timedelta(seconds=self.now() - heard)
+            heard = self.last.at(query, query.plan.sources)
+            silence = timedelta(seconds=self.last.now() - heard)
             if silence >= self.timeout and query.keeps_rows:
                 self._go_on(query, heard, silence)
 
