@@ -28,6 +28,7 @@ from rs_assets import (
     TumblingWindow,
 )
 from rs_assets.connectors.delta.files.partitions import with_event_partition
+from rs_assets.errors import TopologyError
 from rs_assets.operators.window.spec import Window
 from rs_assets.runtime.recorded.partitions import partitions_of
 from rs_assets.spark.driver import SparkDriver
@@ -66,6 +67,24 @@ def test_a_partition_should_begin_where_the_one_before_ends() -> None:
                 names.add(partitions.key(value))
                 value = partitions.following(value)
             assert len(names) == 100
+
+
+@pytest.mark.parametrize(
+    ("make", "zone", "day", "since"),
+    [
+        (EventTimePartitions.hourly, "America/Caracas", "2016-05-01", "2016-05-02"),
+        (EventTimePartitions.hourly, "Asia/Pyongyang", "2015-08-01", "2018-05-06"),
+        (EventTimePartitions.daily, "America/St_Johns", "2009-01-01", "2011-11-08"),
+        (EventTimePartitions.monthly, "America/Goose_Bay", "2009-01-01", "2010-01-01"),
+    ],
+)
+def test_partitions_that_overlap_once_are_refused_unless_they_begin_later(
+    make: Callable[..., EventTimePartitions], zone: str, day: str, since: str
+) -> None:
+    with pytest.raises(TopologyError, match="overlap"):
+        make("ts", since=day, zone=zone)
+    make("ts", since=since, zone=zone)
+    make("ts", since="2000-01-01", until="2000-01-31", zone=zone)
 
 
 def hourly(field: str = "ts", **settings: Any) -> EventTimePartitions:

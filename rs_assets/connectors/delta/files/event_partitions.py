@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 from zoneinfo import ZoneInfo
 
 from rs_assets.common.node import NO_EFFECT
-from rs_assets.common.zones import checked_zone
+from rs_assets.common.zones import checked_zone, clock_changes
 from rs_assets.errors import ConfigurationError, TopologyError
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ PartitionUnit = Literal["hour", "day", "month"]
 # The value of the partition column: an hour by the instant at which it starts, others by their first date.
 PartitionValue = datetime | date
 HOUR, DAY, MOMENT = timedelta(hours=1), timedelta(days=1), timedelta.resolution
+# Event times begin with the first; the years after the last, to which zones list changes, are like that one.
+FIRST, LAST = date(1970, 1, 1), date(2038, 1, 1)
 FORMATS: Mapping[PartitionUnit, str] = MappingProxyType(
     {"hour": "%Y-%m-%d-%H:%M", "day": "%Y-%m-%d", "month": "%Y-%m-%d"}
 )
@@ -71,14 +73,29 @@ class EventTimePartitions:
         object.__setattr__(self, "since", _date("since", self.since))
         self._check_until()
         checked_zone(self.zone)
-        if self.unit == "hour" and self._uneven:
+        self._check_clocks()
+        if self.settle is not None and not (isinstance(self.settle, timedelta) and self.settle >= timedelta(0)):
+            raise TopologyError(
+                f"settle= must be a timedelta from 0, not {self.settle!r}", remedy="settle=Time.minutes(10)"
+            )
+
+    def _check_clocks(self) -> None:
+        """Refuse partitions that overlap where clocks are changed."""
+        zone = ZoneInfo(self.zone)
+        first, last = (
+            datetime.combine(day, datetime.min.time(), UTC) for day in (max(self.since, FIRST), self.until or LAST)
+        )
+        changes = list(clock_changes(zone, first, last + DAY))
+        if self.unit == "hour" and any(by % HOUR for _, by in changes):
             raise TopologyError(
                 f"clocks in {self.zone} are changed by a part of an hour, so its hours overlap",
                 remedy="use zone='UTC', or daily()",
             )
-        if self.settle is not None and not (isinstance(self.settle, timedelta) and self.settle >= timedelta(0)):
+        over = [at.astimezone(zone).date() for at, _ in changes if self.value_of(at) < self.value_of(at - MOMENT)]
+        if over and self.unit != "hour":
             raise TopologyError(
-                f"settle= must be a timedelta from 0, not {self.settle!r}", remedy="settle=Time.minutes(10)"
+                f"clocks in {self.zone} are set back over midnight on {over[-1]}, so its {self.unit}s overlap",
+                remedy=f"use since='{over[-1] + 2 * DAY}', or zone='UTC'",
             )
 
     def _check_until(self) -> None:
@@ -225,13 +242,6 @@ class EventTimePartitions:
     def __str__(self) -> str:
         """In a few words."""
         return f"{self.unit} of {self.field} in {self.zone}"
-
-    @property
-    def _uneven(self) -> bool:
-        """Whether summer time is not a whole number of hours."""
-        zone = ZoneInfo(self.zone)
-        winter, summer = (datetime(self.since.year, month, 1, tzinfo=zone).utcoffset() for month in (1, 7))
-        return winter is not None and summer is not None and bool((summer - winter) % HOUR)
 
     def _midnight(self, day: date) -> datetime:
         """The first instant of a date; where clocks skip midnight, the instant at which they do."""
