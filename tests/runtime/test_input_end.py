@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from rs_assets import Interval, Pipeline, RunOptions, StreamBuilder, Time, TumblingWindow
+from rs_assets import Interval, MemoryChannel, Pipeline, RunOptions, StreamBuilder, Time, TumblingWindow
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.connectors.files.whole.reader import FilesReader
+from rs_assets.errors import RsError, SealedError
+from rs_assets.operators.window.event_time import has_ended, send_control
 from rs_assets.runtime.batch.input_end import InputEnd
 from rs_assets.runtime.batch.query import QueryRun
+from rs_assets.runtime.batch.work import BatchWork
 
 SCHEMA = "k string, ts timestamp"
 
@@ -123,3 +128,160 @@ def test_without_a_finish_windows_stay_open(options, tmp_path, starts):
     report = windows(tmp_path / "in").run(options, finish=False)
     assert starts == ["w"]
     assert report.rows_open == 1
+
+
+def counts(options: RunOptions) -> dict[tuple[str, int], object]:
+    """The number of records by key and by the second in which the window begins."""
+    return {(str(row["k"]), row["start_time"].second): row["n"] for row in rows(options, "ends", "counted")}
+
+
+def test_files_that_come_meanwhile_and_need_several_batches_are_read_before_the_windows_fire(options, tmp_path):
+    """The second one came after the control rows."""
+    written(tmp_path / "in", "0.json", 1)
+    once: list[int] = []
+
+    def coming(progress) -> None:
+        if not once:
+            once.append(progress.batch_id)
+            for at in (2, 3, 14):
+                written(tmp_path / "in", f"{at:02}.json", at)
+
+    report = windows(tmp_path / "in").run(replace(options, on_progress=coming), finish=True)
+    assert (report.rows_in, report.rows_late, report.sealed) == (4, 0, True)
+    assert counts(options) == {("k1", 0): 1, ("k2", 0): 1, ("k0", 0): 1, ("k2", 10): 1}
+
+
+def test_a_file_that_comes_once_the_windows_fire_is_not_read_by_the_queries_that_are_started_again(
+    options, tmp_path, monkeypatch
+):
+    """It needs a new generation, as any that comes later."""
+    written(tmp_path / "in", "0.json", 1)
+    started: list[str] = []
+    start = QueryRun.start
+
+    def coming(query: QueryRun, trigger) -> None:
+        started.append(query.plan.name)
+        if query.read_all:
+            for at in (2, 3):
+                written(tmp_path / "in", f"{at}.json", at)
+        start(query, trigger)
+
+    monkeypatch.setattr(QueryRun, "start", coming)
+    monkeypatch.setattr(InputEnd, "opened", lambda *_: False)
+    report = windows(tmp_path / "in").run(options, finish=True)
+    assert started == ["w", "w"]
+    assert (report.rows_in, report.rows_late, report.sealed) == (1, 0, True)
+    with pytest.raises(SealedError):
+        windows(tmp_path / "in").run(options, finish=True)
+    report = windows(tmp_path / "in").run(replace(options, new_generation=True), finish=True)
+    assert (report.rows_in, report.rows_late) == (3, 0)
+
+
+def test_all_queries_read_a_file_that_comes_meanwhile(options, tmp_path):
+    written(tmp_path / "in", "0.json", 1)
+    read = StreamBuilder.data_stream("ends", "both").from_file(tmp_path / "in", schema=SCHEMA, name="in")
+    counted = read.window(TumblingWindow.of(Time.seconds(10), "ts"), name="w").group_by("k").count("n")
+    read.to_delta("copied")
+    pipeline = counted.to_data_stream().to_delta("counted").build()
+    once: list[int] = []
+
+    def coming(progress) -> None:
+        if not once:
+            once.append(progress.batch_id)
+            written(tmp_path / "in", "1.json", 2)
+
+    pipeline.run(replace(options, on_progress=coming), finish=True)
+    assert len(rows(options, "ends", "copied")) == sum(int(str(n)) for n in counts(options).values()) == 2
+
+
+@pytest.fixture
+def failing_at_the_end(monkeypatch):
+    """The batch that fires all windows fails; `undo` of the fixture repairs it."""
+    check = BatchWork._check
+
+    def full(work: BatchWork, batch_id: int) -> None:
+        planned = work.log.offsets(batch_id)
+        if planned is not None and has_ended(planned.watermark):
+            raise OSError("the disk is full")
+        check(work, batch_id)
+
+    with monkeypatch.context() as within:
+        within.setattr(BatchWork, "_check", full)
+        yield within
+
+
+def test_an_end_that_failed_refuses_more_input_and_is_completed_by_any_run(options, tmp_path, failing_at_the_end):
+    written(tmp_path / "in", "0.json", 1, 12)
+    with pytest.raises(RsError, match="disk is full"):
+        windows(tmp_path / "in").run(options, finish=True)
+    failing_at_the_end.undo()
+    written(tmp_path / "in", "1.json", 13, 24)
+    with pytest.raises(SealedError, match="more of it"):
+        windows(tmp_path / "in").run(options)
+    (tmp_path / "in" / "1.json").unlink()
+    with pytest.raises(SealedError, match="stream"):
+        windows(tmp_path / "in").start(options)
+    report = windows(tmp_path / "in").run(options)
+    assert (report.sealed, report.rows_open) == (True, 0)
+    assert counts(options) == {("k1", 0): 1, ("k0", 10): 1}
+
+
+def test_an_end_that_was_killed_before_its_batch_is_forgotten(options, tmp_path, monkeypatch):
+    """The control rows are there, and no batch has them."""
+    written(tmp_path / "in", "0.json", 1, 12)
+    finish = QueryRun.finish_windows
+
+    def killed(query: QueryRun) -> None:
+        finish(query)
+        raise OSError("killed")
+
+    with monkeypatch.context() as within:
+        within.setattr(QueryRun, "finish_windows", killed)
+        with pytest.raises(RsError, match="killed"):
+            windows(tmp_path / "in").run(options, finish=True)
+    for at in (13, 24, 5):
+        written(tmp_path / "in", f"{at}.json", at)
+    report = windows(tmp_path / "in").run(options, finish=False)
+    assert (report.sealed, report.rows_late) == (False, 1)
+    windows(tmp_path / "in").run(options, finish=True)
+    assert counts(options) == {("k1", 0): 1, ("k0", 10): 1, ("k1", 10): 1, ("k0", 20): 1}
+
+
+def test_a_stream_over_input_that_has_ended_is_refused(options, tmp_path):
+    written(tmp_path / "in", "0.json", 1)
+    windows(tmp_path / "in").run(options, finish=True)
+    with pytest.raises(SealedError, match="stream"):
+        windows(tmp_path / "in").start(options)
+    with windows(tmp_path / "in").start(replace(options, new_generation=True)):
+        pass
+
+
+def test_a_rewind_forgets_times_that_no_batch_has_read_yet(options, tmp_path):
+    """As of an idle side, or a clock, when a stream is stopped."""
+    for at in (1, 12, 23):
+        written(tmp_path / "in", f"{at}.json", at)
+    pipeline = windows(tmp_path / "in")
+    pipeline.run(options)
+    folder = options.home.job("ends", "windows") / "g0001" / "w" / "control"
+    send_control(folder, datetime(2026, 1, 1, 0, 1, tzinfo=UTC))
+    pipeline.rewind(0, options)
+    for at in (24, 36):
+        written(tmp_path / "in", f"{at}.json", at)
+    assert pipeline.run(options, finish=True).rows_late == 0
+    assert counts(options) == {("k1", 0): 1, ("k0", 10): 1, ("k2", 20): 1, ("k0", 20): 1, ("k0", 30): 1}
+
+
+def test_rows_that_a_polled_table_has_after_the_end_are_refused(options, tmp_path):
+    database, out = tmp_path / "a.db", MemoryChannel()
+    with sqlite3.connect(database) as connection:
+        connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, k TEXT)")
+        connection.execute("INSERT INTO orders VALUES (1, 'a'), (2, 'b')")
+    begin = StreamBuilder.data_stream("ends", "polled")
+    pipeline = begin.from_database(f"sqlite:///{database}", "orders", column="id").to_memory(out).build()
+    assert pipeline.run(options, finish=True).sealed
+    assert pipeline.run(options, finish=True).rows_in == 0
+    with sqlite3.connect(database) as connection:
+        connection.execute("INSERT INTO orders VALUES (3, 'a')")
+    with pytest.raises(SealedError, match="more of it"):
+        pipeline.run(options, finish=True)
+    assert [row["id"] for row in out.rows()] == [1, 2]

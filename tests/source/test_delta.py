@@ -17,7 +17,15 @@ from rs_assets.compile.readers import reader_of
 from rs_assets.connectors.dead_letters import dead_letters_of
 from rs_assets.connectors.delta.log.versions import files_added
 from rs_assets.dagster.sensors.inputs import ends_of, watched
-from rs_assets.errors import ConfigurationError, DataLossError, SchemaError, SourceReadError, StepError, TopologyError
+from rs_assets.errors import (
+    ConfigurationError,
+    DataLossError,
+    SchemaError,
+    SealedError,
+    SourceReadError,
+    StepError,
+    TopologyError,
+)
 from tests.unchanged import NoSpark
 
 SCHEMA = "id bigint, page string"
@@ -105,6 +113,20 @@ def test_should_take_a_compaction_for_no_news(table):
     table.table.optimize.compact()
     table.add(3)
     assert table.ids() == [3]
+
+
+def test_rows_that_come_after_the_end_are_refused_and_a_compaction_is_not(table):
+    table.add(1)
+    table.add(2)
+    pipeline = table.stream().to_memory(MemoryChannel()).build()
+    assert pipeline.run(table.options, finish=True).sealed
+    table.table.optimize.compact()
+    assert pipeline.run(table.options, finish=True).rows_in == 0
+    table.table.delete("id = 1")
+    table.add(3)
+    with pytest.raises(SealedError, match="more of it"):
+        pipeline.run(table.options, finish=True)
+    assert pipeline.run(replace(table.options, new_generation=True)).rows_in == 2
 
 
 @pytest.mark.parametrize(("starting", "first"), [(0, [1, 2, 3]), (2, [3])])

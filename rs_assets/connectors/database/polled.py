@@ -22,11 +22,12 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import NoSuchTableError, SAWarning
 from sqlalchemy.sql.elements import ColumnElement
 
+from rs_assets.checkpoint.source_log import SourceLog
 from rs_assets.common.secrets import Hidden
 from rs_assets.connectors.database.place import Place, split_table
 from rs_assets.connectors.own.lines import OwnRow, line_of, plain
 from rs_assets.connectors.own.polling import PollingSource, PollReader
-from rs_assets.connectors.source import Known, Reading, Start
+from rs_assets.connectors.source import Known, Reading, Start, sealed_error
 from rs_assets.errors import ConfigurationError, SchemaError, SourceReadError
 from rs_assets.records.schema import quoted
 
@@ -207,7 +208,15 @@ class PolledReader(PollReader):
         """The table must be there, and its rows must be exact by the column, in which each has a value."""
         with self.source.place.reading(SourceReadError) as connection:
             self.source.check_placed(connection, self.source.reflected(connection))
-        return PollReader.check(self, start)
+        known = PollReader.check(self, start)
+        if start.sealed and any(self._has_more(log) for log in start.logs):
+            raise sealed_error(self.name, table=self.source.table)
+        return known
+
+    def _has_more(self, log: SourceLog) -> bool:
+        """Whether another poll would find rows: it changes nothing in the database."""
+        rows, _ = self.source.poll(self.spool(log).cursor())
+        return next(iter(rows), None) is not None
 
     def _registered(self, reading: Reading) -> str:
         # Spark's processes do not see variables that this one has got since.

@@ -22,11 +22,12 @@ from rs_assets.connectors.delta.log.versions import (
     check_kept,
     check_same,
     files_added,
+    files_removed,
     needed_of,
     next_version,
     versions_of,
 )
-from rs_assets.connectors.source import BEGIN_ANEW, Ends, Known, Positions, Reading, Start
+from rs_assets.connectors.source import BEGIN_ANEW, Ends, Known, Positions, Reading, Start, sealed_error
 from rs_assets.errors import ConfigurationError, SchemaError, SourceReadError
 from rs_assets.records.calendar import judged
 from rs_assets.records.columns import LINE, OFFSET, RAW, SPLIT
@@ -87,11 +88,16 @@ class DeltaReader:
         return {Path(self.path).name: str(next_version(str(batch.end)))}
 
     def check(self, start: Start) -> Known:
-        """Check that the table exists, is the one that was read before, and has a change feed if one is to be read."""
+        """Check that the table exists, is the one that was read before, and has a change feed if one is to be read.
+
+        SealedError if it has changed since the end of a sealed generation.
+        """
         table = self._table()
         for log in start.logs:
             check_same(log, table, self.path)
             self._check_log(log, table.version())
+            if start.sealed and self._has_changed(log, table.version()):
+                raise sealed_error(self.name, table=self.path)
         if self.changes and table.metadata().configuration.get(FEED) != "true":
             raise SourceReadError(
                 "the table has no change feed",
@@ -100,6 +106,12 @@ class DeltaReader:
                 source=self.name,
             )
         return start.known
+
+    def _has_changed(self, log: SourceLog, newest: int) -> bool:
+        """Whether a version that was not read adds rows, or has other changes that are read; a compaction has none."""
+        first = next_version(log.committed) if log.committed is not None else self._first or 0
+        kinds = (files_added, files_removed) if self.changes else (files_added,)
+        return any(files(self.path, version) for version in range(first, newest + 1) for files in kinds)
 
     def _check_log(self, log: SourceLog, newest: int) -> None:
         """DataLossError for versions that are gone from the log; SourceReadError if the first one is still to come."""

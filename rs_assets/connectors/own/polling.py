@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from rs_assets.checkpoint.source_log import SourceLog
 from rs_assets.connectors.own.lines import OwnRow, batches_of
 from rs_assets.connectors.own.plan import Offsets, Plan, Position, called, loaded
 from rs_assets.connectors.own.reader import NumberedReader, fresh
@@ -167,8 +168,13 @@ class PollReader(NumberedReader):
             )
         for log in start.logs:
             read = loaded(log.committed).get(POLL_SPLIT, Position(0, 0)).next
-            spool = Spool(log.log.folder.parent / "own" / log.stored_name)
+            spool = self.spool(log)
             files = spool.files()
             if read and not any(first <= read <= last for first, last, _ in files):
                 raise spool_lost(spool.folder, read)
         return start.known
+
+    @staticmethod
+    def spool(log: SourceLog) -> Spool:
+        """The spool of the query that has this log."""
+        return Spool(log.log.folder.parent / "own" / log.stored_name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from pyspark.sql.types import DataType, LongType, StringType, TimestampNTZType, 
 
 from rs_assets.common.folder import Folder, make_folder
 from rs_assets.connectors.delta.log.store import replace_in, write_file
+from rs_assets.connectors.files.listing import is_hidden
 from rs_assets.errors import UnknownFieldError
 from rs_assets.operators.window.bounds import EventTimeBounds
 from rs_assets.operators.window.durations import EPOCH
@@ -169,6 +171,15 @@ def send_control(folder: Folder, at: datetime) -> None:
     """Write a control row that moves the watermark to `at`; it takes effect in the query's next batch."""
     row = json.dumps({EVENT_TIME: at.isoformat()}) + "\n"
     replace_in(folder, f"control-{uuid.uuid4().hex}.json", row.encode())
+
+
+def waiting_controls(folder: Folder, read: Collection[str]) -> Iterator[Path]:
+    """The files of control rows in `folder`, but those named in `read`.
+
+    In an object store each run has a folder of its own, so none waits there.
+    """
+    if isinstance(folder, Path) and folder.is_dir():
+        yield from (path for path in sorted(folder.iterdir()) if not is_hidden(path.name) and path.name not in read)
 
 
 def _as_timestamp(column: Column, kind: DataType, field: str, step: str) -> Column:

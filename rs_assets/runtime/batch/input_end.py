@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 class InputEnd:
     """Where the input of one query ends: `readers` are its sources, `controls` the folders of its control rows.
 
-    `stopped` says that the run was asked to end. In doubt nothing ends here, and a second start fires the windows.
+    `shared`: another query reads input that may grow, and all are to read the same of it. `stopped` says that the run
+    was asked to end. In doubt nothing ends here, and a second start fires the windows.
     """
 
     readers: Mapping[str, SourceReader]
     controls: tuple[Path, ...]
+    shared: bool
     stopped: Callable[[], bool]
 
     def opened(self, spark: SparkSession, query: StreamingQuery, log: CheckpointLog, batch_id: int) -> bool:
@@ -34,12 +36,20 @@ class InputEnd:
         Without that it would not see any: with a trigger that ends it reads what was there at its start.
         """
         package = package_in(spark)
-        if package is None or self.stopped():
+        if package is None or self.shared or self.stopped():
             return False
         sources, folders = _sources(query), [str(folder.absolute()) for folder in self.controls]
         if not package.InputEnd.reached(sources, folders) or not self._read(log.through(batch_id)):
             return False
         return bool(package.InputEnd.reopen(sources, folders))
+
+    def lacks(self, log: CheckpointLog) -> bool:
+        """Whether a source is known to have more than `log`; in doubt it has not."""
+        try:
+            known = [(reader, SourceLog(log, name)) for name, reader in self.readers.items()]
+            return any(reader.has_more(of) for reader, of in known if isinstance(reader, Foreseeing))
+        except Exception:  # noqa: BLE001  the end of the run checks it again, and says what is wrong
+            return False
 
     def _read(self, log: CheckpointLog) -> bool:
         """Whether the sources have nothing after the last batch of `log`."""
@@ -60,3 +70,12 @@ def _goes_on(reader: SourceReader, log: SourceLog) -> bool:
 
 def _sources(query: StreamingQuery) -> Any:
     return query._jsq.streamingQuery().sources()  # noqa: SLF001  there is no public way
+
+
+def has_settled(log: CheckpointLog, sources: Iterable[str]) -> bool:
+    """Whether no batch is planned that reads more of `sources` than the last committed one."""
+    last = log.last_committed()
+    done, planned = log.offsets(last), log.offsets(last + 1)
+    if done is None or planned is None:
+        return done is not None
+    return all(planned.sources.get(name) == done.sources.get(name) for name in sources)

@@ -27,14 +27,14 @@ from rs_assets.operators.window.durations import EPOCH
 from rs_assets.operators.window.event_time import END_OF_TIME, control_folder, has_ended, send_control
 from rs_assets.runtime.batch.calls import BatchNotDone, Calls
 from rs_assets.runtime.batch.execution import forget_look, found_nothing, planning_held
-from rs_assets.runtime.batch.input_end import InputEnd
+from rs_assets.runtime.batch.input_end import InputEnd, has_settled
 from rs_assets.runtime.batch.table_loading import TableLoading
 from rs_assets.runtime.batch.work import BatchWork, PlannedAnew
 from rs_assets.runtime.batch.worker_start import RESTARTS, lacks_worker, trying_again
 from rs_assets.runtime.replay.examine import blames_a_record
 from rs_assets.runtime.report import BatchProgress, QueryReport
 from rs_assets.runtime.translate import translate
-from rs_assets.spark.processor.session import end_monitors
+from rs_assets.spark.processor.session import end_monitors, package_in
 from rs_assets.spark.settings import CHAINS, DROPS_SIDES, LEFT_OUT
 from rs_assets.topology.topology import Topology
 
@@ -69,6 +69,7 @@ class QueryRun:
     given_up: bool = False  # quarantine was tried for that batch
     restarts_left: int = RESTARTS
     planned_anew: bool = False  # the batch must be read again, by its current plan
+    read_all: bool = False  # it reads nothing more, and only fires its windows
     ends: InputEnd | None = None  # where its windows are to fire; None while it goes on, or is started again for that
     _query: StreamingQuery | None = None
     _calls: Calls = field(init=False)
@@ -143,11 +144,21 @@ class QueryRun:
             conf.set(LEFT_OUT, ",".join([*rules, *([] if self.log.begun else [DROPS_SIDES])]))
 
     def _loading(self, frame: DataFrame, trigger: Mapping[str, Any]) -> tuple[DataFrame, Mapping[str, Any]]:
-        """What to start: without the rows of streams that wait, and up to the present end, while tables are loaded."""
+        """What to start: without the rows of streams that wait, and up to the present end, while tables are loaded.
+
+        Nor with rows that came after the end of the input.
+        """
         self.tables.begin()
-        if held := self.tables.held:
+        if held := self.tables.held or self._passed_by:
             frame = held_frame(frame, map(self.work.context.stored_name, held))
         return frame, AVAILABLE_NOW if self.tables.loads else trigger
+
+    @property
+    def _passed_by(self) -> frozenset[str]:
+        """The sources whose further rows are not read, as the input of the run has ended."""
+        over = self.read_all or 0 <= self._ended_at <= self.log.last_committed()
+        able = over and package_in(self.work.context.spark) is not None and has_settled(self.log, self.plan.sources)
+        return frozenset(self.plan.sources) if able else frozenset()
 
     @property
     def loaded(self) -> bool:
@@ -359,12 +370,19 @@ class QueryRun:
 
     def _end_after(self, batch_id: int) -> None:
         """Move the watermark to the end of time if the input ends with this batch: the next ones fire all windows."""
-        if self.ends is None or self.tables.loads or self._ended_at >= 0 or self.work.exchange is not None:
+        if self.ends is None or not self.plan.controls or self._ended_at >= 0:
+            return
+        if self.tables.loads or self.work.exchange is not None:
             return
         assert self._query is not None  # noqa: S101  it has called us
         if self.ends.opened(self.work.context.spark, self._query, self.log, batch_id):
             self.finish_windows()
             self._ended_at = batch_id
+
+    @property
+    def lacks_input(self) -> bool:
+        """Whether its input has not ended, as a source is known to have more."""
+        return self.ends is not None and self._ended_at < 0 and self.ends.lacks(self.log)
 
     @property
     def finished(self) -> bool:

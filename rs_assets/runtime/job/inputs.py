@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from rs_assets.checkpoint.log import CheckpointLog
@@ -20,11 +20,14 @@ def check_inputs(
     manifest: Manifest,
     logs: Sequence[tuple[QueryPlan, CheckpointLog]],
     note: NoteLoss,
+    *,
+    ended: Collection[str] = (),
 ) -> dict[str, Known]:
     """The input state of each source for the manifest.
 
-    `logs` are the queries with their logs. SealedError or DataLossError if input has changed that this generation will
-    not read again, or is gone; SourceReadError if a source cannot be read.
+    `logs` are the queries with their logs; the input of those named in `ended` has ended, too. SealedError or
+    DataLossError if input has changed that this generation will not read again, or is gone; SourceReadError if a source
+    cannot be read.
     """
     kept, noted = dict(manifest.inputs), set[str]()
     for name, reader in readers.items():
@@ -35,7 +38,7 @@ def check_inputs(
             Start(
                 known=manifest.inputs_of(name),
                 logs=[SourceLog(log, name) for _, log in found],
-                sealed=manifest.sealed,
+                sealed=manifest.sealed or any(plan.name in ended for plan, _ in found),
                 note=partial(_note_once, note, noted, name),
             )
         )

@@ -23,6 +23,7 @@ from rs_assets.recovery.savepoints import recovery_unfinished, refuse_unfinished
 from rs_assets.recovery.savepoints.relocate import relocate_moved
 from rs_assets.runtime.identity import queries_of_now, resumed
 from rs_assets.runtime.io_compatibility import refuse_renamed, refuse_ruled
+from rs_assets.runtime.job.ended import ended, withdraw_ends
 from rs_assets.runtime.job.inputs import check_inputs
 from rs_assets.runtime.job.lost import outdated, without_manifest
 from rs_assets.runtime.job.preflight import expected
@@ -93,7 +94,8 @@ def _open(session: JobSession) -> None:
     _check_shuffles(session)
     _infer_again(session)
     logs = [(plan, session.log(plan)) for plan in session.plans]
-    inputs = check_inputs(session.readers, session.manifest, logs, session.note_loss)
+    withdraw_ends(logs)
+    inputs = check_inputs(session.readers, session.manifest, logs, session.note_loss, ended=ended(logs))
     session.manifest = replace(session.manifest, inputs=inputs)
     _reconcile(session)
     _note_code(session)

@@ -37,14 +37,15 @@ from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.files.nodes import FileSink
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.connectors.sink import Claim, Closing, SinkWriter
-from rs_assets.connectors.source import Keeping, Known, SourceReader, listed
-from rs_assets.errors import ConfigurationError, PipelineBusyError
+from rs_assets.connectors.source import BEGIN_ANEW, Keeping, Known, SourceReader, listed
+from rs_assets.errors import ConfigurationError, PipelineBusyError, SealedError
 from rs_assets.operators.state.exchange import Exchange
 from rs_assets.recovery.savepoints import SavepointStore
 from rs_assets.recovery.uploads import Uploader, adopt_held
 from rs_assets.runtime.batch.query import QueryRun
 from rs_assets.runtime.job.asked import as_asked
 from rs_assets.runtime.job.dimensions import Dimensions, dimensions_of
+from rs_assets.runtime.job.ended import ended
 from rs_assets.runtime.job.needed import needed_offsets
 from rs_assets.runtime.job.queries import query_of
 from rs_assets.runtime.options import RunOptions
@@ -130,8 +131,10 @@ class JobSession:
         """Record that this run is to go on as the stream of its pipeline, until it fails or `request_stop`.
 
         With `answers` it restarts a stream; the value is the id of the last request at that time, empty without one.
-        PipelineBusyError if there was another request since, since the stream is not to be restarted then.
+        PipelineBusyError if there was another request since, since the stream is not to be restarted then. SealedError
+        if its input has ended and there may be more.
         """
+        self._refuse_ended()
         desired = read_desired_state(self.folder)
         if answers is not None and answers != (desired.id if desired is not None else ""):
             raise PipelineBusyError(
@@ -145,6 +148,15 @@ class JobSession:
         requests.clear(self.folder, "resume")
         requests.clear(self.folder, "rescale")
         self.desired = request_run(self.folder, self.options.run_id, self.options.interval)
+
+    def _refuse_ended(self) -> None:
+        over = self.manifest.sealed or ended((plan, self.log(plan)) for plan in self.plans)
+        if over and not self.topology.bounded:
+            raise SealedError(
+                "the input has ended, so a stream would take all further rows for late",
+                remedy=BEGIN_ANEW,
+                pipeline=self.topology.name,
+            )
 
     def request_stop(self) -> None:
         """Record that a stop of this stream was requested, so that it is not started again."""

@@ -7,17 +7,17 @@ that was not applied yet. Each is looked for by the means with which Spark's sou
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from types import MappingProxyType
 
 from rs_assets.checkpoint import manifest as manifests
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.checkpoint.source_log import SourceLog
 from rs_assets.compile.planner.query_plan import QueryPlan
-from rs_assets.connectors.files.listing import is_hidden
 from rs_assets.connectors.source import Foreseeing
-from rs_assets.operators.window.event_time import control_folder
+from rs_assets.operators.window.event_time import control_folder, waiting_controls
 from rs_assets.runtime.identity import resumed
+from rs_assets.runtime.job.ended import ended
 from rs_assets.runtime.job.session import JobSession
 from rs_assets.runtime.options import RunOptions
 from rs_assets.topology.nodes.timed import TimedState
@@ -49,6 +49,8 @@ def needs_spark(session: JobSession, *, finish: bool | None) -> str:
     if session.topology.bounded if finish is None else finish:
         return "open windows are to be fired"
     try:
+        if over := ended((plan, session.log(plan)) for plan in session.plans):
+            return f"no run has recorded that the input of {min(over)} has ended"
         return next(filter(None, (_awaited(session, plan) for plan in session.plans)), "")
     except Exception as error:  # noqa: BLE001  whatever it is, Spark looks for itself
         return f"its input cannot be seen: {error}"
@@ -112,11 +114,11 @@ def _awaited(session: JobSession, plan: QueryPlan) -> str:
 
 
 def _has_control(session: JobSession, plan: QueryPlan, log: CheckpointLog, control: str) -> bool:
-    # In an object store each run has a folder of its own, so none waits there.
-    folder = Path(str(control_folder(session.query_folder(plan), control)))
-    sent = {path.name for path in folder.iterdir() if not is_hidden(path.name)} if folder.is_dir() else set[str]()
     files, end = log.planned_files(control), log.source_offset(control, log.last_committed())
-    return any(file.batch > end for file in files) or not sent <= {PurePath(file.place).name for file in files}
+    waiting = waiting_controls(
+        control_folder(session.query_folder(plan), control), {PurePath(file.place).name for file in files}
+    )
+    return any(file.batch > end for file in files) or next(waiting, None) is not None
 
 
 def _has_more(session: JobSession, log: CheckpointLog, name: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -16,6 +17,7 @@ from rs_assets.connectors.source import EventuallyVisible
 from rs_assets.errors import RsError
 from rs_assets.runtime.batch.input_end import InputEnd
 from rs_assets.runtime.batch.query import AVAILABLE_NOW, QueryRun
+from rs_assets.runtime.job.ended import ended
 from rs_assets.runtime.job.ending import record
 from rs_assets.runtime.job.inputs import check_all_read, check_ended
 from rs_assets.runtime.job.opening import opened
@@ -33,6 +35,8 @@ from rs_assets.topology.topology import Topology
 LOOK_S = 0.2
 # Files younger than this at the beginning of a run may be left for the next one.
 GRACE_MS = 2_000
+# How often a run that ends reads input that came meanwhile.
+READ_AGAIN = 10
 
 
 def run(topology: Topology, options: RunOptions | None = None, *, finish: bool | None = None) -> RunReport:
@@ -54,13 +58,14 @@ def wire_all(session: JobSession, spark: SparkSession) -> None:
 def run_wired(session: JobSession, *, finish: bool | None = None, stop: threading.Event | None = None) -> RunReport:
     """Run the wired queries, if any are needed, to the end of the current input; `stop` ends them between two batches.
 
-    `finish` None means: fire all windows if the topology is bounded.
+    `finish` None means: fire all windows if the topology is bounded. An end that an earlier run has begun is completed.
     """
-    ending = session.topology.bounded if finish is None else finish
     if session.manifest.sealed:
         return session.report()
     if session.unchanged_since:
         return record(session, sealed=False)
+    ending = session.topology.bounded if finish is None else finish
+    ending = ending or bool(ended((plan, session.log(plan)) for plan in session.plans))
     # Coarse file systems round times down, and a listing may be cached for a moment.
     before_ms = time.time_ns() // 1_000_000 - GRACE_MS
     for plans in in_order(session.topology, session.plans):
@@ -71,6 +76,7 @@ def run_wired(session: JobSession, *, finish: bool | None = None, stop: threadin
             _end_by_themselves(session, queries, stop)
         until_caught_up(session, queries, stop)
         if ending and not _stopped(stop):
+            _read_on(session, queries, stop)
             check_ended(session.readers, [(plan, session.log(plan)) for plan in plans])
             _finish(session, [query for query in queries if query.plan.stateful and not query.finished], stop)
     report = record(session, sealed=ending and not _stopped(stop))
@@ -81,18 +87,30 @@ def run_wired(session: JobSession, *, finish: bool | None = None, stop: threadin
 
 def _end_by_themselves(session: JobSession, queries: Sequence[QueryRun], stop: threading.Event | None) -> None:
     """Let the queries fire their windows after their last records, where they see that these are the last."""
+    readers = Counter(name for plan in session.plans for name in plan.sources)
+    growing = {source.name for source in session.topology.sources if not source.bounded}
     for query in queries:
         query.ends = InputEnd(
             readers={name: session.reader(name) for name in query.plan.sources},
             controls=query.control_folders,
+            shared=any(name in growing and readers[name] > 1 for name in query.plan.sources),
             stopped=partial(_stopped, stop),
         )
 
 
+def _read_on(session: JobSession, queries: Sequence[QueryRun], stop: threading.Event | None) -> None:
+    """Read what came while the queries read, until all of them have read the same; some times, not for ever."""
+    for _ in range(READ_AGAIN):
+        behind = [query for query in queries if query.lacks_input]
+        if not behind or _stopped(stop):
+            return
+        until_caught_up(session, behind, stop)
+
+
 def _finish(session: JobSession, queries: Sequence[QueryRun], stop: threading.Event | None) -> None:
-    """Start queries once more, to fire their windows."""
+    """Start queries once more, to fire their windows. They read nothing more: its rows would be late."""
     for query in queries:
-        query.ends = None
+        query.ends, query.read_all = None, True
         query.finish_windows()
     until_caught_up(session, queries, stop)
 

@@ -20,6 +20,7 @@ from rs_assets.connectors.delta.log.store import write_file
 from rs_assets.errors import CheckpointError
 from rs_assets.operators.dimension.notes import repeat
 from rs_assets.operators.shuffle.cut import cut, end_of
+from rs_assets.operators.window.event_time import control_folder, waiting_controls
 from rs_assets.recovery.rewinding import rewind as rewind_checkpoint
 from rs_assets.recovery.rewinding import rewindable
 from rs_assets.recovery.savepoints.listing import SHUFFLES
@@ -129,16 +130,18 @@ def _rewound_copy(place: Path, target: Path, to_batch: int) -> None:
 
 
 def _undo_control(log: CheckpointLog, source: str, to_batch: int) -> None:
-    """Empty the control rows after `to_batch`: those of a finish that is undone."""
-    kept = log.source_offset(source, to_batch)
-    for file in log.planned_files(source):
-        # Spark still finds the file that it planned.
-        if file.batch > kept and is_remote(file.path):
+    """Empty the control rows after `to_batch`, also those of no batch: of a finish or an idle time that is undone."""
+    end = log.source_offset(source, to_batch)
+    planned = log.planned_files(source)
+    # Spark still finds the files that it planned.
+    for file in planned:
+        if file.batch > end and is_remote(file.path):
             folder, _, name = file.path.rpartition("/")
             write_file(folder, name, b"")
-        elif file.batch > kept and file.local.exists():
-            file.local.unlink()
-            file.local.touch()
+    kept = {file.local.name for file in planned if file.batch <= end}
+    for path in waiting_controls(control_folder(log.folder.parent, source), kept):
+        path.unlink()
+        path.touch()
 
 
 def _linked(source: str, target: str) -> None:

@@ -122,6 +122,19 @@ def files_added(table: str, version: int) -> list[str]:
 
     DataLossError if the log has been cleaned up to there.
     """
+    return _changed(table, version, "add")
+
+
+def files_removed(table: str, version: int) -> list[str]:
+    """The names of the files whose rows a version removed or replaced; none if it only rewrote rows.
+
+    DataLossError if the log has been cleaned up to there.
+    """
+    return _changed(table, version, "remove")
+
+
+def _changed(table: str, version: int, kind: str) -> list[str]:
+    """The names of the files in the actions of a `kind` that change the data of a table."""
     try:
         actions = [orjson.loads(line) for line in log_bytes(table, version).splitlines() if line.strip()]
     except FileNotFoundError as error:
@@ -130,5 +143,5 @@ def files_added(table: str, version: int) -> list[str]:
             remedy="keep the log for longer: delta.logRetentionDuration",
             table=table,
         ) from error
-    added = (action["add"] for action in actions if "add" in action)
-    return [unquote(add["path"]).rpartition("/")[2] for add in added if add.get("dataChange")]
+    files = (action[kind] for action in actions if kind in action)
+    return [unquote(file["path"]).rpartition("/")[2] for file in files if file.get("dataChange")]

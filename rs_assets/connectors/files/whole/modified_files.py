@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from rs_assets.checkpoint.log import PlannedFile
@@ -65,12 +65,20 @@ def check_whole(name: str, path: str, form: LineFormat, schema: str | None, star
         is not Same.YES
     ]
     fresh = [file for file in fresh if str(file) not in known]
+    if start.sealed:
+        fresh += _unread_by_some(start, present)
     if start.sealed and (changed or fresh):
         way = "with tail=True for a file that grows" if changed else "and run without finish=True while files come"
         raise sealed_error(name, how=f", {way}", file=(changed or fresh)[0])
     if changed:
         raise _changed(name, changed[0], known.get(str(changed[0])))
     return known
+
+
+def _unread_by_some(start: Start, present: Iterable[str]) -> list[Path]:
+    """Files that one of several queries has read, and another, whose input has ended as well, has not."""
+    read = [{file.place for file in log.files()} for log in start.logs if log.log.begun]
+    return [Path(file) for file in present if len({file in places for places in read}) > 1]
 
 
 def check_as_read(name: str, batch: SourceBatch, known: Known) -> None:
