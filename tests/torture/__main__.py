@@ -69,6 +69,7 @@ def arguments() -> argparse.Namespace:
     points.add_argument("--minutes", type=float, default=1e6, help="begin none behind that time")
     points.add_argument("--shuffled", action="store_true", help="of a pipeline with a durable shuffle")
     points.add_argument("--uploaded", action="store_true", help="of a pipeline that loses its home with each crash")
+    points.add_argument("--parted", action="store_true", help="of a pipeline whose windows are partitions: promote")
     _in_parts(points)
     points.add_argument("--point", help="only that one: its name, as it is printed, or its number")
     past = parts.add_parser("histories", help="what people do, by a seed")
@@ -105,7 +106,8 @@ def done_as_asked(folder: Path, how: argparse.Namespace) -> int:
     """Do the part that is asked for; how much was wrong."""
     if how.part == "crashes":
         limits = {"every": how.every, "point": how.point, "minutes": how.minutes, "part": tuple(how.part_of)}
-        return crashes(folder, how.operation, shuffled=how.shuffled, uploaded=how.uploaded, **limits)
+        kinds = {"shuffled": how.shuffled, "uploaded": how.uploaded, "parted": how.parted}
+        return crashes(folder, how.operation, **kinds, **limits)
     if how.part == "stops":
         return stops(folder, how.seed, how.count, how.kills, how.minutes, part=tuple(how.part_of))
     if how.part == "endure":

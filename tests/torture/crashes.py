@@ -11,7 +11,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from rs_assets.spark.driver import SparkDriver
-from tests.torture.operations import OPERATIONS, SHUFFLED, UPLOADED
+from tests.torture.operations import OPERATIONS, PARTED, SHUFFLED, UPLOADED
 from tests.torture.recorder import Crash, Recording, record
 from tests.torture.recover import Outcome, distinct, evenly, outcomes
 from tests.torture.site import SMALL, Site
@@ -75,18 +75,20 @@ def crashes(
     minutes: float,
     shuffled: bool = False,
     uploaded: bool = False,
+    parted: bool = False,
     part: tuple[int, int] = (1, 1),
 ) -> int:
     """Record, go on from every crash that differs, and say what became of them; how many came out wrong.
 
     With a `point`, only from there: its name, or its number in this recording. A folder that has a recording goes on
     where it was left; none is begun once the minutes are over. `shuffled`: of a pipeline with a durable shuffle;
-    `uploaded`: of one that loses its home with each crash. `part` 2, 5: the second fifth, each spread as evenly.
+    `uploaded`: of one that loses its home with each crash; `parted`: of one whose windows are partitions. `part` 2, 5:
+    the second fifth, each spread as evenly.
     """
     written = folder / "recording.json"
     if not written.exists():
-        how = [*([SHUFFLED] if shuffled else []), *([UPLOADED] if uploaded else [])]
-        record(folder, *how).save(written)
+        how = {SHUFFLED: shuffled, UPLOADED: uploaded, PARTED: parted}
+        record(folder, *(name for name, wanted in how.items() if wanted)).save(written)
     recording, kept = Recording.load(written), Outcomes(folder / "outcomes.jsonl")
     trees = distinct(recording.of(*operations))
     some = evenly(trees)[: -(-len(trees) // every)][part[0] - 1 :: part[1]]
@@ -94,7 +96,7 @@ def crashes(
     print(f"{len(recording.of(*operations))} crash points, {len(trees)} trees, {len(chosen)} to go on from", flush=True)
     until = time.monotonic() + 60 * minutes
     timely = takewhile(lambda _: time.monotonic() < until, chosen)
-    site = Site(recording.root, SparkDriver.shared(SMALL), shuffled=shuffled, uploaded=uploaded)
+    site = Site(recording.root, SparkDriver.shared(SMALL), shuffled=shuffled, uploaded=uploaded, parted=parted)
     wrong = _gone_on(site, recording, timely, kept, told=point is not None)
     print("\n".join(kept.table(trees)), flush=True)
     return wrong

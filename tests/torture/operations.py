@@ -2,7 +2,8 @@
 
 `python -m tests.torture.operations <root> [--shuffled] [<operation>...]` is that program: it does all of them, or those
 that are named, in an empty folder; `--shuffled` puts a durable shuffle before the window, `--uploaded` uploads each
-checkpoint. Between two of them the input grows. `recorded` tells the recorder where one begins and ends.
+checkpoint, `--parted` makes each window a partition by event time. Between two of them the input grows. `recorded`
+tells the recorder where one begins and ends.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rs_assets.dagster.runs.compaction import compact_everything
@@ -24,16 +25,19 @@ from rs_assets.runtime.run.running import RunningPipeline
 from rs_assets.runtime.upkeep import savepoints
 from rs_assets.spark.driver import SparkDriver
 from tests.torture.history import process_all
-from tests.torture.site import SMALL, Site
+from tests.torture.site import FIRST_HOUR, SMALL, Code, Site
 
 # What is done, and what was done before that needs no recording; both get the site.
 Deed = Callable[[Site], object]
 # Enough for windows to close with each growth.
 ROWS = 14
 JOB, FORK = "town", "forked"
-SHUFFLED, UPLOADED = "--shuffled", "--uploaded"
+SHUFFLED, UPLOADED, PARTED = "--shuffled", "--uploaded", "--parted"
 # Those after which a whole home may be lost, if it is uploaded.
 OF_UPLOADS = ("first start", "batch", "stop", "live rescale", "recover", "finish")
+# Those of a pipeline whose windows are partitions, and the condition of the code that is promoted.
+OF_PARTITIONS = ("first start", "batch", "promote")
+PROMOTED, FORMER = "n % 7 <> 3", Code().kept
 # The pipeline that was started and is to be stopped.
 RUNNING: list[RunningPipeline] = []
 
@@ -102,6 +106,20 @@ def _rescale_live(site: Site) -> None:
     running.stop()
 
 
+def promote(site: Site) -> None:
+    """Promote the code with the other condition, and replace the rows of all partitions that have closed."""
+    site.code = replace(site.code, kept=PROMOTED)
+    pipeline = site.pipeline()
+    pipeline.promote(pipeline.topology.code, replace(site.options, keep_state=True), rewrite_from=FIRST_HOUR)
+
+
+def _former_first(site: Site) -> None:
+    """Before the switch the former code is that of the pipeline, and goes on."""
+    site.code = replace(site.code, kept=FORMER)
+    _grow_and_run(site)
+    promote(site)
+
+
 def _compact(site: Site) -> None:
     compact_everything([site.pipeline()], site.options.home)
 
@@ -145,6 +163,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "live rescale": Operation(_rescale_live, first=_start),
     "recover": Operation(_run, first=_lose, again=_restore_newest),
     "finish": Operation(_finish, first=_grow),
+    "promote": Operation(promote, first=_grow_and_run, again=_former_first),
 }
 
 
@@ -168,15 +187,21 @@ def _mark(what: str, operation: str) -> None:
         assert connection.recv(1), "the recorder has failed"
 
 
+def _all_of(site: Site) -> tuple[str, ...]:
+    if site.uploaded:
+        return OF_UPLOADS
+    return OF_PARTITIONS if site.parted else tuple(name for name in OPERATIONS if name not in OF_PARTITIONS[2:])
+
+
 def main(root: str, *chosen: str) -> None:
     """Do the chosen operations, none for all, one after the other."""
     driver = SparkDriver.shared(SMALL)
     # Spark's own start is not part of any operation.
     driver.call(lambda spark: spark.range(1).count())
-    site = Site(Path(root), driver, shuffled=SHUFFLED in chosen, uploaded=UPLOADED in chosen)
+    site = Site(Path(root), driver, shuffled=SHUFFLED in chosen, uploaded=UPLOADED in chosen, parted=PARTED in chosen)
     site.make()
-    named = [name for name in chosen if name not in (SHUFFLED, UPLOADED)]
-    for name in named or (OF_UPLOADS if site.uploaded else OPERATIONS):
+    named = [name for name in chosen if name not in (SHUFFLED, UPLOADED, PARTED)]
+    for name in named or _all_of(site):
         operation = OPERATIONS[name]
         operation.first(site)
         with recorded(name):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rs_assets.errors import RsError
 from rs_assets.runtime.upkeep import savepoints
 from tests.torture.history import forget_state
-from tests.torture.model import Row, all_read, difference
-from tests.torture.operations import FORK, JOB, OPERATIONS, ROWS, Operation
+from tests.torture.model import Row, Windows, all_read, difference
+from tests.torture.operations import FORK, JOB, OPERATIONS, PROMOTED, ROWS, Operation, promote
 from tests.torture.recorder import Crash, Recording
-from tests.torture.site import Site
+from tests.torture.site import WINDOWS, Code, Site
 
 Rows = dict[str, list[Row]]
 
@@ -77,9 +77,12 @@ def outcome(site: Site, crash: Crash, *, points: int = 1, saved: Rows | None = N
     forget_state(site)
     site.look()
     refused: list[str] = []
+    site.code = Code()
     try:
         if crash.point.operation == "fork":
             wrong = _fork(site, saved or {}, refused)
+        elif crash.point.operation == "promote":
+            wrong = _promoted(site, refused)
         else:
             sealed = crash.point.operation == "finish"
             wrong = _goes_on(site, OPERATIONS[crash.point.operation], refused, sealed=sealed, lost=lost)
@@ -89,10 +92,12 @@ def outcome(site: Site, crash: Crash, *, points: int = 1, saved: Rows | None = N
     return Outcome(crash, points, wrong, tuple(refused))
 
 
-def _goes_on(site: Site, operation: Operation, refused: list[str], *, sealed: bool, lost: bool) -> str:
+def _goes_on(
+    site: Site, operation: Operation, refused: list[str], *, sealed: bool, lost: bool, checked: bool = True
+) -> str:
     """Run to the end of the input, which has grown unless it was being ended; what was cut short is done again.
 
-    Dead letters may have been lost with the home.
+    Dead letters may have been lost with the home. Without `checked` the outputs are not compared at the end.
     """
     if not sealed:
         site.grow("a", ROWS)
@@ -106,8 +111,35 @@ def _goes_on(site: Site, operation: Operation, refused: list[str], *, sealed: bo
             return f"it was refused, and {changed or 'nothing helps'}: {error}"
         operation.again(site)
         finish(site)
+    if not checked:
+        return ""
     letters = {} if lost or site.uploaded else {"letters": site.input.letters("a")}
     return difference(site.held(), {**all_read(site.input.of("a")), **letters})
+
+
+def _promoted(site: Site, refused: list[str]) -> str:
+    """The new code goes on, or the former does and is promoted again; at last all rows are those of the new one."""
+    site.code = replace(site.code, kept=PROMOTED)
+    wrong = _goes_on(site, OPERATIONS["promote"], refused, sealed=False, lost=False, checked=False)
+    if not wrong and not refused:
+        site.code = Code()
+        wrong = _refused(site)
+    site.code = replace(site.code, kept=PROMOTED)
+    promote(site)
+    numbers = site.input.of("a")
+    windows = Windows(frozenset(n for n in numbers if n % 7 != 3)).finished().closed
+    wanted = {**all_read(numbers), WINDOWS: windows, "letters": site.input.letters("a")}
+    return wrong or difference(site.held(), wanted)
+
+
+def _refused(site: Site) -> str:
+    """What is wrong if a start of today's code is not refused, or changes something."""
+    before = site.held()
+    try:
+        finish(site)
+    except RsError:
+        return difference(site.held(), before)
+    return "both codes go on"
 
 
 def _fork(site: Site, saved: Rows, refused: list[str]) -> str:

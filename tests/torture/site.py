@@ -5,13 +5,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
 
-from rs_assets import Pipeline, StreamBuilder, Time, TumblingWindow
+from rs_assets import EventTimePartitions, Pipeline, StreamBuilder, Time, TumblingWindow
 from rs_assets.catalog.lease import DEFAULT_TTL
 from rs_assets.common.home import Home
 from rs_assets.connectors.dead_letters import UNDONE
@@ -28,15 +28,24 @@ PATIENT = {"spark.python.authenticate.socketTimeout": "600s"}
 # What is looked for does not depend on size, and it is done thousands of times.
 SMALL = SparkSettings(master="local[1]", partitions=1, extra=PATIENT)
 SCHEMA = "page string, n bigint, ts timestamp"
+# With partitions a window of some seconds becomes one of an hour: a partition of its own.
+SLOWER = 3600 // WINDOW_S
+SLOWLY = f"timestamp_seconds(unix_seconds(TIMESTAMP'2024-01-01 00:00:00') + {SLOWER} * n)"
+HOURS = EventTimePartitions.hourly("start_time", since="2024-01-01")
+FIRST_HOUR = "2024-01-01-00:00"
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What the user's program says today: its sources, what its sinks are called, and what they were called before."""
+    """What the user's program says today: its sources, what its sinks are called, and what they were called before.
+
+    `kept` is the condition of the records that windows count; none by default.
+    """
 
     sources: tuple[str, ...] = ("a",)
     names: Mapping[str, str] = None  # type: ignore[assignment]
     renamed: Mapping[str, str] = None  # type: ignore[assignment]
+    kept: str = "true"
 
     def __post_init__(self) -> None:
         """Names are those of the first version unless given."""
@@ -57,6 +66,7 @@ class Site:
     Its source is a folder of files, or one that grows (`tail`); savepoints lie in the home, or elsewhere (`remote`).
     Windows fire once, or more often, of which the last rows are kept (`fired`); they may follow a durable shuffle
     (`shuffled`). With `uploaded` each checkpoint is uploaded, and tables are outside of the home, which may be lost.
+    With `parted` each window is a partition by event time, and the code's condition may be another.
     """
 
     def __init__(
@@ -69,8 +79,10 @@ class Site:
         fired: bool = False,
         shuffled: bool = False,
         uploaded: bool = False,
+        parted: bool = False,
     ) -> None:
         self.root, self.driver, self.tail, self.fired, self.shuffled = root, driver, tail, fired, shuffled
+        self.parted = parted
         self.home = root / "home"
         self.uploaded = uploaded
         uri = str(root / "savepoints") if remote or uploaded else None
@@ -132,9 +144,13 @@ class Site:
         stream.to_delta(str(self.table(COPY, job)), name=names[COPY])
         if self.shuffled:
             stream = stream.shuffle(1, keys=("page",), strategy="delta", name="spread")
-        window = stream.window(TumblingWindow.of(Time.seconds(WINDOW_S), "ts"), name=names["window"])
-        counted = window.group_by("page").count("rows").sum("n", "total").water_mark(Time.seconds(DELAY_S))
-        closed = self._closed(counted).to_delta(f"{job}_windows", name=names[WINDOWS])
+        slower = 1
+        if self.parted:
+            slower, stream = SLOWER, stream.with_fields(ts=SLOWLY).filter(self.code.kept, name="kept")
+        window = stream.window(TumblingWindow.of(Time.seconds(WINDOW_S * slower), "ts"), name=names["window"])
+        counted = window.group_by("page").count("rows").sum("n", "total").water_mark(Time.seconds(DELAY_S * slower))
+        partitions = HOURS if self.parted else None
+        closed = self._closed(counted).to_delta(f"{job}_windows", partitions=partitions, name=names[WINDOWS])
         ends = {*names.values()} - {names[s] for s in ("a", "b") if s not in self.code.sources}
         return closed.build(renamed={old: new for old, new in self.code.renamed.items() if new in ends})
 
@@ -170,7 +186,11 @@ class Site:
     def held_by(self, sink: str, job: str = "town") -> list[Row]:
         """What one sink holds."""
         rows = rows_of(self.table(sink, job))
-        return sorted((row["n"],) for row in rows) if sink == COPY else sorted(map(_window, rows))
+        return sorted((row["n"],) for row in rows) if sink == COPY else sorted(map(self._window, rows))
+
+    def _window(self, row: Mapping[str, Any]) -> Row:
+        since = row["start_time"] - datetime(2024, 1, 1, tzinfo=UTC)
+        return row["page"], int(since.total_seconds()) // (SLOWER if self.parted else 1), row["rows"], row["total"]
 
     def move_home(self) -> None:
         """Give the home another place."""
@@ -183,11 +203,6 @@ class Site:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def rows_of(path: Path) -> list[dict[str, object]]:
+def rows_of(path: Path) -> list[dict[str, Any]]:
     """The rows of a Delta table, none if there is none."""
     return DeltaTable(str(path)).to_pyarrow_table().to_pylist() if DeltaTable.is_deltatable(str(path)) else []
-
-
-def _window(row: Mapping[str, object]) -> Row:
-    hours, minutes, seconds = (int(part) for part in str(row["start_time"])[11:19].split(":"))
-    return row["page"], hours * 3600 + minutes * 60 + seconds, row["rows"], row["total"]

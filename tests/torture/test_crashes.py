@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from tests.torture.histories import done, planned
-from tests.torture.operations import SHUFFLED, UPLOADED
+from tests.torture.operations import PARTED, SHUFFLED, UPLOADED
 from tests.torture.recorder import Crash, Point, ShimError, compile_shim, record
 from tests.torture.recover import distinct, evenly, outcomes
 from tests.torture.site import Site
@@ -81,6 +81,20 @@ def test_a_pipeline_goes_on_from_crash_points_of_a_live_rescale_that_was_request
     site = Site(recording.root, driver)
     for outcome in outcomes(site, recording, [*others[:20], *copies[:4]]):
         assert (outcome.wrong, outcome.refused) == ("", ()), outcome.crash.point
+
+
+@pytest.mark.long
+def test_a_pipeline_goes_on_from_crash_points_of_a_promotion(driver, tmp_path):
+    """Some of them, evenly: one code goes on, and the promotion is repeated; `crashes --parted` goes on from all."""
+    try:
+        compile_shim(tmp_path)
+    except ShimError as error:
+        pytest.skip(str(error))
+    recording = record(tmp_path, PARTED)
+    assert any("window" in crash.point.path for crash in recording.of("promote"))
+    site = Site(recording.root, driver, parted=True)
+    for outcome in outcomes(site, recording, evenly(distinct(recording.of("promote")))[:15]):
+        assert outcome.wrong == "", outcome.crash.point
 
 
 @pytest.mark.canary
