@@ -83,7 +83,10 @@ def resumed(
         if facts.stateful is not None and names.get(facts.stateful, facts.stateful) not in options.reset_steps
     }
     removed = {folder: facts for folder, facts in {**stored.removed, **before}.items() if folder not in queries}
-    return replace(stored, aliases=aliases, queries=queries, removed=removed), folders
+    # Queries that begin now are to read the input that has ended, too.
+    begun = all(folders[plan.name] in stored.queries and not _is_reset(plan, options) for plan in plans)
+    made = replace(stored, sealed=stored.sealed and begun, aliases=aliases, queries=queries, removed=removed)
+    return made, folders
 
 
 def _with_returned(plans: tuple[QueryPlan, ...], stored: Manifest) -> Manifest:

@@ -256,6 +256,26 @@ def test_a_stream_over_input_that_has_ended_is_refused(options, tmp_path):
         pass
 
 
+def test_a_step_that_is_reset_or_added_after_the_end_reads_all_and_ends_again(options, tmp_path):
+    written(tmp_path / "in", "0.json", 1, 12)
+    windows(tmp_path / "in").run(options, finish=True)
+    again = windows(tmp_path / "in").run(replace(options, reset_steps=("w",)), finish=True)
+    assert (again.rows_in, again.sealed) == (2, True)
+    assert counts(options) == {("k1", 0): 1, ("k0", 10): 1}
+    read = StreamBuilder.data_stream("ends", "windows").from_file(tmp_path / "in", schema=SCHEMA, max_files_per_batch=1)
+    counted = read.window(TumblingWindow.of(Time.seconds(10), "ts"), name="w").group_by("k").count("n")
+    counted.to_data_stream().to_delta("counted")
+    more = read.window(TumblingWindow.of(Time.minutes(1), "ts"), name="minutes").group_by("k").count("n")
+    pipeline = more.to_data_stream().to_delta("by_minute").build()
+    report = pipeline.run(options)
+    assert (report.rows_late, report.sealed, report.rows_open) == (0, True, 0)
+    assert sorted(str(row["k"]) for row in rows(options, "ends", "by_minute")) == ["k0", "k1"]
+    assert counts(options) == {("k1", 0): 1, ("k0", 10): 1}
+    written(tmp_path / "in", "1.json", 13)
+    with pytest.raises(SealedError, match="more of it"):
+        pipeline.run(options)
+
+
 def test_a_rewind_forgets_times_that_no_batch_has_read_yet(options, tmp_path):
     """As of an idle side, or a clock, when a stream is stopped."""
     for at in (1, 12, 23):
