@@ -10,6 +10,7 @@ from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from rs_assets.errors import ConfigurationError
+from rs_assets.spark import lean
 from rs_assets.spark.jars import jars_of_pyspark
 
 LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -72,9 +73,6 @@ FIXED_SETTINGS: Mapping[str, str] = {
 # In one process a stage that is retried fails for the same reason. Tasks that never run twice may send records in
 # the driver's transaction (rs_assets/connectors/kafka).
 ONE_PROCESS_SETTINGS: Mapping[str, str] = {"spark.stage.maxConsecutiveAttempts": "1"}
-# The single-threaded collector needs the least memory besides the heap, and returns heap that is no longer needed.
-# By default Java starts with a heap of a 64th of the machine's memory, whatever the limit of the heap.
-LEAN_JAVA = "-Xms64m -XX:+UseSerialGC -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30 -XX:ReservedCodeCacheSize=128m"
 # For a short-lived Java: its second compiler, which takes half of the processor in the first minute, compiles only
 # methods that are called ten times as often as its default threshold. Loops over records reach that at once; the
 # planning of small batches only after minutes.
@@ -87,21 +85,12 @@ BRIEF_JAVA = (
 SMALL_JAVA, SMALL_COLLECTOR = "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"
 # Where options for any Java may be set; Java refuses to start with two collectors.
 JAVA_VARIABLES = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
-LEAN_SETTINGS: Mapping[str, str] = {
-    # All state stores of a process share one cache and one budget of write buffers.
-    "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
-    "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "64",
-}
 # No other machine needs to reach Spark here; the workers of a cluster on other machines do.
 LOOPBACK = "127.0.0.1"
 NEARBY = ("127.0.0.1", "::1", "localhost")
-# Each thread of the JVM may get its own malloc arena; glibc reads this when the JVM starts.
-LEAN_ENVIRONMENT: Mapping[str, str] = {"MALLOC_ARENA_MAX": "2"}
-
-
 # Values of RS_PROFILE, and whether they are lean.
 PROFILES: Mapping[str, bool] = {"": False, "normal": False, "lean": True}
-HEAP, LEAN_HEAP = "1g", "512m"
+HEAP = "1g"
 
 
 def default_lean() -> bool:
@@ -145,7 +134,7 @@ class SparkSettings:
     other machines reach the driver, which then listens there. `memory` is the driver's heap in Spark's notation (empty:
     1g, and 512m if lean).
     `partitions` is the number of state and shuffle partitions (None: the cores of a local master), which a checkpoint
-    keeps for life. `ui` turns Spark's own UI on, on loopback or `host`. `lean` trades speed on many cores for memory.
+    keeps for life. `ui` turns Spark's own UI on, on loopback or `host`. `lean` trades speed for memory (lean.py).
     `java_options` are added to the project's own for the driver's Java. `extra` overrides all other settings.
     """
 
@@ -172,7 +161,7 @@ class SparkSettings:
 
     def environment(self) -> dict[str, str]:
         """The environment of the JVM: without it Spark's own UI would listen on all addresses of this machine."""
-        return {"SPARK_LOCAL_IP": self.address, **(LEAN_ENVIRONMENT if self.lean else {})}
+        return {"SPARK_LOCAL_IP": self.address, **(lean.ENVIRONMENT if self.lean else {})}
 
     @property
     def is_one_process(self) -> bool:
@@ -187,7 +176,7 @@ class SparkSettings:
         conf = {
             "spark.master": self.master,
             "spark.app.name": "rs-assets",
-            "spark.driver.memory": self.memory or (LEAN_HEAP if self.lean else HEAP),
+            "spark.driver.memory": self.memory or (lean.HEAP if self.lean else HEAP),
             "spark.driver.host": self.address,
             "spark.driver.bindAddress": self.address,
             "spark.ui.enabled": str(self.ui).lower(),
@@ -200,8 +189,8 @@ class SparkSettings:
         if not self.ui:
             conf |= WITHOUT_UI
         if self.lean:
-            conf["spark.driver.extraJavaOptions"] += f" {LEAN_JAVA}"
-            conf |= LEAN_SETTINGS
+            conf["spark.driver.extraJavaOptions"] += f" {lean.JAVA}"
+            conf |= lean.SETTINGS
         if self.java_options:
             conf["spark.driver.extraJavaOptions"] += f" {self.java_options}"
         if self.is_one_process:

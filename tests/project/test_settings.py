@@ -108,6 +108,8 @@ def test_profile_sets_heap_and_state_stores(profile, heap, bounded, monkeypatch)
     conf = SparkSettings().conf()
     assert conf["spark.driver.memory"] == heap
     assert conf.get("spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage") == bounded
+    first_compiler_alone = "-XX:TieredStopAtLevel=1" in conf["spark.driver.extraJavaOptions"].split()
+    assert first_compiler_alone == (profile == "lean")
 
 
 def test_profile_leaves_a_heap_that_is_given(monkeypatch):
