@@ -47,6 +47,15 @@ def join(folder: Path) -> Pipeline:
     return alone.to_delta("alone").build()
 
 
+def windows_of_windows(folder: Path) -> Pipeline:
+    """Windows of 20 s over windows of 10 s, in a query of their own."""
+    read = StreamBuilder.data_stream("ends", "longer").from_file(folder, schema=SCHEMA, max_files_per_batch=1)
+    counted = read.window(TumblingWindow.of(Time.seconds(10), "ts"), name="w").group_by("k").count("n")
+    passed = counted.to_data_stream().shuffle(1, strategy="delta", name="passed")
+    longer = passed.window(TumblingWindow.of(Time.seconds(20), "start_time"), name="longer").group_by("k")
+    return longer.sum("n", "total").to_data_stream().to_delta("totals").build()
+
+
 def rows(options: RunOptions, namespace: str, table: str) -> list[dict[str, object]]:
     """The rows of a table, in order."""
     found = open_table(options.home.table(namespace, table))
@@ -305,3 +314,28 @@ def test_rows_that_a_polled_table_has_after_the_end_are_refused(options, tmp_pat
     with pytest.raises(SealedError, match="more of it"):
         pipeline.run(options, finish=True)
     assert [row["id"] for row in out.rows()] == [1, 2]
+
+
+def test_windows_behind_a_durable_shuffle_fire_in_the_start_that_reads_its_last_rows(options, tmp_path, starts):
+    """The rows that were purged meanwhile are not taken for more of them."""
+    pipeline = windows_of_windows(tmp_path / "in")
+    written(tmp_path / "in", "0.json", 1, 2, 12, 23)
+    assert pipeline.run(options, finish=False).rows_open == 4
+    assert starts == ["w", "longer"]
+    written(tmp_path / "in", "1.json", 24, 45)
+    report = pipeline.run(options, finish=True)
+    assert starts == ["w", "longer"] * 2
+    assert (report.rows_late, report.rows_open) == (0, 0)
+    assert sum(int(str(row["total"])) for row in rows(options, "ends", "totals")) == 6
+
+
+def test_a_run_without_new_files_starts_no_query_behind_a_durable_shuffle(options, tmp_path, starts):
+    pipeline = windows_of_windows(tmp_path / "in")
+    written(tmp_path / "in", "0.json", 1, 12, 23)
+    pipeline.run(options, finish=False)
+    starts.clear()
+    assert pipeline.run(options, finish=False).rows_in == 0
+    assert starts == []
+    written(tmp_path / "in", "1.json", 45)
+    assert pipeline.run(options, finish=False).rows_in == 1
+    assert starts == ["w", "longer"]

@@ -51,6 +51,10 @@ class ShufflePlace(Protocol):
         """Return when new readers see every committed batch; SinkError after half a minute."""
         ...
 
+    def has_more(self, offset: str | None) -> bool:
+        """Whether there are rows after the offset of a reader (None: any rows); True in doubt."""
+        ...
+
     def splits(self, offset: str) -> Mapping[str, str]:
         """The splits of the storage with their offsets as JSON text."""
         ...

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from rs_assets.checkpoint.log import CheckpointLog
-from rs_assets.checkpoint.source_log import SourceBatch
+from rs_assets.checkpoint.source_log import SourceBatch, SourceLog
 from rs_assets.connectors.source import BEGIN_ANEW, Follower, Known, Positions, Reading, Start, Watch, Watching
 from rs_assets.errors import CheckpointError, TopologyChangedError
 from rs_assets.operators.shuffle.base import ShufflePlace
@@ -54,6 +54,10 @@ class ShuffleReader:
     def await_visible(self) -> None:
         """Delegates to the storage."""
         self.place.await_visible()
+
+    def has_more(self, log: SourceLog) -> bool:
+        """Delegates to the storage."""
+        return self.place.has_more(log.committed)
 
     def follower(self) -> Follower:
         """Purges the rows that all queries have passed."""

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
-from rs_assets.connectors.delta.log.versions import ALL_FILES, next_version
+from rs_assets.connectors.delta.log.versions import ALL_FILES, next_version, only_adds
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.connectors.delta.table_rules import nullable
 from rs_assets.connectors.delta.writer import DeltaWriter
@@ -99,6 +99,12 @@ class TableShuffle:
 
     def await_visible(self) -> None:
         """Nothing to wait for: readers see a commit at once."""
+
+    def has_more(self, offset: str | None) -> bool:
+        """Whether a version after the offset has rows that were not read; purges have none."""
+        table = open_table(str(self.path))
+        first = 0 if offset is None else next_version(offset)
+        return table is None or any(only_adds(str(self.path), each) for each in range(first, table.version() + 1))
 
     def splits(self, offset: str) -> Mapping[str, str]:
         """The table is one split; its offset is the next version to read."""

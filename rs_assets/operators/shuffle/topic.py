@@ -119,6 +119,10 @@ class TopicShuffle:
         with closing(self._end()) as end:
             end.note()
 
+    def has_more(self, offset: str | None) -> bool:  # noqa: ARG002
+        """Always: Spark asks the brokers itself."""
+        return True
+
     def splits(self, offset: str) -> Mapping[str, str]:
         """A split a partition."""
         return {split_name(partition): str(position) for partition, position in parse_offsets(offset).items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import unquote
 
 import orjson
@@ -133,15 +134,26 @@ def files_removed(table: str, version: int) -> list[str]:
     return _changed(table, version, "remove")
 
 
+def only_adds(table: str, version: int) -> bool:
+    """Whether a version added rows and deleted or changed none; DataLossError as `files_added`."""
+    changing = {
+        kind for action in _actions(table, version) for kind, of in action.items() if of and of.get("dataChange")
+    }
+    return changing == {"add"}
+
+
 def _changed(table: str, version: int, kind: str) -> list[str]:
     """The names of the files in the actions of a `kind` that change the data of a table."""
+    files = (action[kind] for action in _actions(table, version) if kind in action)
+    return [unquote(file["path"]).rpartition("/")[2] for file in files if file.get("dataChange")]
+
+
+def _actions(table: str, version: int) -> list[dict[str, Any]]:
     try:
-        actions = [orjson.loads(line) for line in log_bytes(table, version).splitlines() if line.strip()]
+        return [orjson.loads(line) for line in log_bytes(table, version).splitlines() if line.strip()]
     except FileNotFoundError as error:
         raise DataLossError(
             f"version {version} of the table is gone from its log, so a batch cannot be read again",
             remedy="keep the log for longer: delta.logRetentionDuration",
             table=table,
         ) from error
-    files = (action[kind] for action in actions if kind in action)
-    return [unquote(file["path"]).rpartition("/")[2] for file in files if file.get("dataChange")]
