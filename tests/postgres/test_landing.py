@@ -104,6 +104,14 @@ def plain(kind, value):
     return text
 
 
+def rows_of(changes, messages):
+    """The rows of messages that come together; their positions are those of their lines."""
+    block = changes.block(messages)
+    found = [json.loads(line) for line in block.lines.to_pylist()]
+    assert block.positions.to_pylist() == [row["lsn"] for row in found]
+    return found
+
+
 @pytest.mark.parametrize("row", range(len(VALUES)))
 def test_each_way_to_land_a_row_gives_the_same_json(row):
     """A row that is read in one go, one with its old values, and one of a snapshot."""
@@ -115,13 +123,49 @@ def test_each_way_to_land_a_row_gives_the_same_json(row):
     new, of = packed([b"s", *VALUES[row]]), (9).to_bytes(4, "big")
     same = packed([UNCHANGED, *VALUES[row]])
     messages = (BEGIN, described, b"I" + of + b"N" + new, b"U" + of + b"N" + new, b"U" + of + b"O" + new + b"N" + same)
-    found = [json.loads(line) for message in messages for _, line in changes.lines(message)]
+    found = rows_of(changes, messages)
     found.append(json.loads(changes.snapshot(VALUES[row], 5, 3, found[0]["commit_time"])[1]))
     pairs = zip(KINDS.items(), VALUES[row], strict=True)
     wanted = {name: None if value is None else plain(kind, value) for (name, kind), value in pairs}
     assert [line.pop("op") for line in found] == ["insert", "update", "update", "snapshot"]
     assert [line.pop("seq") for line in found] == [0, 1, 2, 3]
     assert found == [{**wanted, "lsn": 5, "commit_time": "2000-01-01T00:00:00Z"}] * 4
+
+
+def begun(lsn):
+    return b"B" + lsn.to_bytes(8, "big") + bytes(12)
+
+
+def test_rows_that_come_together_are_those_that_come_one_by_one():
+    """Rows of many transactions, of which some have landed, among rows with old values and those of other tables."""
+    columns = tuple(Column(name, 25, -1, large=True) for name in KINDS)
+    table = Table(9, "public", "t", columns, ("id",), whole=True, toasted=True)
+    names = b"".join(b"\0" + column.name.encode() + b"\0" + bytes(8) for column in columns)
+    described = b"R" + (9).to_bytes(4, "big") + b"public\0t\0f" + len(columns).to_bytes(2, "big") + names
+    other = b"I" + (8).to_bytes(4, "big") + b"N" + packed([b"7"])
+    of, random_ = (9).to_bytes(4, "big"), random.Random(5)
+    for since in (0, 40):
+        messages, wanted = [described], []
+        for lsn in range(10, 100, 10):
+            messages.append(begun(lsn))
+            for seq in range(random_.choice((0, 1, 30))):
+                values = random_.choice(VALUES)
+                new = packed(values)
+                told = random_.choice((b"I" + of, b"U" + of, b"U" + of + b"O" + new))
+                messages += [told + b"N" + new, *([other] if random_.random() < 0.3 else [])]
+                pairs = zip(KINDS.items(), values, strict=True)
+                fields = {name: None if value is None else plain(kind, value) for (name, kind), value in pairs}
+                op = "insert" if told.startswith(b"I") else "update"
+                wanted.append({**fields, "op": op, "lsn": lsn, "seq": seq, "commit_time": "2000-01-01T00:00:00Z"})
+            messages += [b"C" + bytes(25), *([described] if random_.random() < 0.3 else [])]
+        wanted = [row for row in wanted if row["lsn"] >= since]
+
+        def changes():
+            return Changes(table=table, fields=KINDS, step="source", declared=True, since=since)  # noqa: B023  called here
+
+        assert rows_of(changes(), messages) == wanted
+        apart = changes()
+        assert [row for message in messages for row in rows_of(apart, [message])] == wanted
 
 
 def test_a_table_with_a_number_above_2_31_has_its_changes():
@@ -134,8 +178,7 @@ def test_a_table_with_a_number_above_2_31_has_its_changes():
     row = one + b"t" + (1).to_bytes(4, "big") + b"7"
     emptied = b"T" + (1).to_bytes(4, "big") + b"\0" + head
     messages = (described, b"I" + head + b"N" + row, b"U" + head + b"N" + row, b"D" + head + b"K" + row, emptied)
-    changes.lines(BEGIN)
-    found = [json.loads(line) for message in messages for _, line in changes.lines(message)]
+    found = rows_of(changes, [BEGIN, *messages])
     assert [(row["op"], row.get("id")) for row in found] == [
         ("insert", 7), ("update", 7), ("delete", 7), ("truncate", None),
     ]  # fmt: skip

@@ -20,10 +20,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rs_assets.common.files import sync, write_atomically
 from rs_assets.connectors.own.lines import SCHEMA
+from rs_assets.connectors.own.spool import rows_between
 from rs_assets.errors import DataLossError
 
 NAME: Final = re.compile(r"rows-(\d{15})\.parquet")
@@ -40,6 +42,13 @@ LOST: Final = (
 Line = tuple[int, bytes]
 # Rows that are written at a time.
 CHUNK: Final = 10_000
+
+
+class Block(NamedTuple):
+    """Rows: the position of each in the database's log, and its line of JSON."""
+
+    positions: pa.Int64Array
+    lines: pa.BinaryArray
 
 
 class Owner(NamedTuple):
@@ -130,7 +139,7 @@ class Landed:
                 continue
             if part.first > number:
                 break
-            for batch in _rows(part, number, min(part.end, end)):
+            for batch in rows_between(part.path, part.first, number, min(part.end, end), most=CHUNK):
                 number += batch.num_rows
                 yield batch
         if number < end:
@@ -158,14 +167,20 @@ class LandingPart:
     def add(self, split: str, lines: Iterable[tuple[int, bytes]]) -> None:
         """Add rows: the position of each in the database's log, and its line of JSON."""
         offsets, values = zip(*lines, strict=True)
-        count = len(values)
+        self.add_block(split, Block(pa.array(offsets, pa.int64()), pa.array(values, pa.binary())))
+
+    def add_block(self, split: str, block: Block) -> None:
+        """Add rows that lie together in memory; there may be none."""
+        count = len(block.lines)
+        if not count:
+            return
         self._writer = self._writer or pq.ParquetWriter(self._hidden, SCHEMA, compression="zstd")
         columns = [
-            pa.array([split] * count),
+            pa.repeat(split, count),
             pa.array(range(self.end, self.end + count), pa.int64()),
-            pa.array(offsets, pa.int64()),
-            pa.array(map(len, values), pa.int64()),
-            pa.array(values, pa.binary()),
+            block.positions,
+            pc.binary_length(block.lines).cast(pa.int64()),
+            block.lines,
         ]
         self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
         self.end += count
@@ -225,14 +240,3 @@ def _meta(path: Path) -> dict[str, int]:
 def _part(first: int, path: Path) -> Part:
     found = pq.read_metadata(path)
     return Part(first, first + found.num_rows, path, bool(json.loads(found.metadata[META])["snapshot"]))
-
-
-def _rows(part: Part, start: int, end: int) -> Iterator[pa.RecordBatch]:
-    with pq.ParquetFile(part.path) as file:
-        number = part.first
-        for group in range(file.num_row_groups):
-            after = number + file.metadata.row_group(group).num_rows
-            if after > start and number < end:
-                table = file.read_row_group(group).cast(SCHEMA)
-                yield from table.slice(max(0, start - number), min(after, end) - max(start, number)).to_batches()
-            number = after

@@ -1,10 +1,17 @@
-"""The plan of a table's changes for Spark: rows are landed as they are planned, and read from the disk."""
+"""The plan of a table's changes for Spark: rows land before they are planned, and are read from the disk.
+
+    landing:   part 1 | part 2 | part 3 | ...
+    Spark:              part 1 | part 2 | ...
+
+While Spark computes a batch, the part after it lands: one, and no more. It is on disk for good before the database may
+forget it, as any other, so a kill at any moment finds it there, or lands it again.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Final, Protocol
@@ -12,6 +19,7 @@ from typing import Final, Protocol
 import pyarrow as pa
 
 from rs_assets.connectors.changes.landed import Landed, landed_lost, purge_others
+from rs_assets.connectors.own.ahead import Ahead
 from rs_assets.connectors.own.plan import Offsets, Position
 
 # The pause after a look at the log that found nothing.
@@ -44,6 +52,7 @@ class ChangesPlan:
     keep: timedelta
     _until: int | None = None
     _wait_until: float = 0.0
+    _ahead: Ahead = field(default_factory=Ahead)
 
     def freeze(self) -> None:
         """Leave what is committed from now on to the next run."""
@@ -52,8 +61,10 @@ class ChangesPlan:
     def next(self, start: Offsets, rows: int | None) -> Offsets:
         """The rows that have landed and are not planned, else those that land now: whole transactions.
 
-        A snapshot is divided by `rows`; a transaction is not, so a batch with a larger one has more rows.
+        A snapshot is divided by `rows`; a transaction is not, so a batch with a larger one has more rows. What failed
+        while it landed ahead is raised here, when the batch before it is computed.
         """
+        self._ahead.wait()
         split = next(iter(start), self.split)
         landed, read = Landed(self.folder / split), start.get(split, Position(0, 0)).next
         end = landed.end()
@@ -66,7 +77,12 @@ class ChangesPlan:
             self.landing.land(landed, split, self._until)
             end = landed.end()
             self._wait_until = time.monotonic() + PAUSE_S if end == read else 0.0
-        return start if end == read else {split: Position(0, _cut(landed, read, end, rows))}
+        if end == read:
+            return start
+        cut = _cut(landed, read, end, rows)
+        if cut == end:
+            self._ahead.begin(lambda: self.landing.land(landed, split, self._until))
+        return {split: Position(0, cut)}
 
     def read(self, split: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
         """The rows from the disk."""

@@ -16,6 +16,8 @@ from rs_assets.common.files import write_atomically
 from rs_assets.connectors.own.lines import CHUNK, SCHEMA
 from rs_assets.errors import DataLossError, SourceReadError
 
+# Rows that are read together.
+GROUP = 20_000
 # The rows of a file: the number of the first one, and of the row after the last one.
 NAME = re.compile(r"rows-(\d{15})-(\d{15})\.parquet")
 CURSOR = b"cursor"
@@ -59,7 +61,7 @@ class Spool:
         end = first + int(table.num_rows)
         self.folder.mkdir(parents=True, exist_ok=True)
         written = pa.BufferOutputStream()
-        pq.write_table(table, written)
+        pq.write_table(table, written, row_group_size=GROUP)
         write_atomically(self.folder / f"rows-{first:015d}-{end:015d}.parquet", written.getvalue().to_pybytes())
         return end
 
@@ -71,9 +73,9 @@ class Spool:
                 continue
             if first > number:
                 break
-            table = pq.read_table(file, schema=SCHEMA).slice(number - first, min(last, end) - number)
-            yield from table.to_batches(max_chunksize=CHUNK)
-            number += table.num_rows
+            for batch in rows_between(file, first, number, min(last, end), most=CHUNK):
+                number += batch.num_rows
+                yield batch
         if number < end:
             raise spool_lost(self.folder, number)
 
@@ -82,6 +84,22 @@ class Spool:
         done = [file for _, last, file in self.files() if last <= end]
         for file in done[: max(0, len(done) - max(1, keep))]:
             file.unlink(missing_ok=True)
+
+
+def rows_between(path: Path, first: int, start: int, end: int, *, most: int) -> Iterator[pa.RecordBatch]:
+    """The rows `start` up to `end` of a file whose first one is `first`, at most `most` together.
+
+    Groups of rows that lie outside are not read.
+    """
+    with pq.ParquetFile(path) as file:
+        number = first
+        for group in range(file.num_row_groups):
+            after = number + file.metadata.row_group(group).num_rows
+            if after > start and number < end:
+                table = file.read_row_group(group).cast(SCHEMA)
+                found = table.slice(max(0, start - number), min(after, end) - max(start, number))
+                yield from found.to_batches(max_chunksize=most)
+            number = after
 
 
 def spool_lost(folder: Path, number: int) -> DataLossError:

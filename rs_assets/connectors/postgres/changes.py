@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+import numpy as np
+import pyarrow as pa
 from orjson import dumps
 
-from rs_assets.connectors.changes.landed import Line
+from rs_assets.connectors.changes.landed import Block, Line
 from rs_assets.connectors.changes.nodes import OnAdded, OnTruncate
+from rs_assets.connectors.postgres.blocks import (
+    Head,
+    Heads,
+    Page,
+    PlainRows,
+    encoded,
+    joined,
+)
 from rs_assets.connectors.postgres.pgoutput import (
     UNCHANGED,
     Begin,
@@ -23,15 +33,15 @@ from rs_assets.connectors.postgres.pgoutput import (
     Update,
     Values,
     message_of,
-    plain_row,
 )
 from rs_assets.connectors.postgres.table import Table
 from rs_assets.connectors.postgres.values import NULL, Encode, encoder
 from rs_assets.connectors.source import BEGIN_ANEW
 from rs_assets.errors import SourceReadError
 
-# Messages that are mostly a whole row, by their first byte.
-PLAIN: Final[Mapping[int, str]] = {ord("I"): "insert", ord("U"): "update"}
+# The first byte of a message that describes a table.
+RELATION: Final = ord("R")
+NO_HEAD: Final = Head(b"", b"", b"")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,27 +64,60 @@ class Changes:
     _lsn: int = 0
     _seq: int = 0
     _at: str = ""
+    _head: Head = NO_HEAD
     # Of each field its name, its place in a row, what its JSON begins with, and what makes the JSON of its value.
     _places: list[tuple[str, int, bytes, Encode]] = field(default_factory=list)
-    # The same by the columns of a row; None for one that is not read.
-    _columns: list[tuple[bytes, Encode] | None] = field(default_factory=list)
+    # Of each column of a row what its JSON begins with, and the type of its field; None for one that is not read.
+    _columns: list[tuple[bytes, str] | None] = field(default_factory=list)
     _keys: list[int] = field(default_factory=list)
 
-    def lines(self, data: bytes) -> list[Line]:
-        """The rows of a message; SourceReadError for one that cannot be a row."""
-        op = PLAIN.get(data[0]) if data else None
-        if op is not None and self._columns:
-            if self._lsn < self.since:
-                return []
-            # By far the most messages are such rows, so they are not taken apart into values of Python.
-            found = plain_row(data, self.table.id, self._columns)
-            if found is not None:
-                return [self._line(op, found)]
-        return self._of(message_of(data))
+    def block(self, messages: Sequence[bytes]) -> Block:
+        """The rows of messages, in their order; SourceReadError for one that cannot be a row."""
+        page, parts, begin = Page.of(messages), [], 0
+        for at in page.find(RELATION):
+            parts += [self._segment(page, messages, begin, at), self._segment(page, messages, at, at + 1)]
+            begin = at + 1
+        parts.append(self._segment(page, messages, begin, len(messages)))
+        return Block(*(pa.concat_arrays(arrays) for arrays in zip(*parts, strict=True)))
+
+    def _segment(self, page: Page, messages: Sequence[bytes], begin: int, end: int) -> Block:
+        """The rows of messages none of which describes the table, or one that does."""
+        found = page.part(begin, end).rows(self.table.id, [column is not None for column in self._columns])
+        count = int(found.plain.sum())
+        heads = Heads()
+        others: list[bytes] = []
+        places: list[int] = []
+        lsns: list[int] = []
+        after = 0
+        for at in [*np.flatnonzero(~found.plain).tolist(), end - begin]:
+            # The rows since the message before, all of one transaction, and then this message.
+            run, after = at - after, at + 1
+            heads.add(self._head, self._seq, run)
+            if self._lsn >= self.since:
+                places += range(len(heads.seqs) - run, len(heads.seqs))
+                lsns += [self._lsn] * run
+                self._seq += run
+            for lsn, line in self._of(message_of(messages[begin + at])) if at < end - begin else ():
+                places.append(count + len(others))
+                lsns.append(lsn)
+                others.append(line)
+        lines = pa.array(others, pa.binary())
+        if count:
+            lines = pa.concat_arrays([self._joined(heads, found), lines])
+        if len(places) < len(lines) or others:
+            lines = lines.take(pa.array(places, pa.int64()))
+        return Block(pa.array(lsns, pa.int64()), lines)
+
+    def _joined(self, heads: Heads, found: PlainRows) -> pa.BinaryArray:
+        """Lines of JSON of rows by their columns: by far the most, so no value of them becomes one of Python."""
+        parts: list[pa.BinaryArray | bytes] = heads.parts(found.updates)
+        for (begin, kind), column in zip(filter(None, self._columns), found.columns, strict=True):
+            parts += [begin, encoded(kind, column)]
+        return joined(*parts, b"}")
 
     def _of(self, message: Message) -> list[Line]:
         if isinstance(message, Begin):
-            self._lsn, self._seq, self._at = message.lsn, 0, iso(message.at)
+            self._begun(message)
         elif isinstance(message, Commit):
             self.end = message.end
         elif isinstance(message, Relation):
@@ -82,6 +125,10 @@ class Changes:
         elif message is not None and self._lsn >= self.since:
             return [self._line(op, self._read(values)) for op, values in self._rows(message)]
         return []
+
+    def _begun(self, begin: Begin) -> None:
+        self._lsn, self._seq, self._at = begin.lsn, 0, iso(begin.at)
+        self._head = Head(_head("insert", begin.lsn), _head("update", begin.lsn), _tail(self._at))
 
     def snapshot(self, values: Values, lsn: int, number: int, at: str) -> Line:
         """A row of the table as it was before the first change."""
@@ -159,7 +206,7 @@ class Changes:
                 f"{BEGIN_ANEW}, which reads it; or go on without it: added_columns='ignore'",
             )
         self._places = [(name, at[name], begin, encode) for name, begin, encode in self._encoders() if name in at]
-        by_place = {place: (begin, encode) for _, place, begin, encode in self._places}
+        by_place = {place: (begin, self.fields[name]) for name, place, begin, _ in self._places}
         self._columns = [by_place.get(place) for place in range(len(relation.columns))]
         self._keys = [at[name] for name in self.table.keys if name in at]
 
@@ -177,4 +224,12 @@ def iso(at: datetime) -> str:
 
 def _line(op: str, lsn: int, seq: int, at: str, read: bytes) -> bytes:
     """A row as an object in JSON; `read` are its fields, each after a comma."""
-    return b'{"op":"%b","lsn":%d,"seq":%d,"commit_time":"%b"%b}' % (op.encode(), lsn, seq, at.encode(), read)
+    return b"%b%d%b%b}" % (_head(op, lsn), seq, _tail(at), read)
+
+
+def _head(op: str, lsn: int) -> bytes:
+    return b'{"op":"%b","lsn":%d,"seq":' % (op.encode(), lsn)
+
+
+def _tail(at: str) -> bytes:
+    return b',"commit_time":"%b"' % at.encode()

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 
-from rs_assets.connectors.changes.landed import CHUNK, Landed, Line, add
+from rs_assets.connectors.changes.landed import CHUNK, Landed, add
 from rs_assets.connectors.changes.nodes import OnAdded, OnTruncate
 from rs_assets.connectors.database.place import quoted_name
 from rs_assets.connectors.postgres.changes import Changes, iso
 from rs_assets.connectors.postgres.pgoutput import lsn_of, lsn_text
 from rs_assets.connectors.postgres.pinned import check_pinned
-from rs_assets.connectors.postgres.server import Server, rows_of
+from rs_assets.connectors.postgres.server import Server, pages_of, rows_of
 from rs_assets.connectors.postgres.slot import PLUGIN, Slot, check_logical, flushed
 from rs_assets.connectors.postgres.table import Table, table_of
 from rs_assets.errors import SourceReadError
@@ -126,16 +126,12 @@ class Landing:
             return
         changes, count = self._changes(table, since=reached), 0
 
-        def lines() -> Iterable[Line]:
-            nonlocal count
-            values = (self.slot.name, lsn_text(until), self.rows, quoted_name(self.slot.publication))
-            for (data,) in rows_of(connection, _CHANGES, *values, form=True, size=CHUNK):
-                count += 1
-                yield from changes.lines(data or b"")
-
+        values = (self.slot.name, lsn_text(until), self.rows, quoted_name(self.slot.publication))
         with landed.landing() as part:
             connection.execute("BEGIN")
-            add(part, split, lines())
+            for messages in pages_of(connection, _CHANGES, *values, size=CHUNK):
+                count += len(messages)
+                part.add_block(split, changes.block(messages))
             connection.execute("COMMIT")
             whole = self.rows is None or count < self.rows
             end = max(changes.end, until) if whole else changes.end

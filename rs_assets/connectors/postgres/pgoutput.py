@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Final, NamedTuple
-
-from rs_assets.connectors.postgres.values import NULL, Encode
 
 # The epoch of Postgres.
 EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -89,33 +87,6 @@ def message_of(data: bytes) -> Message:
     """
     read = _READ.get(data[:1])
     return read(data) if read is not None else None
-
-
-def plain_row(data: bytes, relation: int, columns: Sequence[tuple[bytes, Encode] | None]) -> bytes | None:
-    """The JSON of the values of an Insert, or of an Update without an old row, each after what it begins with.
-
-    None for a row of another relation, and for one that needs more care: an Update with its old row, or with values
-    that it has not changed.
-    """
-    if data[5] != NEW or _INT(data, 1)[0] != relation or _SHORT(data, 6)[0] != len(columns):
-        return None
-    at, parts = 8, []
-    for column in columns:
-        kind = data[at]
-        if kind == TEXT:
-            start = at + 5
-            at = start + _INT(data, at + 1)[0]
-            if column is not None:
-                parts.append(column[0])
-                parts.append(column[1](data[start:at]))
-        elif kind == NO_VALUE:
-            at += 1
-            if column is not None:
-                parts.append(column[0])
-                parts.append(NULL)
-        else:
-            return None
-    return b"".join(parts)
 
 
 def lsn_text(lsn: int) -> str:

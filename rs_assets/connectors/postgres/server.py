@@ -80,14 +80,25 @@ class Server:
             ) from None
 
 
-def rows_of(connection: Connection[Any], sql: str, *values: object, form: bool = False, size: int) -> Iterator[Row]:
-    """The rows of a query as the server writes them (`form`: binary), `size` at a time; within a transaction."""
+def rows_of(connection: Connection[Any], sql: str, *values: object, size: int) -> Iterator[Row]:
+    """The rows of a query as texts of the server, which are asked for `size` at a time; within a transaction."""
+    for found in _pages(connection, sql, values, size=size, form=False):
+        width = range(found.nfields)
+        for row in range(found.ntuples):
+            yield [found.get_value(row, column) for column in width]
+
+
+def pages_of(connection: Connection[Any], sql: str, *values: object, size: int) -> Iterator[list[bytes]]:
+    """The only column of a query in the server's binary form, `size` rows at a time; within a transaction."""
+    for found in _pages(connection, sql, values, size=size, form=True):
+        yield [found.get_value(row, 0) or b"" for row in range(found.ntuples)]
+
+
+def _pages(connection: Connection[Any], sql: str, values: Sequence[object], *, size: int, form: bool) -> Iterator[Any]:
     connection.execute(f"DECLARE rs_rows CURSOR FOR {sql}".encode(), values or None)
     while True:
         cursor = connection.execute(f"FETCH {size} FROM rs_rows".encode(), binary=form)
         found = cursor.pgresult
         if found is None or found.ntuples == 0:
             return
-        width = range(found.nfields)
-        for row in range(found.ntuples):
-            yield [found.get_value(row, column) for column in width]
+        yield found
