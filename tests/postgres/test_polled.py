@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from unittest.mock import patch
 
 import pytest
 from sqlalchemy import Column, types
@@ -15,7 +16,9 @@ from sqlalchemy.sql.elements import quoted_name
 from rs_assets import MemoryChannel, StreamBuilder
 from rs_assets.connectors.database.place import Place, hidden
 from rs_assets.connectors.database.polled import TablePoll, lines_of
-from rs_assets.connectors.own.lines import line_of
+from rs_assets.connectors.own.lines import Lines, line_of
+from rs_assets.connectors.own.polling import POLL_SPLIT, PollPlan
+from rs_assets.connectors.own.spool import Spool
 from rs_assets.errors import ConfigurationError, SchemaError, SourceReadError, TopologyError
 
 
@@ -133,6 +136,156 @@ def test_texts_of_postgres_are_as_it_writes_them(postgres, database):
         "f": "00000000-0000-0000-0000-000000000001", "g": "ü", "i": "[1, 2]",
     }  # fmt: skip
     assert row["h"] == "1.10"
+
+
+# Columns of each type, and rows of them: usual values, odd ones, and none.
+TYPES = {
+    "ok": "boolean", "small": "smallint", "whole": "int", "large": "bigint", "real4": "real", "real8": "float",
+    "any_number": "numeric", "cents": "numeric(20, 2)", "name": "text", "short": "varchar(9)", "fixed": "char(5)",
+    "raw": "bytea", "day": "date", "at": "timestamptz", "local": "timestamp", "clock": "time", "id": "uuid",
+    "doc": "jsonb", "mood": "mood", "span": "tstzrange", 'a "b" %s {}': "text", "internal": '"char"', "nick": "name",
+}  # fmt: skip
+ROWS = (
+    ("true", "-7", "8", "9007199254740993", "0.1", "0.1", "1.10", "12.50",
+     "'ü\t\"\\\\\n\r\x02'", "''", "'ab'", "'\\\\x00ff'",
+     "'2024-03-01'", "'2024-03-01 12:00:00.5+05:30'", "'2024-03-01 12:00:00.000005'", "'10:00'",
+     "'00000000-0000-0000-0000-000000000001'", "'{\"x\": 0.12345678901234567890}'", "'so so'",
+     "'[2024-03-01 12:00+00,)'", "'%s'", "'x'", "'null'"),
+    ("false", "0", "-2147483648", "-9223372036854775808", "1e30", "1e300", "1e-7", "-0.01", "'null'", "'\t'", "'null '",
+     "decode(repeat('ab', 100), 'hex')", "'0001-01-01'", "'0001-01-02'", "'9999-12-31 23:59:59.999999'", "'24:00'",
+     "'00000000-0000-0000-0000-00000000000a'", "'null'", "'null'", "'empty'", "''", "''", "'\\\\.'"),
+    ("NULL",) * 23,
+    ("NULL", "NULL", "NULL", "NULL", "'NaN'", "'-Infinity'", "'NaN'", *("NULL",) * 16),
+)  # fmt: skip
+
+
+def test_rows_that_the_server_writes_are_those_of_the_driver(postgres, database):
+    """In a session whose zone has offsets that no parser takes."""
+    names = [name.replace('"', '""') for name in TYPES]
+    columns = ", ".join(f'"{name}" {kind}' for name, kind in zip(names, TYPES.values(), strict=True))
+    rows = ", ".join(
+        f"({n}, {', '.join(f'E{v}' if v.startswith(chr(39)) else v for v in row)})" for n, row in enumerate(ROWS)
+    )
+    ((name,),) = postgres.execute(database, "SELECT current_database()")
+    for statement in (
+        "CREATE TYPE mood AS ENUM ('so so', 'null')",
+        f"CREATE TABLE events (n int, {columns}, xid xid8 NOT NULL DEFAULT pg_current_xact_id())",
+        f"SET TimeZone = 'UTC'; INSERT INTO events VALUES {rows}",
+        f"ALTER DATABASE \"{name}\" SET timezone = 'Europe/Amsterdam'",
+    ):
+        postgres.execute(database, statement)
+    found, _ = poll_of(database, "xid").poll(None)
+    with patch("rs_assets.connectors.database.polled.can_write", return_value=False):
+        wanted, _ = poll_of(database, "xid").poll(None)
+    assert isinstance(found, Lines)
+    assert not isinstance(wanted, Lines)
+    kinds = {"n": "int", **TYPES, "xid": "text"}
+    made, others = ([meant(json.loads(line), kinds) for line in lines] for lines in (found, wanted))
+    assert made == others
+    assert made[0]["fixed"] == "ab   "
+    assert made[1]["any_number"] == Decimal("0.0000001")
+
+
+def meant(row, kinds):
+    """The values of a row by the types of their columns."""
+    assert [*row] == [*kinds]
+    read = {"timestamptz": datetime.fromisoformat, "timestamp": datetime.fromisoformat, "numeric": Decimal}
+    made = {name: read.get(kinds[name], lambda x: x)(v) if v is not None else None for name, v in row.items()}
+    return {name: str(value) if value != value else value for name, value in made.items()}
+
+
+def test_a_poll_of_many_rows_is_in_the_order_of_its_column(postgres, database):
+    postgres.execute(database, "CREATE TABLE events (n int, at timestamptz)")
+    postgres.execute(
+        database, "INSERT INTO events SELECT n, now() - n * interval '1 second' FROM generate_series(1, 50001) n"
+    )
+    ((found,), _) = read(poll_of(database, "at", lag=timedelta(microseconds=1), rows=100_000))
+    assert found == [*range(50_001, 0, -1)]
+
+
+def test_one_poll_comes_while_a_batch_is_computed(tmp_path):
+    path = tmp_path / "shop.db"
+    with closing(sqlite3.connect(path)) as shop, shop:
+        shop.execute("CREATE TABLE events (n INTEGER PRIMARY KEY)")
+        shop.executemany("INSERT INTO events VALUES (?)", [(n,) for n in range(9)])
+    spool = Spool(tmp_path / "spool")
+
+    def begun():
+        return PollPlan(poll_of(f"sqlite:///{path}", "n", rows=2), spool)
+
+    def rows_of(plan, start, end):
+        since = start[POLL_SPLIT].next if start else 0
+        lines = [line for b in plan.read(POLL_SPLIT, since, end[POLL_SPLIT].next) for line in b["value"].to_pylist()]
+        return [json.loads(line)["n"] for line in lines]
+
+    killed = begun()
+    first = killed.next({}, 2)
+    killed._ahead.wait()
+    assert spool.end() == first[POLL_SPLIT].next + 2
+    # As if the process had ended before the batch was committed, and with a poll that nobody has planned.
+    plan, at, found = begun(), {}, []
+    assert plan.next(at, 2) == first
+    while (end := plan.next(at, 2)) != at:
+        found += rows_of(plan, at, end)
+        plan.committed(end)
+        at = end
+    assert found == [*range(9)]
+
+
+def test_a_list_is_the_text_of_one_in_json(postgres, database):
+    postgres.execute(
+        database, "CREATE TABLE events (n int, a int[], b text[], c numeric[], d float8[], e date[], f bytea[],"
+        " xid xid8 NOT NULL DEFAULT pg_current_xact_id())"
+    )  # fmt: skip
+    postgres.execute(
+        database, "INSERT INTO events VALUES (1, '{{1,NULL},{3,4}}', '{ü,\"a \\\"b\\\"\",NULL}', '{1.10,NaN}',"
+        " '{0.1,Infinity}', '{2024-03-01,infinity}', '{}')"
+    )  # fmt: skip
+    (line,), _ = poll_of(database, "xid").poll(None)
+    assert {name: value for name, value in json.loads(line).items() if name in "abcdef"} == {
+        "a": "[[1, null], [3, 4]]", "b": '["ü", "a \\"b\\"", null]', "c": '[1.10, "NaN"]', "d": '[0.1, "Infinity"]',
+        "e": '["2024-03-01", "infinity"]', "f": "[]",
+    }  # fmt: skip
+
+
+def test_a_table_of_many_columns_is_read(postgres, database):
+    """A function of the server takes 100 arguments."""
+    columns = ", ".join(f"c{n} int DEFAULT {n}" for n in range(700))
+    postgres.execute(
+        database, f"CREATE TABLE events (n int, xid xid8 NOT NULL DEFAULT pg_current_xact_id(), {columns})"
+    )
+    postgres.execute(database, "INSERT INTO events VALUES (1)")
+    (line,), _ = poll_of(database, "xid").poll(None)
+    row = json.loads(line)
+    assert [row[f"c{n}"] for n in range(700)] == [*range(700)]
+
+
+@pytest.mark.long
+def test_values_have_the_types_of_their_columns_and_times_that_spark_lacks_are_bad_records(postgres, database, options):
+    postgres.execute(
+        database, "CREATE TABLE events (n int, x float8, cents numeric(9, 2), raw bytea, day date, at timestamptz,"
+        " local timestamp, ok boolean, xid xid8 NOT NULL DEFAULT pg_current_xact_id())"
+    )  # fmt: skip
+    postgres.execute(
+        database, "INSERT INTO events VALUES (1, '-Infinity', 1.10, '\\x00ff', '2024-03-01',"
+        " '2024-03-01 12:00:00.5+01', '2024-03-01 12:00:00.000005', true),"
+        " (2, NULL, NULL, NULL, NULL, NULL, NULL, NULL), (3, 0, 0, '', 'infinity', now(), now(), true),"
+        " (4, 0, 0, '', '0044-03-15 BC', now(), now(), true), (5, 0, 0, '', now(), '-infinity', now(), true),"
+        " (6, 0, 0, '', now(), now(), '0044-03-15 BC', true)"
+    )  # fmt: skip
+    out = MemoryChannel()
+    stream = StreamBuilder.data_stream("shop", "events").from_database(
+        database, "events", column="xid", bad_records="dead_letter"
+    )
+    report = stream.to_memory(out).build().run(options)
+    first, second = sorted(out.rows(), key=lambda row: row["n"])
+    assert report.rows_dead == 4
+    assert {name: value for name, value in first.items() if name not in ("xid", "at")} == {
+        "n": 1, "x": float("-inf"), "cents": Decimal("1.10"), "raw": b"\0\xff", "day": date(2024, 3, 1), "ok": True,
+        "local": datetime(2024, 3, 1, 12, 0, 0, 5),  # noqa: DTZ001  without a zone
+    }  # fmt: skip
+    assert first["at"].astimezone(UTC) == datetime(2024, 3, 1, 11, 0, 0, 500_000, tzinfo=UTC)
+    assert [second[name] for name in ("x", "cents", "raw", "day", "at", "local", "ok")] == [None] * 7
 
 
 def test_times_that_come_twice_when_clocks_are_set_back_are_refused(postgres, database):

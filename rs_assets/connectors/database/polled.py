@@ -11,7 +11,7 @@ from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from math import isfinite
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from uuid import UUID
 
 import orjson
@@ -25,6 +25,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from rs_assets.checkpoint.source_log import SourceLog
 from rs_assets.common.secrets import Hidden
 from rs_assets.connectors.database.place import Place, split_table
+from rs_assets.connectors.database.written import can_write, written
 from rs_assets.connectors.own.lines import OwnRow, line_of, plain
 from rs_assets.connectors.own.polling import PollingSource, PollReader
 from rs_assets.connectors.source import Known, Reading, Start, sealed_error
@@ -74,6 +75,7 @@ class TablePoll(PollingSource):
     keep: int
     # Any query that asks with the same cursor gets the rows that were committed until then.
     shared: bool = True
+    polls_ahead: ClassVar[bool] = True
 
     def poll(self, cursor: Any) -> tuple[Iterable[OwnRow], Any]:
         """The rows after `cursor`, as far as no other can appear among them."""
@@ -85,6 +87,9 @@ class TablePoll(PollingSource):
             if span is None:
                 return (), cursor
             condition, after = span
+            if can_write(connection):
+                rows = select(*table.columns).where(condition).order_by(table.c[self.column])
+                return written(connection, rows, [*table.columns]), after
             chosen = select(*(_exact(column, connection.dialect.name) for column in table.columns))
             found = connection.execute(chosen.where(condition).order_by(table.c[self.column]))
             loose = connection.dialect.name == "sqlite"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rs_assets.errors import SourceReadError
 
@@ -40,6 +42,8 @@ def line_of(row: object) -> bytes:
     >>> line_of({"n": Decimal("1.10"), "raw": b"\xff"}), line_of('{"n": 1}'), line_of("")
     (b'{"n": "1.10", "raw": "/w=="}', b'{"n": 1}', b'""')
     """
+    if type(row) is bytes and row[:1] == b"{":
+        return row
     if isinstance(row, Mapping):
         return json.dumps(dict(row), ensure_ascii=False, default=plain).encode(errors="surrogateescape")
     if isinstance(row, str | bytes):
@@ -49,6 +53,35 @@ def line_of(row: object) -> bytes:
         f"a row must be a dict or the text of a JSON object, not {type(row).__name__}",
         remedy="return dicts with the fields of the schema",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Rows that lie together in memory, each as the text of a JSON object; `values` are binary.
+
+    >>> lines = Lines(pa.chunked_array([[b'{"n": 1}', b'{"n": 2}']], pa.binary()))
+    >>> len(lines), next(iter(lines)), [batch["line"].to_pylist() for batch in lines.batches("poll", 7)]
+    (2, b'{"n": 1}', [[7, 8]])
+    """
+
+    values: pa.ChunkedArray
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return len(self.values)
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The text of each row."""
+        return (value.as_py() for value in self.values)
+
+    def batches(self, split: str, first: int) -> Iterator[pa.RecordBatch]:
+        """The rows as those of a split; the line of a row is its number, from `first` on."""
+        for values in self.values.chunks:
+            numbers = pa.array(range(first, first + len(values)), pa.int64())
+            lengths = pc.binary_length(values).cast(pa.int64())
+            columns = [pa.repeat(split, len(values)), numbers, numbers, lengths, values]
+            yield pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+            first += len(values)
 
 
 def batches_of(split: str, rows: Iterable[Numbered]) -> Iterator[pa.RecordBatch]:

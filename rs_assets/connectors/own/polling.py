@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from rs_assets.checkpoint.source_log import SourceLog
-from rs_assets.connectors.own.lines import OwnRow, batches_of
+from rs_assets.connectors.own.ahead import Ahead
+from rs_assets.connectors.own.lines import Lines, OwnRow, batches_of
 from rs_assets.connectors.own.plan import Offsets, Plan, Position, called, loaded
 from rs_assets.connectors.own.reader import NumberedReader, fresh
 from rs_assets.connectors.own.spool import Spool, spool_lost
@@ -47,6 +48,8 @@ class PollingSource(ABC):
     every: timedelta = timedelta(seconds=1)
     keep: int = 10
     shared: bool = False
+    # Whether the next poll may come while Spark computes the last rows: for a source that has no use for `spooled`.
+    polls_ahead: ClassVar[bool] = False
 
     @abstractmethod
     def poll(self, cursor: Any) -> tuple[Iterable[OwnRow], Any]:
@@ -85,12 +88,14 @@ class PollPlan:
     # Whether the system does not know yet that it may forget the rows before the cursor.
     _unconfirmed: bool = False
     _wait_until: float = 0.0
+    _ahead: Ahead = field(default_factory=Ahead)
 
     def freeze(self) -> None:
         """A poller has no end that could be known before."""
 
     def next(self, start: Offsets, rows: int | None) -> Offsets:
         """The rows that are spooled and not planned, else those of a new poll."""
+        self._ahead.wait()
         read = start.get(POLL_SPLIT, Position(0, 0)).next
         end = self.spool.end()
         if end < read:
@@ -99,8 +104,12 @@ class PollPlan:
         if end == read:
             self._confirm()
             end = self._polled(end)
-        end = end if rows is None else min(end, read + rows)
-        return start if end == read else {POLL_SPLIT: Position(0, end)}
+        if end == read:
+            return start
+        cut = end if rows is None else min(end, read + rows)
+        if cut == end and self.source.polls_ahead:
+            self._ahead.begin(lambda: self._polled(end))
+        return {POLL_SPLIT: Position(0, cut)}
 
     def read(self, split: str, start: int, end: int) -> Iterator[pa.RecordBatch]:  # noqa: ARG002  there is one split
         """The rows of the spool."""
@@ -129,7 +138,10 @@ class PollPlan:
                     remedy="return rows, cursor",
                 )
             rows, cursor = found
-            batches = [*batches_of(POLL_SPLIT, enumerate(rows, end))]
+            if isinstance(rows, Lines):
+                batches = [*rows.batches(POLL_SPLIT, end)]
+            else:
+                batches = [*batches_of(POLL_SPLIT, enumerate(rows, end))]
         if batches:
             end = self.spool.add(batches, cursor)
         else:
