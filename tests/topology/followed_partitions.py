@@ -10,6 +10,7 @@ from rs_assets.runtime.recorded.partitions import partitions_of
 from tests.topology.followed_programs import Case, begin, hits
 
 PARTITIONS = "connectors/delta/files/event_partitions.py::EventTimePartitions.__post_init__"
+CLOCKS = "connectors/delta/files/event_partitions.py::EventTimePartitions._check_clocks"
 SINK = "connectors/delta/nodes.py::DeltaSink._check_partitions"
 HOURS = EventTimePartitions.hourly("ts", since="2026-01-01", settle=Time.minutes(10))
 
@@ -42,7 +43,7 @@ CASES = [
         "name one as 'Europe/Berlin'",
         lambda: made(zone="Europe/Berlin"),
     ),
-    Case(PARTITIONS, lambda: made(zone="Australia/Lord_Howe"), "use zone='UTC'", lambda: made(zone="UTC")),
+    Case(CLOCKS, lambda: made(zone="Australia/Lord_Howe"), "use zone='UTC'", lambda: made(zone="UTC")),
     Case(PARTITIONS, lambda: made(settle=5), "settle=Time.minutes(10)", lambda: made(settle=Time.minutes(10))),
     Case(
         "connectors/delta/files/event_partitions.py::EventTimePartitions.parse",
