@@ -18,6 +18,7 @@ from rs_assets.connectors.files.lines.reading import MAX_LINE_BYTES
 from rs_assets.connectors.nodes import Source
 from rs_assets.errors import SchemaError
 from rs_assets.operators.dimension.notes import Versions
+from rs_assets.operators.window.batch_time import batch_time
 from rs_assets.operators.window.splits import Latest
 from rs_assets.records.admit import ROWS, admit, expected, step_of
 from rs_assets.records.columns import ADDRESS, PREFIX, REASON, SOURCE
@@ -197,7 +198,7 @@ class CompileContext:
     noted: Callable[[int], Versions] = _nothing_noted
     versions: Versions | None = None
     streaming: bool = True
-    now: Callable[[], Column] = F.current_timestamp
+    now: Callable[[], Column] = batch_time
     max_line_bytes: int = MAX_LINE_BYTES
     trace: bool = True
     located: frozenset[str] = frozenset()

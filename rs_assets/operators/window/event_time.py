@@ -16,6 +16,7 @@ from rs_assets.common.folder import Folder, make_folder
 from rs_assets.connectors.delta.log.store import replace_in, write_file
 from rs_assets.connectors.files.listing import is_hidden
 from rs_assets.errors import UnknownFieldError
+from rs_assets.operators.window.batch_time import batch_constant
 from rs_assets.operators.window.bounds import EventTimeBounds
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.operators.window.messages import TEXT_FORMAT, no_event_time
@@ -23,8 +24,6 @@ from rs_assets.records.columns import CONTROL, EVENT_TIME, visible
 from rs_assets.records.schema import quoted
 from rs_assets.spark.object_store import prepare_reading
 
-# A failed batch is computed again with the clock of its first attempt; that clock may be this old.
-OLDEST_BATCH = timedelta(days=30)
 # Later than the end of any window, and still a timestamp for Spark and Delta; and the first timestamp of Python.
 END_OF_TIME = datetime(9999, 12, 31, tzinfo=UTC)
 BEGIN_OF_TIME = datetime(1, 1, 1, tzinfo=UTC)
@@ -56,18 +55,11 @@ def time_reason(at: Column, bounds: EventTimeBounds, *, now: Column) -> Column:
 
 
 def _too_far_ahead(at: Column, bounds: EventTimeBounds, *, now: Column) -> Column:
-    """Whether `at` is further ahead of the batch's clock than `bounds` allow.
-
-    Compared directly, the clock would be a constant in the code that Spark generates: new code to compile in each
-    batch, for 50 ms and more. An array of constants is an object that the code refers to, so arrays are compared. That
-    is slower per row, so only recent times are compared that way.
-    """
+    """Whether `at` is further ahead of the batch's clock than `bounds` allow."""
     # Longer ones have no effect, and are not valid intervals in Spark.
     ahead = min(bounds.max_ahead, END_OF_TIME - EPOCH)
-    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    young = F.lit(min(today - OLDEST_BATCH, END_OF_TIME - ahead) + ahead)
-    latest = now + F.make_dt_interval(secs=F.lit(ahead.total_seconds()))
-    return (at >= F.lit(END_OF_TIME)) | ((at > young) & (F.array(at) > F.array(latest)))
+    latest = batch_constant(now + F.make_dt_interval(secs=F.lit(ahead.total_seconds())))
+    return (at >= F.lit(END_OF_TIME)) | (at > latest)
 
 
 def has_ended(watermark: datetime) -> bool:
