@@ -99,7 +99,7 @@ def test_should_keep_what_readers_say_of_their_input_and_note_a_loss_once(tmp_pa
             return {**start.known, "seen": 1}
 
     noted, manifest = [], replace(Manifest.new(), inputs={"a": {"file": 2}})
-    plan = SimpleNamespace(sources=("a", "b"), counted_sources=("a",))
+    plan = SimpleNamespace(name="q", sources=("a", "b"), counted_sources=("a",))
     logs = [(plan, log_of(tmp_path, "1", committed=1))]
     kept = check_inputs({"a": Losing(), "b": Losing()}, manifest, logs, lambda *told: noted.append(told))
     assert kept == {"a": {"file": 2, "seen": 1}, "b": {"seen": 1}}

@@ -150,8 +150,9 @@ class JobSession:
         self.desired = request_run(self.folder, self.options.run_id, self.options.interval)
 
     def _refuse_ended(self) -> None:
-        over = self.manifest.sealed or ended((plan, self.log(plan)) for plan in self.plans)
-        if over and not self.topology.bounded:
+        if self.topology.bounded:
+            return
+        if self.manifest.sealed or ended((plan, self.log(plan)) for plan in self.plans):
             raise SealedError(
                 "the input has ended, so a stream would take all further rows for late",
                 remedy=BEGIN_ANEW,
