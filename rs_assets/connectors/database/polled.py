@@ -27,8 +27,7 @@ from rs_assets.common.secrets import Hidden
 from rs_assets.connectors.database.place import Place, split_table
 from rs_assets.connectors.database.written import can_write, written
 from rs_assets.connectors.own.lines import OwnRow, line_of, plain
-from rs_assets.connectors.own.plan import Position, loaded
-from rs_assets.connectors.own.polling import POLL_SPLIT, PollingSource, PollReader
+from rs_assets.connectors.own.polling import PollingSource, PollReader
 from rs_assets.connectors.source import Known, Reading, Start, sealed_error
 from rs_assets.errors import ConfigurationError, SchemaError, SourceReadError
 from rs_assets.records.schema import quoted
@@ -222,7 +221,7 @@ class PolledReader(PollReader):
     def _has_more(self, log: SourceLog) -> bool:
         """Whether rows lie in the spool that were not read, or another poll finds some: that changes no database."""
         spool = self.spool(log)
-        if spool.end() > loaded(log.committed).get(POLL_SPLIT, Position(0, 0)).next:
+        if spool.end() > self.read_rows(log):
             return True
         rows, _ = self.source.poll(spool.cursor())
         return next(iter(rows), None) is not None

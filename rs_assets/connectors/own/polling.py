@@ -179,12 +179,16 @@ class PollReader(NumberedReader):
                 source=self.name,
             )
         for log in start.logs:
-            read = loaded(log.committed).get(POLL_SPLIT, Position(0, 0)).next
-            spool = self.spool(log)
+            read, spool = self.read_rows(log), self.spool(log)
             files = spool.files()
             if read and not any(first <= read <= last for first, last, _ in files):
                 raise spool_lost(spool.folder, read)
         return start.known
+
+    @staticmethod
+    def read_rows(log: SourceLog) -> int:
+        """The number of the first row that no committed batch has."""
+        return loaded(log.committed).get(POLL_SPLIT, Position(0, 0)).next
 
     @staticmethod
     def spool(log: SourceLog) -> Spool:

@@ -149,10 +149,15 @@ class JobSession:
         requests.clear(self.folder, "rescale")
         self.desired = request_run(self.folder, self.options.run_id, self.options.interval)
 
+    @property
+    def ended_queries(self) -> frozenset[str]:
+        """The names of the queries whose input has ended, although no run has recorded it; see `ended`."""
+        return ended((plan, self.log(plan)) for plan in self.plans)
+
     def _refuse_ended(self) -> None:
         if self.topology.bounded:
             return
-        if self.manifest.sealed or ended((plan, self.log(plan)) for plan in self.plans):
+        if self.manifest.sealed or self.ended_queries:
             raise SealedError(
                 "the input has ended, so a stream would take all further rows for late",
                 remedy=BEGIN_ANEW,

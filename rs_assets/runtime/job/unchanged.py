@@ -17,7 +17,6 @@ from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.connectors.source import Foreseeing
 from rs_assets.operators.window.event_time import control_folder, waiting_controls
 from rs_assets.runtime.identity import resumed
-from rs_assets.runtime.job.ended import ended
 from rs_assets.runtime.job.session import JobSession
 from rs_assets.runtime.options import RunOptions
 from rs_assets.topology.nodes.timed import TimedState
@@ -49,7 +48,7 @@ def needs_spark(session: JobSession, *, finish: bool | None) -> str:
     if session.topology.bounded if finish is None else finish:
         return "open windows are to be fired"
     try:
-        if over := ended((plan, session.log(plan)) for plan in session.plans):
+        if over := session.ended_queries:
             return f"no run has recorded that the input of {min(over)} has ended"
         return next(filter(None, (_awaited(session, plan) for plan in session.plans)), "")
     except Exception as error:  # noqa: BLE001  whatever it is, Spark looks for itself

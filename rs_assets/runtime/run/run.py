@@ -17,7 +17,6 @@ from rs_assets.connectors.source import EventuallyVisible
 from rs_assets.errors import RsError
 from rs_assets.runtime.batch.input_end import InputEnd
 from rs_assets.runtime.batch.query import AVAILABLE_NOW, QueryRun
-from rs_assets.runtime.job.ended import ended
 from rs_assets.runtime.job.ending import record
 from rs_assets.runtime.job.inputs import check_all_read, check_ended
 from rs_assets.runtime.job.opening import opened
@@ -65,7 +64,7 @@ def run_wired(session: JobSession, *, finish: bool | None = None, stop: threadin
     if session.unchanged_since:
         return record(session, sealed=False)
     ending = session.topology.bounded if finish is None else finish
-    ending = ending or bool(ended((plan, session.log(plan)) for plan in session.plans))
+    ending = ending or bool(session.ended_queries)
     # Coarse file systems round times down, and a listing may be cached for a moment.
     before_ms = time.time_ns() // 1_000_000 - GRACE_MS
     for plans in in_order(session.topology, session.plans):
