@@ -168,3 +168,5 @@ def test_should_have_an_extra_for_each_module_that_is_asked_for():
     extras = project["optional-dependencies"]
     assert set(extras) == {*EXTRAS, "all"}
     assert extras["all"] == [f"rs-assets[{','.join(EXTRAS)}]"]
+    page = (Path(__file__).parents[2] / "docs/project.md").read_text()
+    assert [extra for extra in extras if f"| `rs-assets[{extra}]` |" not in page] == []
