@@ -46,7 +46,7 @@ class Home:
 
     def __post_init__(self) -> None:
         """Make the path absolute and check it."""
-        object.__setattr__(self, "root", self.root.expanduser().absolute())
+        object.__setattr__(self, "root", Path(self.root).expanduser().absolute())
         checked_path(str(self.root), what="the home")
 
     @classmethod
@@ -56,15 +56,20 @@ class Home:
         return cls.at(named) if named else cls(project_folder() / DEFAULT_HOME)
 
     @classmethod
-    def at(cls, folder: str) -> Home:
-        """The home in a folder given by the user; ConfigurationError for a URI."""
-        if "://" in folder:
+    def at(cls, folder: str | os.PathLike[str]) -> Home:
+        """The home in a folder given by the user; ConfigurationError for a URI.
+
+        >>> Home.at("/data/rs") == Home.at(Path("/data/rs"))
+        True
+        """
+        path = os.fspath(folder)
+        if "://" in path:
             raise ConfigurationError(
                 "the home is a URI, but checkpoints need a folder of this machine or one that is mounted",
                 remedy="give a path; savepoints and the catalog may go to a URI: RS_SAVEPOINTS, RS_CATALOG",
-                home=folder.partition("://")[0] + "://",
+                home=path.partition("://")[0] + "://",
             )
-        return cls(Path(folder))
+        return cls(Path(path))
 
     @property
     def catalog(self) -> Folder:
