@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -55,7 +56,7 @@ def _packages(what: str) -> Finding:
     """Whether the packages are the required ones."""
     from packaging.requirements import Requirement
 
-    wrong = []
+    wrong, needed = [], []
     for text in metadata.requires("rs-assets") or ():
         wanted = Requirement(text)
         if wanted.marker is not None and not wanted.marker.evaluate():
@@ -63,12 +64,16 @@ def _packages(what: str) -> Finding:
         try:
             version = metadata.version(wanted.name)
         except metadata.PackageNotFoundError:
-            wrong.append(f"{wanted.name} is missing")
+            said = f"{wanted.name} is missing"
         else:
-            if not wanted.specifier.contains(version, prereleases=True):
-                wrong.append(f"{wanted.name} is {version}, not {wanted.specifier}")
+            if wanted.specifier.contains(version, prereleases=True):
+                continue
+            said = f"{wanted.name} is {version}, not {wanted.specifier}"
+        wrong.append(said)
+        wanted.marker = None
+        needed.append(shlex.quote(str(wanted)))
     if wrong:
-        return Finding(what, "; ".join(wrong), "python -m pip install --upgrade --force-reinstall rs-assets")
+        return Finding(what, "; ".join(wrong), f"python -m pip install {' '.join(needed)}")
     # A missing extra is not a fault: its users get an error that names it.
     extras = (name if is_installed(name) else f"no {name} ({install_command(name)})" for name in EXTRAS)
     core = f"pyspark {metadata.version('pyspark')}, dagster {metadata.version('dagster')}"

@@ -112,7 +112,7 @@ def refused(*args, **options):
 
 
 def of_other_versions(monkeypatch):
-    monkeypatch.setattr(doctor.metadata, "requires", lambda _: ["pyspark==1.0", "none-such"])
+    monkeypatch.setattr(doctor.metadata, "requires", lambda _: ["pyspark==1.0", "none-such>=2 ; python_version > '3'"])
 
 
 def with_a_lost_jar(monkeypatch):
@@ -122,7 +122,8 @@ def with_a_lost_jar(monkeypatch):
 
 LACKS = {
     "Python": (lambda m: m.setattr(sys, "version_info", (3, 10, 1)), "Python 3.11 to 3.13"),
-    "packages": (of_other_versions, "pip install"),
+    # Not "rs-assets": who has only its wheel has no index with it.
+    "packages": (of_other_versions, "python -m pip install pyspark==1.0 'none-such>=2'"),
     "Java": (lambda m: m.setattr("rs_assets.spark.java.java_home", refused), "rs-assets setup"),
     "jars": (lambda m: m.setenv("RS_JARS", "/none"), "rs-assets setup"),
     "S3": (with_a_lost_jar, "rs-assets setup --s3"),
