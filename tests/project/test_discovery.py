@@ -4,8 +4,6 @@ import importlib
 import importlib.util
 import subprocess
 import sys
-import tomllib
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -161,12 +159,3 @@ def test_should_name_the_extra_that_is_missing_and_the_command(extra, act, needs
         told = f"{error}{capsys.readouterr().err}"
     assert f"{needs} needs the extra '{extra}', which is not installed" in told
     assert f"pip install 'rs-assets[{extra}]'" in told
-
-
-def test_should_have_an_extra_for_each_module_that_is_asked_for():
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
-    assert set(extras) == {*EXTRAS, "all"}
-    assert extras["all"] == [f"rs-assets[{','.join(EXTRAS)}]"]
-    page = (Path(__file__).parents[2] / "docs/project.md").read_text()
-    assert [extra for extra in extras if f"| `rs-assets[{extra}]` |" not in page] == []
