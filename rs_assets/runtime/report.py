@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
@@ -12,6 +12,10 @@ import pyarrow as pa
 
 from rs_assets.common.plural import count_of
 from rs_assets.errors import ConfigurationError
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Seconds since 1970 that are taken for milliseconds are before it, until the year 2969.
+SECONDS_END = datetime(1971, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +30,7 @@ class BatchProgress:
     the rows that each expectation judged, and those that failed. `rows_refused` are rows of windows that a step after
     the window could not compute. `replayed`: an earlier run had planned the batch and not completed it. `counted`: the
     catalog has the batch of an earlier run, after which the checkpoint went back: its rows count no more in sums.
+    `newest` is the greatest event time of its rows.
     """
 
     query: str
@@ -50,6 +55,7 @@ class BatchProgress:
     replayed: bool = False
     counted: bool = False
     generation: int = 1
+    newest: datetime | None = None
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -94,6 +100,7 @@ class QueryReport:
     rows_open: int = 0
     batches: int = 0
     expectations: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    newest: datetime | None = None
 
     @property
     def rows_on(self) -> int:
@@ -111,7 +118,13 @@ class QueryReport:
         sums = {name: getattr(self, name) + getattr(batch, name) for name in ADDED if not batch.counted}
         judged = {**self.expectations, **{name: _added(self, batch, name) for name in batch.judged}}
         return replace(
-            self, **sums, rows_out=out, rows_open=batch.state_rows, batches=self.batches + 1, expectations=judged
+            self,
+            **sums,
+            rows_out=out,
+            rows_open=batch.state_rows,
+            batches=self.batches + 1,
+            expectations=judged,
+            newest=max((at for at in (self.newest, batch.newest) if at is not None), default=None),
         )
 
 
@@ -174,6 +187,21 @@ def unwaited(queries: Iterable[QueryReport], steps: Mapping[str, Sequence[str]])
         " water_mark: .water_mark(...) says how long it waits for others"
         for q in queries
         if q.rows_late and steps.get(q.query)
+    )
+
+
+def long_ago(queries: Iterable[QueryReport], steps: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """A warning for each query all of whose event times, of the given `steps`, are in 1970: they count seconds.
+
+    >>> seconds = datetime(1970, 1, 21, 11, 2, tzinfo=UTC)
+    >>> long_ago([QueryReport(query="w", newest=seconds), QueryReport(query="v")], {"w": ["w"]})
+    ("no event time of step 'w' is after 1970-01-21 11:02:00 UTC: a number is taken as milliseconds since 1970; if ...)
+    """
+    return tuple(
+        f"no event time of step {', '.join(map(repr, steps[q.query]))} is after {q.newest:%Y-%m-%d %H:%M:%S} UTC: a"
+        " number is taken as milliseconds since 1970; if it counts seconds, .with_fields(ts='timestamp_seconds(ts)')"
+        for q in queries
+        if q.newest is not None and EPOCH < q.newest < SECONDS_END and steps.get(q.query)
     )
 
 

@@ -16,44 +16,51 @@ _MARK = "it follows the window: .window(...).group_by('page').count().water_mark
 _PRINT = "end it with .to_print() or .to_delta('table'), then .build().run()"
 _TABLE = "end it with .to_delta('table'), .to_file('folder') or .to_kafka('host:9092', 'topic'), then .build()"
 
-# Names of other systems, and what to write instead.
+# Names of other systems, whose capitals may be words with underscores, and what to write instead.
 _HINTS: tuple[tuple[str, str], ...] = (
     ("where filterNot query", ".filter(\"amount > 1 AND status = 'paid'\")"),
     ("select selectExpr project", ".map('page', 'ms / 1000 AS s') or .select_fields('page')"),
-    ("withColumn withColumns with_column assign", ".with_fields(seconds='ms / 1000')"),
+    ("withColumn withColumns assign", ".with_fields(seconds='ms / 1000')"),
     ("withColumnRenamed withColumnsRenamed rename", ".map('page AS url', 'ms'), which names all fields"),
-    ("drop drop_columns", ".select_fields(...) with the fields that stay"),
-    ("groupBy groupby keyBy key_by groupByKey agg", _GROUP),
+    ("drop dropColumns", ".select_fields(...) with the fields that stay"),
+    ("groupBy keyBy groupByKey agg", _GROUP),
     ("count sum avg mean min max aggregate reduce", _WINDOW),
-    ("withWatermark water_mark watermark assignTimestampsAndWatermarks", _MARK),
+    ("withWatermark watermark assignTimestampsAndWatermarks", _MARK),
     (
-        "dropDuplicates drop_duplicates dropDuplicatesWithinWatermark",
+        "dropDuplicates dropDuplicatesWithinWatermark",
         ".distinct('id', within=Time.minutes(10), time_field='ts')",
     ),
-    ("unionByName unionAll union_all merge concat", ".union(other)"),
+    ("unionByName unionAll merge concat", ".union(other)"),
     ("flatMap flatMapValues explode", ".flat_map('explode(items) AS item')"),
-    ("mapValues map_values apply transform", ".map(...)"),
+    ("mapValues apply transform", ".map(...)"),
     (
         "processValues transformValues transformWithState applyInPandasWithState flatMapGroupsWithState",
         ".process_values(function, keys='user', state='n bigint', schema='user string, n bigint')",
     ),
-    ("foreach peek forEach", ".for_each(function)"),
+    ("forEach peek", ".for_each(function)"),
     ("foreachBatch", ".to(sink) with an object of your own (rs_assets.sinks.SinkWriter)"),
     ("repartition coalesce rebalance partitionBy", ".shuffle(4, keys=['page'])"),
     ("branch", ".split(\"if(ms > 100, 'slow', 'fast')\") and .select('slow')"),
     ("cache persist checkpoint", ".shuffle(2, strategy='delta'): the steps upstream are computed once"),
     ("show print display take head first collect toPandas limit tail sample", _PRINT),
-    ("orderBy sort sort_values", "a stream has no order: sort what reads the table"),
-    ("write writeStream saveAsTable to_table toTable sinkTo sink_to to_csv to_json to_parquet", _TABLE),
+    ("orderBy sort sortValues", "a stream has no order: sort what reads the table"),
+    ("write writeStream saveAsTable toTable sinkTo toCsv toJson toParquet", _TABLE),
     ("run start describe name topology execute savepoint verify", _FIRST_BUILD),
     ("schema columns dtypes printSchema", "print(stream.build().describe()) shows the steps"),
-    ("readStream read load csv json read_csv", ".from_file('orders.csv', 'csv', schema='id bigint')"),
+    ("readStream read load csv json readCsv", ".from_file('orders.csv', 'csv', schema='id bigint')"),
     (
-        "add_source addSource",
+        "addSource",
         ".from_file(...), .from_kafka(...), .from_sqlite(...) or .from_source(yours)",
     ),
 )
-HINTS: Mapping[str, str] = MappingProxyType({name: hint for names, hint in _HINTS for name in names.split()})
+
+
+def _plain(name: str) -> str:
+    """A name in either way of writing: `withColumn` and `with_column`."""
+    return name.replace("_", "").lower()
+
+
+HINTS: Mapping[str, str] = MappingProxyType({_plain(name): hint for names, hint in _HINTS for name in names.split()})
 
 # Sinks whose rows stay: a table, whose rows change, has none of them.
 APPENDING = frozenset({"to_file", "to_http", "to_memory", "to_print", "to_rocketmq", "to_sqlite", "to"})
@@ -81,8 +88,8 @@ def no_such_method(owner: object, name: str, *, also: type = object) -> Attribut
     if name.startswith("_"):
         return AttributeError(f"{kind!r} object has no attribute {name!r}", name=name, obj=owner)
     has = {each: None for own in (type(owner), also) for each in dir(own) if _is_method(own, each)}
-    hint = HINTS.get(name, "")
-    near = [each for each in has if each.replace("_", "") == name.replace("_", "").lower()]
+    hint = HINTS.get(_plain(name), "")
+    near = [each for each in has if _plain(each) == _plain(name)]
     if name in APPENDING and "to_stream" in has:
         hint, near = f".to_stream().{name}(...): a row that goes has the field 'retracted'", []
     near = near or ([] if hint else get_close_matches(name.lower(), has, n=1))

@@ -162,6 +162,7 @@ class BatchWork:
             generation=self.generation,
             replayed=batch_id == self._planned_before,
             counted=counted,
+            newest=max((seen.greatest for seen in map(_of_rows, times.values()) if seen is not None), default=None),
         )
 
     def untouched(self, batch_id: int) -> bool:

@@ -52,7 +52,7 @@ from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.record.exporters import counted, listening
 from rs_assets.runtime.record.following import Following, followings
 from rs_assets.runtime.record.journal import Flush, Journal
-from rs_assets.runtime.report import QueryReport, RunReport, unfired, unmet, unread, unused, unwaited
+from rs_assets.runtime.report import QueryReport, RunReport, long_ago, unfired, unmet, unread, unused, unwaited
 from rs_assets.runtime.upkeep import beside
 from rs_assets.runtime.upkeep.repartition import StateSum, repartition
 from rs_assets.topology.nodes.shuffle import ShuffleWrite
@@ -378,6 +378,7 @@ class JobSession:
         ended = unfired(timed) if self.manifest.sealed else ()
         idle = unread(reports, changed=self.manifest.code not in ("", self.topology.code))
         late = unwaited(reports, {plan.name: unmarked(self.topology, plan) for plan in self.plans})
+        late += long_ago(reports, {plan.name: plan.watermark_steps for plan in self.plans})
         return RunReport(
             pipeline=self.topology.name,
             run_id=self.options.run_id,
