@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from rs_assets import MemoryChannel, pipeline_from_sql
 from rs_assets.cli.main import main
+from rs_assets.errors import RsError
 from rs_assets.spark.driver import SparkDriver
 from rs_assets.testing import PipelineDriver
 
@@ -70,6 +71,19 @@ def test_should_read_a_shared_view_once_for_all_statements(driver: SparkDriver) 
     assert values(found["raw"]) == sorted(raw, key=repr)
     assert values(found["both_kinds"]) == sorted((page, "fast" if twice < 60 else "slow") for page, twice, _ in slow)
     assert values(found["busy"]) == [("/a", 1, 180, at(10)), ("/a", 2, 60, at(0)), ("/c", 1, 140, at(10))]
+
+
+@pytest.mark.parametrize(
+    ("value", "column"),
+    [
+        ("ms * 1000000000", "INT"),
+        ("CAST(ms AS DECIMAL(20, 2)) * 1000", "DECIMAL(4, 2)"),
+        ("CAST(ms AS DOUBLE) * 1e30", "DECIMAL(10, 2)"),
+    ],
+)
+def test_should_end_at_a_number_that_its_column_cannot_hold(value: str, column: str, driver: SparkDriver) -> None:
+    with pytest.raises(RsError, match="overflow|cannot be represented"):
+        run(f"INSERT INTO cut SELECT page, {value} FROM clicks", driver, cut=f"page STRING, v {column}")
 
 
 def test_should_join_by_time_and_by_window(driver: SparkDriver) -> None:

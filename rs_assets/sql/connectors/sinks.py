@@ -21,6 +21,7 @@ from rs_assets.sql.plan.relation import Relation, of_names
 from rs_assets.sql.plan.windowing import check_bounds, check_once
 from rs_assets.sql.read.options import CONNECTORS, ORDER_BY, Options
 from rs_assets.sql.read.statements import Column, CreateTable, Insert
+from rs_assets.sql.read.types import is_number
 from rs_assets.sql.systems.form import SqlSink
 from rs_assets.sql.systems.registry import SQL_SINKS
 from rs_assets.sql.systems.sink_table import RETRACTED, SinkTable, check_marked
@@ -131,19 +132,17 @@ def _text(planner: Planner, column: Column, out: Output) -> str:
     if kind is not None and not in_range(out.at.unalias() if hasattr(out.at, "unalias") else out.at, kind):
         what = f"the column {column.name.text!r} is {kind.text.upper()}, and the number is out of its range"
         raise planner.error(what, out.at, remedy="declare the column as DECIMAL(38, 0)")
-    if kind is not None and not fits(value.type, kind):
+    if kind is not None and not fits(value.type, kind, decimals=planner.text.dialect == "spark"):
         known = value.type.text.upper() if value.type else ""
         raise planner.error(
             f"the column {column.name.text!r} is {kind.text.upper()}, but {known} is selected for it",
             out.at,
-            remedy=f"CAST(... AS {kind.text.upper()})",
+            remedy="declare the column as what is selected" if kind.nested else f"CAST(... AS {kind.text.upper()})",
         )
     if kind is not None and (value.type is None or value.type.text != kind.text):
-        value = (
-            Value(f"cast({value.plain} AS {kind.text})")
-            if value.type is None
-            else cast(planner.text, value, kind, out.at)
-        )
+        # A number that its column cannot hold ends the run; a CAST of Flink would keep its lowest bits, or be null.
+        strict = value.type is None or (is_number(value.type) and is_number(kind))
+        value = Value(f"cast({value.plain} AS {kind.text})") if strict else cast(planner.text, value, kind, out.at)
     return f"{value.plain} AS {quote_name(column.name.text)}"
 
 

@@ -183,10 +183,16 @@ def _to_digits(value: Value, digits: int) -> Value:
     return Value(f"timestamp_micros({micros} - pmod({micros}, {10 ** (6 - digits)}))", value.type)
 
 
-def fits(known: Type | None, kind: Type) -> bool:
-    """Whether a sink column of the type `kind` accepts values of the type `known` without a CAST, as in Flink."""
-    if known is None or known.name in (kind.name, "void"):
+def fits(known: Type | None, kind: Type | None, *, decimals: bool) -> bool:
+    """Whether a sink column of the type `kind` accepts values of the type `known` without a CAST.
+
+    With `decimals` a whole number may be made of one with decimals, as in Spark; in Flink it may not.
+    """
+    if known is None or kind is None or known.name == "void":
         return True
+    if known.name == kind.name:
+        parts = tuple(zip(known.parts, kind.parts, strict=False))
+        return len(known.parts) == len(kind.parts) and all(fits(a, b, decimals=decimals) for (_, a), (_, b) in parts)
     if is_number(known) and is_number(kind):
-        return True
+        return decimals or is_whole(known) or not is_whole(kind)
     return {known.name, kind.name} == {"timestamp", "date"}

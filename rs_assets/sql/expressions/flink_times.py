@@ -10,6 +10,7 @@ from typing import Final
 from rs_assets.expressions.functions.kinds import HOUR
 from rs_assets.expressions.functions.literals import quote, unquote
 from rs_assets.sql.expressions.casts import TIMES
+from rs_assets.sql.expressions.expressions import a_type
 from rs_assets.sql.expressions.flink_numbers import next_whole
 from rs_assets.sql.expressions.sql_function import Refusal, SqlFunction, whole_literal
 from rs_assets.sql.expressions.values import Value
@@ -59,7 +60,15 @@ def _to_unit(name: str, up: str) -> SqlFunction:
             return Value(f"cast({text} AS date)", value.type)
         return Value(text, value.type)
 
-    return SqlFunction(1, 2, made, "")
+    return SqlFunction(1, 2, made, "", refuses=_no_time)
+
+
+def _no_time(values: Sequence[Value]) -> Refusal:
+    """Refuses TO a unit of anything but a time: Spark would read a text, and one without a date as of today."""
+    kind = values[0].type
+    if len(values) == 1 or kind is None or kind.name in ("timestamp", "date", "void"):
+        return None
+    return f"its argument 1 is {a_type(kind)}, not a time", "CAST(... AS TIMESTAMP)"
 
 
 def _begin(value: Value, unit: str) -> str:
@@ -231,8 +240,8 @@ TIMES_OF_FLINK: Final[Mapping[str, SqlFunction]] = MappingProxyType(
             numbers=(0,), refuses=_format(1, years=False),
         ),
         "CONVERT_TZ": SqlFunction(3, 3, _CONVERTED, "string", texts=(0, 1, 2)),
-        "TIMESTAMPADD": SqlFunction(3, 3, _added, "", numbers=(1,), words=UNITS),
-        "TIMESTAMPDIFF": SqlFunction(3, 3, _difference, "bigint", words=UNITS),
+        "TIMESTAMPADD": SqlFunction(3, 3, _added, "", numbers=(1,), times=(2,), words=UNITS),
+        "TIMESTAMPDIFF": SqlFunction(3, 3, _difference, "bigint", times=(1, 2), words=UNITS),
         "NOW": SqlFunction(0, 0, "current_timestamp()", "timestamp"),
         "PROCTIME": SqlFunction(0, 0, "current_timestamp()", "timestamp"),
         "CURRENT_ROW_TIMESTAMP": SqlFunction(0, 0, "current_timestamp()", "timestamp"),

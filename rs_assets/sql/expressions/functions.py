@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -19,22 +19,23 @@ from rs_assets.expressions.functions.registry import (
 )
 from rs_assets.expressions.functions.udf import UDF, AggregateFunction, Declared
 from rs_assets.records.types import Type, type_in
-from rs_assets.sql.expressions.expressions import Expressions
+from rs_assets.sql.expressions.expressions import Expressions, a_type
 from rs_assets.sql.expressions.flink_collections import COLLECTIONS
 from rs_assets.sql.expressions.flink_numbers import NUMBERS
 from rs_assets.sql.expressions.flink_texts import TEXTS
 from rs_assets.sql.expressions.flink_times import TIMES_OF_FLINK
-from rs_assets.sql.expressions.predicates import aligned, branches_type
+from rs_assets.sql.expressions.predicates import aligned, branches_type, check_alike
 from rs_assets.sql.expressions.sql_function import MANY, SqlFunction, kind_of_first
 from rs_assets.sql.expressions.udf import aggregate_called, called
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.read.source import nearest
+from rs_assets.sql.read.types import is_number
 
 SQL_FUNCTIONS: Final[Mapping[str, SqlFunction]] = MappingProxyType(
     {
         "COALESCE": SqlFunction(1, MANY, "coalesce({all})", "branches"),
         "IFNULL": SqlFunction(2, 2, "coalesce({all})", "branches"),
-        "NULLIF": SqlFunction(2, 2, "nullif({all})", kind_of_first),
+        "NULLIF": SqlFunction(2, 2, "nullif({all})", kind_of_first, compares=True),
         "IF": SqlFunction(3, 3, "if({all})", "branches of if"),
         "GREATEST": SqlFunction(1, MANY, lambda values: _unless_null("greatest", values), "branches"),
         "LEAST": SqlFunction(1, MANY, lambda values: _unless_null("least", values), "branches"),
@@ -42,6 +43,14 @@ SQL_FUNCTIONS: Final[Mapping[str, SqlFunction]] = MappingProxyType(
         **TEXTS,
         **TIMES_OF_FLINK,
         **COLLECTIONS,
+    }
+)
+# Which types an argument may have that must be of a kind, and the cast to one of them.
+FITTING: Final[Mapping[str, tuple[Callable[[Type], bool], str]]] = MappingProxyType(
+    {
+        "text": (lambda kind: kind.name == "string", "STRING"),
+        "number": (is_number, "BIGINT"),
+        "time": (lambda kind: kind.name in ("timestamp", "date"), "TIMESTAMP"),
     }
 )
 JSON_PARTS: Final = "JSON_VALUE(text, '$.a.b') gives one value"
@@ -147,15 +156,19 @@ def _check(made: Expressions, name: str, function: SqlFunction, values: list[Val
             tree,
             remedy=f"use one of: {', '.join(function.words)}",
         )
-    wanted = {**dict.fromkeys(function.texts, "text"), **dict.fromkeys(function.numbers, "number")}
-    for place, what in wanted.items():
+    if function.compares:
+        check_alike(made, values[0], values[1], tree)
+    places = {"text": function.texts, "number": function.numbers, "time": function.times}
+    for what, place in ((what, place) for what, among in places.items() for place in among):
         kind = values[place].type if place < len(values) else None
-        fits = kind is None or kind.name == "void" or (kind.name == "string") == (what == "text")
-        if not fits and (what == "text" or kind is None or kind.name in ("string", "boolean", "timestamp", "date")):
+        if kind is None or kind.name == "void":
+            continue
+        fits, cast = FITTING[what]
+        if not fits(kind):
             raise made.error(
-                f"the argument {place + 1} of {name} is {kind.text.upper() if kind else ''}, not a {what}",
+                f"the argument {place + 1} of {name} is {a_type(kind)}, not a {what}",
                 tree,
-                remedy=f"CAST(... AS {'STRING' if what == 'text' else 'BIGINT'})",
+                remedy=f"CAST(... AS {cast})",
             )
 
 

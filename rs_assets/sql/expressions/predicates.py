@@ -139,6 +139,8 @@ def _case(made: Expressions, tree: Any) -> Value:
     heads, results = list[str](), list[Value]()
     for branch in tree.args["ifs"]:
         when = made.value(branch.this) if subject is not None else made.condition(branch.this)
+        if subject is not None:
+            check_alike(made, subject, when, branch)
         then = made.value(branch.args["true"])
         results.append(then)
         heads.append(f"WHEN {when.plain} THEN")
@@ -169,8 +171,9 @@ def branches_type(made: Expressions, kinds: list[Type | None], tree: Any) -> Typ
     for kind in known[1:]:
         shared = common(made_of, kind)
         if shared is None:
+            what = "CASE" if tree.key == "case" else made.shown(tree)
             raise made.error(
-                f"{made.shown(tree)} has branches of {made_of.text.upper()} and of {kind.text.upper()}",
+                f"{what} has branches of {made_of.text.upper()} and of {kind.text.upper()}",
                 tree,
                 remedy="CAST one of them",
             )

@@ -28,8 +28,9 @@ def _takes_all(values: Sequence[Value]) -> Refusal:  # noqa: ARG001  the table's
 class SqlFunction:
     """A function: its number of arguments, the SQL of a call, and the result type.
 
-    `texts` are the positions of arguments that must be texts if their type is known, `numbers` those of numbers.
-    `refuses` returns the fault of unsupported arguments.
+    `texts` are the positions of arguments that must be texts if their type is known, `numbers` those of numbers,
+    `times` those of times and dates. `compares` says that its two arguments must be comparable, as under `=`. `refuses`
+    returns the fault of unsupported arguments.
     """
 
     least: int
@@ -38,6 +39,8 @@ class SqlFunction:
     returns: Returns
     texts: tuple[int, ...] = ()
     numbers: tuple[int, ...] = ()
+    times: tuple[int, ...] = ()
+    compares: bool = False
     # The values of the first argument, a word.
     words: tuple[str, ...] = ()
     refuses: Callable[[Sequence[Value]], Refusal] = _takes_all

@@ -75,7 +75,9 @@ def _check(planner: Planner, left: Relation, join: Any) -> None:
     if side and (not _on(join) or not all(map(_always, _on(join)))):
         raise planner.error("a LEFT JOIN of UNNEST or LATERAL must be ON TRUE", join, remedy="filter in WHERE")
     if left.keys is not None:
-        raise planner.error("cannot unnest an updating result", join, remedy="unnest before the aggregate")
+        raise planner.error(
+            "cannot unnest an updating result", join, remedy="unnest before the aggregate or the ranking"
+        )
     if join.this.alias and join.this.alias in left.tables:
         raise planner.error(f"duplicate table name {join.this.alias!r}", join, remedy="rename one of them")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Literal
 
@@ -48,11 +48,19 @@ class Text:
         return SqlError(what, line=line, column=column, file=self.file, remedy=remedy, step=step)
 
     def written(self, tree: Any) -> str:
-        """The source text of `tree`, from its first named part to its last."""
+        """The source text of `tree`, from its first named part to its last, with the brackets that these opened."""
         starts = [node.meta for node in tree.walk() if "start" in node.meta]
         if not starts:
             return ""
-        return self.sql[min(m["start"] for m in starts) : max(m["end"] for m in starts) + 1]
+        begin, end = min(m["start"] for m in starts), max(m["end"] for m in starts) + 1
+        while self._open(begin, end) and (close := self.sql.find(")", end)) >= 0:
+            end = close + 1
+        return self.sql[begin:end]
+
+    def _open(self, begin: int, end: int) -> bool:
+        """Whether a bracket of this part of the text is not closed in it."""
+        piece = replace(self, sql=self.sql[begin:end]).bare()
+        return piece.count("(") > piece.count(")")
 
     def bare(self) -> str:
         """The text without quoted pieces and remarks; the opening sign of an unclosed one remains.

@@ -89,6 +89,9 @@ def type_of_cast(text: Text, tree: exp.DataType, at: object) -> Type:
     made = type_in(found) if found is not None else None
     if made is None and name in DECIMALS:
         raise too_many_digits(text, at)
+    if made is None and name in NESTED:
+        remedy = "cast a part of it: CAST(tags[1] AS BIGINT), CAST(who.id AS BIGINT)"
+        raise text.error(f"CAST makes no {name}", at, remedy=remedy)
     if made is None:
         raise unknown_type(text, name, at)
     return made

@@ -13,7 +13,7 @@ from rs_assets.expressions.functions.udf import UDF
 from rs_assets.records.types import type_in
 from rs_assets.sql.expressions.constants import check_cast
 from rs_assets.sql.expressions.expressions import Expressions
-from rs_assets.sql.expressions.functions import Calls, checked_call
+from rs_assets.sql.expressions.functions import SQL_FUNCTIONS, Calls, checked_call
 from rs_assets.sql.expressions.rules import RULES, arithmetic, one_place
 from rs_assets.sql.expressions.sql_function import MANY, Returns, SqlFunction, kind_of_first, numeric, textual
 from rs_assets.sql.expressions.udf import called
@@ -40,7 +40,7 @@ PARTS: Final = (
 # The number of arguments of a function, and its result type; empty if only Spark knows it.
 PLAIN: Final[Mapping[str, tuple[int, int, Returns]]] = MappingProxyType(
     {
-        "COALESCE": (1, MANY, "branches"), "IFNULL": (2, 2, "branches"), "NULLIF": (2, 2, kind_of_first),
+        "COALESCE": (1, MANY, "branches"), "IFNULL": (2, 2, "branches"),
         "IF": (3, 3, "branches of if"), "CONCAT": (1, MANY, "string"), "CONCAT_WS": (2, MANY, "string"),
         "NOW": (0, 0, "timestamp"), "CARDINALITY": (1, 1, "int"), "UNIX_TIMESTAMP": (0, 2, "bigint"),
         "GREATEST": (2, MANY, "branches"), "LEAST": (2, MANY, "branches"), "NVL": (2, 2, "branches"),
@@ -88,6 +88,7 @@ SPARK_FUNCTIONS: Final[Mapping[str, SqlFunction]] = MappingProxyType(
             name: SqlFunction(1, 2 if name == "ROUND" else 1, f"{name.lower()}({{all}})", returns, numbers=(0,))
             for name, returns in OF_NUMBERS.items()
         },
+        "NULLIF": SQL_FUNCTIONS["NULLIF"],
         "POWER": numeric("power({0}, {1})", arity=2),
         "MOD": numeric("({0} % {1})", kind_of_first, 2),
         **{

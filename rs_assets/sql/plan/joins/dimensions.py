@@ -26,7 +26,7 @@ def dim_joined(planner: Planner, left: Relation, tree: Any, how: str, context: Q
             f"{how.upper()} JOIN of a lookup table is not supported", tree, remedy="use JOIN or LEFT JOIN"
         )
     if left.keys is not None:
-        raise planner.error("cannot join an updating result", tree, remedy="join before the aggregate")
+        raise planner.error("cannot join an updating result", tree, remedy="join before the aggregate or the ranking")
     moment = tree.this.args["version"].expression
     if planner.over(left).value(moment).role != "proctime":
         raise planner.error(

@@ -50,7 +50,7 @@ def _check(planner: Planner, left: Relation, right: Relation, tree: Any, how: Jo
             remedy="write JOIN without FOR SYSTEM_TIME AS OF: it follows both",
         )  # fmt: skip
     if left.keys is not None:
-        raise planner.error("cannot join an updating result", tree, remedy="join before the aggregate")
+        raise planner.error("cannot join an updating result", tree, remedy="join before the aggregate or the ranking")
     if planner.over(left).value(version.expression).role != "proctime":
         raise planner.error(
             "a table has its current rows only, not those of the event time of a row", version.expression,
