@@ -30,7 +30,8 @@ def find_pipelines(modules: Sequence[str] = (), *, folder: Path | None = None) -
     if not names:
         raise ConfigurationError(
             "no pipelines are configured",
-            remedy='name a module: -m package.module, or [tool.rs_assets] pipelines = ["package.module"]',
+            remedy="go to the project's folder; or name a module: -m package.module, or in pyproject.toml"
+            ' [tool.rs_assets] pipelines = ["package.module"]; or begin a project: rs-assets init my_project',
             folder=folder,
         )
     _see(folder)

@@ -153,7 +153,7 @@ def spark_type(hint: object, *, name: str, field: str) -> str:
     except SchemaError:
         raise SchemaError(
             f"the type {hint!r} of {field!r} of the function {name!r} has no Spark type",
-            remedy="declare types in DDL: arguments='s string, n bigint', returns='string'",
+            remedy="declare types in DDL: @function(arguments='s string, n bigint', returns='string')",
         ) from None
 
 
