@@ -22,10 +22,21 @@ HOUR: Final = re.compile(r"\s*T?\d{1,2}:")
 def _compared(sign: str) -> Callable[[Expressions, Any], Value]:
     def rule(made: Expressions, tree: Any) -> Value:
         left, right = made.value(tree.this), made.value(tree.expression)
+        if sign != "<=>":
+            _check_known(made, tree)
         check_alike(made, left, right, tree)
         return Value(f"({left.text} {sign} {right.text})", BOOLEAN)
 
     return rule
+
+
+def _check_known(made: Expressions, tree: Any) -> None:
+    """SqlError for a comparison with the word NULL: it is neither true nor false, so it would drop all rows."""
+    parts = (tree.this, tree.expression)
+    other = next((part for part, beside in zip(parts, parts[::-1], strict=True) if beside.key == "null"), None)
+    if other is not None:
+        known = made.text.written(other) or "x"
+        raise made.error("a comparison with NULL is never true", tree, remedy=f"write {known} IS NULL, or IS NOT NULL")
 
 
 def _distinct(made: Expressions, tree: Any) -> Value:
