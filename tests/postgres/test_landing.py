@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import random
 import re
+import tracemalloc
 from base64 import b64encode
 from datetime import timedelta
 from unittest.mock import patch
 
+import pyarrow as pa
 import pytest
 
 from rs_assets.connectors.changes.landed import Landed, LandingPart
+from rs_assets.connectors.postgres.blocks import Page, encoded
 from rs_assets.connectors.postgres.changes import Changes
 from rs_assets.connectors.postgres.landing import Landing
 from rs_assets.connectors.postgres.pgoutput import UNCHANGED
@@ -190,6 +193,55 @@ def test_a_date_that_spark_would_take_for_another_one_is_not_given_to_it(text):
     made = encoder("date")
     assert b" " not in made(text.encode())
     assert made(b"2024-03-15") == b'"2024-03-15"'
+
+
+def test_large_values_need_little_more_memory_than_they_have():
+    """The place of each byte is a number of eight bytes."""
+    text = b"x" * (1 << 20)
+    page = Page.of([b"I" + (9).to_bytes(4, "big") + b"N" + packed([b"7", text])] * 8)
+    tracemalloc.start()
+    try:
+        found = page.rows(9, [True, True])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found.columns[1].to_pylist() == [text] * 8
+    assert peak < 4 * 8 * len(text)
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_minus_zero_keeps_its_sign_in_each_way_to_land_a_row(kind):
+    """Spark reads a number without a point as a whole one, which has no minus zero."""
+    texts = [b"-0", b"0", b"-0.5", b"-1", None]
+    made = encoded(kind, pa.array(texts, pa.binary())).to_pylist()
+    assert [json.loads(value) for value in made] == [-0.0, 0, -0.5, -1, None]
+    assert made[0] == encoder(kind)(b"-0") == b"-0.0"
+
+
+def test_other_bytes_than_utf_8_are_left_to_the_parser():
+    """A database with the encoding SQL_ASCII has any: a bad record, and not the end of all changes."""
+    made = encoded("string", pa.array([b'\xe9"', b"x"], pa.binary())).to_pylist()
+    assert made == [encoder("string")(b'\xe9"'), b'"x"'] == [b'"\xe9\\""', b'"x"']
+
+
+def test_texts_are_those_of_a_database_that_has_no_utf_8(postgres, tmp_path):
+    """The log has the texts of the database; the two characters of the second row are one in UTF-8."""
+    postgres.execute(
+        postgres.url(), "CREATE DATABASE latin ENCODING LATIN1 TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
+    )
+    url = postgres.url("latin")
+    postgres.execute(url, "CREATE TABLE t (id int PRIMARY KEY, name varchar(9))")
+    postgres.execute(url, "INSERT INTO t VALUES (1, chr(233)), (2, chr(195) || chr(169))")
+    source = Source(url, tmp_path / "landed")
+    try:
+        source.read()
+        postgres.execute(url, "INSERT INTO t SELECT id + 2, name FROM t")
+        source.read()
+    finally:
+        postgres.execute(url, "SELECT pg_drop_replication_slot('plain')")
+    assert [(row["op"], row["id"], row["name"]) for row in source.rows] == [
+        ("snapshot", 1, "é"), ("snapshot", 2, "Ã©"), ("insert", 3, "é"), ("insert", 4, "Ã©"),
+    ]  # fmt: skip
 
 
 def killed_at(random_, target, method, behind):

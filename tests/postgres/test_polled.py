@@ -133,7 +133,7 @@ def test_texts_of_postgres_are_as_it_writes_them(postgres, database):
     row = json.loads(line)
     assert {name: row[name] for name in "abcdefgi"} == {
         "a": '{"x": 0.12345678901234567890}', "b": '"ü"', "c": "10:00:00", "d": "1 mon 2 days", "e": "10.0.0.1/32",
-        "f": "00000000-0000-0000-0000-000000000001", "g": "ü", "i": "[1, 2]",
+        "f": "00000000-0000-0000-0000-000000000001", "g": "ü", "i": "[1,2]",
     }  # fmt: skip
     assert row["h"] == "1.10"
 
@@ -243,9 +243,33 @@ def test_a_list_is_the_text_of_one_in_json(postgres, database):
     )  # fmt: skip
     (line,), _ = poll_of(database, "xid").poll(None)
     assert {name: value for name, value in json.loads(line).items() if name in "abcdef"} == {
-        "a": "[[1, null], [3, 4]]", "b": '["ü", "a \\"b\\"", null]', "c": '[1.10, "NaN"]', "d": '[0.1, "Infinity"]',
-        "e": '["2024-03-01", "infinity"]', "f": "[]",
+        "a": "[[1,null],[3,4]]", "b": '["ü","a \\"b\\"",null]', "c": '[1.10,"NaN"]', "d": '[0.1,"Infinity"]',
+        "e": '["2024-03-01","infinity"]', "f": "[]",
     }  # fmt: skip
+
+
+def test_numbers_of_lists_and_of_json_in_them_are_as_the_server_has_them(postgres, database):
+    """A number of jsonb has no minus zero and no exponent, and a text there no \\u0000."""
+    postgres.execute(
+        database, "CREATE TABLE events (n int, a float8[], b json[], xid xid8 NOT NULL DEFAULT pg_current_xact_id())"
+    )
+    postgres.execute(
+        database, 'INSERT INTO events VALUES (1, \'{-0,1e300}\', ARRAY[\'{"x": 1e2, "x": "\\u0000"}\'::json])'
+    )
+    (line,), _ = poll_of(database, "xid").poll(None)
+    row = json.loads(line)
+    assert (row["a"], row["b"]) == ("[-0,1e+300]", '[{"x": 1e2, "x": "\\u0000"}]')
+
+
+def test_minus_zero_keeps_its_sign(postgres, database):
+    """Spark reads a number without a point as a whole one."""
+    postgres.execute(
+        database, "CREATE TABLE events (n int, a real, b float8, xid xid8 NOT NULL DEFAULT pg_current_xact_id())"
+    )
+    postgres.execute(database, "INSERT INTO events VALUES (1, '-0', '-0'), (2, 0, 1e-10), (3, NULL, NULL)")
+    lines, _ = poll_of(database, "xid").poll(None)
+    found = [line.decode().split(',"xid"')[0] for line in lines]
+    assert found == ['{"n":1,"a":-0.0,"b":-0.0', '{"n":2,"a":0,"b":1e-10', '{"n":3,"a":null,"b":null']
 
 
 def test_a_table_of_many_columns_is_read(postgres, database):

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from orjson import dumps
-from sqlalchemy import Column, Connection, Select, cast, func, literal, literal_column, select, text
+from sqlalchemy import Column, Connection, Select, case, cast, func, literal, literal_column, select, text
 from sqlalchemy import types as sql
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -37,6 +37,11 @@ def _text(column: ColumnElement[Any]) -> ColumnElement[Any]:
     return cast(column, sql.Text)
 
 
+def _real(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    # As a whole number of JSON, minus zero would have no sign.
+    return case((column == 0, func.replace(_text(column), "-0", "-0.0")), else_=_text(column))
+
+
 def _json(column: ColumnElement[Any]) -> ColumnElement[Any]:
     return cast(func.to_json(column), sql.Text)
 
@@ -59,15 +64,15 @@ def _bytes(column: ColumnElement[Any]) -> ColumnElement[Any]:
 
 
 def _list(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """The text of a list in JSON, with blanks between its values."""
-    return func.to_json(cast(func.to_jsonb(column), sql.Text))
+    """The text of a list in JSON: one of jsonb would have other numbers, and not every text."""
+    return func.to_json(_json(column))
 
 
 # What the server writes for a column, the first that fits; others are texts.
 FORMS: Final[tuple[tuple[type[sql.TypeEngine[Any]], Callable[[ColumnElement[Any]], ColumnElement[Any]]], ...]] = (
     (sql.Boolean, _text),
     (sql.Integer, _same),
-    (sql.Float, _same),
+    (sql.Float, _real),
     (sql.DateTime, _time),
     (sql.Date, _day),
     (sql.LargeBinary, _bytes),

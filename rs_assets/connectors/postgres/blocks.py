@@ -27,6 +27,8 @@ MOST_BYTES: Final = 1 << 28
 _LEAST: Final = 8
 # The bytes that may be read beyond a message that is shorter than those of rows.
 _MARGIN: Final = 16
+# Values of more bytes, on the whole, are taken one by one: the places of their bytes need far more memory than they do.
+_SMALL: Final = 64
 
 
 class PlainRows(NamedTuple):
@@ -153,7 +155,11 @@ def _texts(data: npt.NDArray[np.uint8], begin: Places, size: Places, valid: npt.
     """The bytes from each `begin` on, so many; null where it is not valid."""
     ends = np.cumsum(size)
     offsets = np.concatenate(([0], ends)).astype(np.int32)
-    values = data[np.repeat(begin - (ends - size), size) + np.arange(offsets[-1])]
+    if offsets[-1] > _SMALL * len(begin):
+        view = data.data
+        values = b"".join(view[at:end] for at, end in zip(begin.tolist(), (begin + size).tolist(), strict=True))
+    else:
+        values = data[np.repeat(begin - (ends - size), size) + np.arange(offsets[-1])]
     bits = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
     return pa.BinaryArray.from_buffers(pa.binary(), len(begin), [bits, pa.py_buffer(offsets), pa.py_buffer(values)])
 
@@ -195,7 +201,8 @@ def _moment(values: pa.BinaryArray) -> pa.BinaryArray:
 _DAY: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIME: Final = rf"{_DAY} [0-9:.]+"
 _WHOLE: Final = (_matching("^(0|-?[1-9][0-9]{0,17})$"), _same)
-_REAL: Final = (_matching(r"^-?(0|[1-9][0-9]{0,15})(\.[0-9]{1,17})?$"), _same)
+# Not -0: as a whole number of JSON it would have no sign.
+_REAL: Final = (_matching(r"^(0|-?[1-9][0-9]{0,15}|-?(0|[1-9][0-9]{0,15})\.[0-9]{1,17})$"), _same)
 _MOMENT: Final = (_matching(rf"^{_TIME}(\+00)?$"), _moment)
 # Which texts of a kind are sure to be written so.
 _BY_KIND: Final[Mapping[str, tuple[Test, Make]]] = MappingProxyType(

@@ -23,6 +23,7 @@ FORMS: Final = (
     "SET IntervalStyle = 'iso_8601'",
     "SET bytea_output = 'hex'",
     "SET extra_float_digits = 1",
+    "SET client_encoding = 'UTF8'",
     # An error, and not fewer rows, if policies hide rows from this user: the log has the changes of all rows.
     "SET row_security = off",
     # How long a paused process may keep the next one waiting, and how long that one waits.

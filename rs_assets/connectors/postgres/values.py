@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -32,7 +33,11 @@ def encoder(kind: str) -> Encode:
 
 
 def _text(text: bytes) -> bytes:
-    return dumps(text.decode())
+    try:
+        return dumps(text.decode())
+    except UnicodeDecodeError:
+        # A database without an encoding has any bytes: the parser makes a bad record of those that are not UTF-8.
+        return json.dumps(text.decode(errors="surrogateescape"), ensure_ascii=False).encode(errors="surrogateescape")
 
 
 def _whole(text: bytes) -> bytes:
