@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -159,3 +160,15 @@ def test_hours_should_fill_start_others_and_be_proved_tried_and_backfilled(
     page.get_by_text("changed in total: 4").first.wait_for(timeout=PATIENCE_MS)
     shot(page, "hours_tried")
     assert rows(world) == written
+
+    # It becomes the code of the pipeline, from the digest that the page shows.
+    shown = page.get_by_role("row", name=re.compile("^code [0-9a-f]{16}")).first.inner_text(timeout=PATIENCE_MS)
+    action = f"promote: {{code: '{shown.split()[-1]}', rewrite_from: '{TEN}', keep_state: true}}"
+    launch(page, ui, "web_hours_upkeep", upkeep(action), location="hours")
+    wait_for_success(page, world)
+    page.goto(f"{ui}/assets/web/hours/per_hour?view=events")
+    wait_for_text(page, "promotion")
+    page.get_by_text("[Show Markdown]").first.click(timeout=PATIENCE_MS)
+    page.get_by_text("left, as it has not closed").first.wait_for(timeout=PATIENCE_MS)
+    shot(page, "hours_promoted")
+    assert rows(world) == [(path, n, total * 10) for path, n, total in written]
