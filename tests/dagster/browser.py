@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Event
 
 import pytest
-from dagster import DagsterInstance, DagsterRun, DagsterRunStatus
+from dagster import AssetKey, DagsterInstance, DagsterRun, DagsterRunStatus
 from playwright.sync_api import Page, sync_playwright
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
@@ -193,8 +193,38 @@ def wait_for_text(page: Page, text: str, *, exact: bool = False) -> None:
             return page.get_by_text(text, exact=exact).first.wait_for(timeout=RELOAD_MS)
         except PlaywrightTimeout:
             if time.monotonic() > deadline:
+                shot(page, "text_is_missing")
                 raise
             page.reload()
+
+
+def show_event(page: Page, ui: str, world: Mapping[str, str], asset: str, described: str) -> None:
+    """Go to the newest observation of `asset` whose description begins so, also if there are newer ones."""
+    with DagsterInstance.from_config(world["DAGSTER_HOME"]) as instance:
+        found = [
+            record.timestamp
+            for record in instance.fetch_observations(AssetKey(asset.split("/")), limit=50).records
+            if record.asset_observation is not None
+            and (record.asset_observation.description or "").startswith(described)
+        ]
+    assert found, f"{asset} has no event {described!r}"
+    page.goto(f"{ui}/assets/{asset}?view=events&time={int(found[0] * 1000)}")
+    wait_for_text(page, described)
+
+
+def show_text(page: Page, text: str) -> None:
+    """Show `text` of several lines in the metadata: Dagster shows a short one at once, and a link to a longer one."""
+    shown, link = page.get_by_text(text).first, page.get_by_text("[Show Markdown]").first
+    shown.or_(link).first.wait_for(timeout=PATIENCE_MS)
+    if not shown.is_visible():
+        link.click(timeout=PATIENCE_MS)
+        shown.wait_for(timeout=PATIENCE_MS)
+
+
+def entry(page: Page, name: str) -> str:
+    """The value of a line of the metadata that the page shows."""
+    line = page.get_by_role("row").filter(has=page.get_by_text(name, exact=True)).first
+    return line.inner_text(timeout=PATIENCE_MS).split()[-1]
 
 
 def wait_until(page: Page, holds: Callable[[], bool], *, what: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urljoin
 
 import pytest
-from dagster import AssetKey, DagsterInstance, RunsFilter
+from dagster import DagsterInstance, RunsFilter
 
 from pipelines.access_log_data import write
 from rs_assets.catalog.lease import LeaseRow, read_lease
@@ -21,6 +21,7 @@ from tests.dagster.browser import (
     opened,
     served,
     shot,
+    show_event,
     terminate,
     wait_for_success,
     wait_for_text,
@@ -139,9 +140,8 @@ def test_should_show_lineage_recovery_and_a_rescale(page, ui, world):
     page.goto(urljoin(ui, caused_by))
     wait_for_text(page, f"{ADDED} splits added, 0 removed: {ADDED + 1} splits", exact=True)
     shot(page, "source_splits")
-    page.goto(f"{ui}/assets/web/access_log/log?view=events&time={restarted_ms(world)}")
+    show_event(page, ui, world, "web/access_log/log", f"restarted: {tags['rs/recovery_reason']}")
     wait_for_text(page, "recovers_run")
-    wait_for_text(page, f"restarted: {tags['rs/recovery_reason']}")
     shot(page, "source_recovered")
     page.goto(f"{ui}/runs/{recovered.run_id}")
     terminate(page)
@@ -151,14 +151,6 @@ def test_should_show_lineage_recovery_and_a_rescale(page, ui, world):
 def partitions(home):
     """The number of state partitions."""
     return json.loads((home / "checkpoints/web/access_log/manifest.json").read_text())["manifest"]["partitions"]
-
-
-def restarted_ms(world):
-    """When the newest start by recovery was observed on the source."""
-    with DagsterInstance.from_config(world["DAGSTER_HOME"]) as instance:
-        events = instance.fetch_observations(AssetKey(["web", "access_log", "log"]), limit=50).records
-        [event] = [each for each in events if each.asset_observation.description.startswith("restarted:")]
-        return int(event.timestamp * 1000)
 
 
 def rescaled_by(world):

@@ -15,10 +15,13 @@ from playwright.sync_api import Page
 from tests.dagster.browser import (
     MARKS,
     PATIENCE_MS,
+    entry,
     launch,
     opened,
     served,
     shot,
+    show_event,
+    show_text,
     wait_for_success,
     wait_for_text,
     wait_until,
@@ -99,8 +102,8 @@ def rows(world: Mapping[str, str]) -> list[tuple[str, int, int]]:
     return [(row["page"], row["n"], row["total"]) for row in found.to_pylist()]
 
 
-def test_hours_should_fill_start_others_and_be_proved_tried_and_backfilled(
-    page: Page, ui: str, world: Mapping[str, str], tmp_path: Path
+def test_hours_should_fill_start_others_and_be_proved_and_backfilled(
+    page: Page, ui: str, world: Mapping[str, str]
 ) -> None:
     launch(page, ui, "web_hours_run", location="hours")
     wait_for_success(page, world)
@@ -145,30 +148,35 @@ def test_hours_should_fill_start_others_and_be_proved_tried_and_backfilled(
         # The same run judges the check.
         wait_until(page, lambda: all(run.is_finished for run in instance.get_runs()), what="a run does not end")
 
-    # Other code is tried from the Launchpad; what it would change is on the page of the output.
+
+def test_other_code_should_be_tried_and_promoted(page: Page, ui: str, world: Mapping[str, str], tmp_path: Path) -> None:
+    launch(page, ui, "web_hours_run", location="hours")
+    wait_for_success(page, world)
+    written = rows(world)
     code = tmp_path / "hours.py"
     code.write_text(code.read_text().replace('"sum(ms)"', '"sum(ms * 10)"'))
     reloaded = page.request.post(
         f"{ui}/graphql", data={"query": "mutation { reloadWorkspace { __typename } }"}, timeout=PATIENCE_MS
     )
     assert "WorkspaceLocation" in reloaded.text() or '"Workspace"' in reloaded.text(), reloaded.text()
+
+    # It is tried from the Launchpad; what it would change is on the page of the output.
     launch(page, ui, "web_hours_upkeep", upkeep("try: {keys: [page, start_time]}"), location="hours")
     wait_for_success(page, world)
-    page.goto(f"{ui}/assets/web/hours/per_hour?view=events")
-    wait_for_text(page, "rows_after")
-    page.get_by_text("[Show Markdown]").first.click(timeout=PATIENCE_MS)
-    page.get_by_text("changed in total: 4").first.wait_for(timeout=PATIENCE_MS)
+    show_event(page, ui, world, "web/hours/per_hour", "try")
+    digest = entry(page, "code")
+    assert re.fullmatch("[0-9a-f]{16}", digest)
+    show_text(page, "changed in total: 4")
     shot(page, "hours_tried")
     assert rows(world) == written
 
     # It becomes the code of the pipeline, from the digest that the page shows.
-    shown = page.get_by_role("row", name=re.compile("^code [0-9a-f]{16}")).first.inner_text(timeout=PATIENCE_MS)
-    action = f"promote: {{code: '{shown.split()[-1]}', rewrite_from: '{TEN}', keep_state: true}}"
+    action = f'promote: {{code: "{digest}", rewrite_from: "{TEN}", keep_state: true}}'
     launch(page, ui, "web_hours_upkeep", upkeep(action), location="hours")
     wait_for_success(page, world)
-    page.goto(f"{ui}/assets/web/hours/per_hour?view=events")
-    wait_for_text(page, "promotion")
-    page.get_by_text("[Show Markdown]").first.click(timeout=PATIENCE_MS)
-    page.get_by_text("left, as it has not closed").first.wait_for(timeout=PATIENCE_MS)
+    shot(page, "hours_promotion_run")
+    show_event(page, ui, world, "web/hours/per_hour", "promote")
+    wait_for_text(page, "rewritten")
+    show_text(page, "left, as it has not closed")
     shot(page, "hours_promoted")
     assert rows(world) == [(path, n, total * 10) for path, n, total in written]
