@@ -15,7 +15,7 @@ from sqlalchemy.sql.elements import quoted_name
 
 from rs_assets import MemoryChannel, StreamBuilder
 from rs_assets.connectors.database.place import Place, hidden
-from rs_assets.connectors.database.polled import TablePoll, lines_of
+from rs_assets.connectors.database.polled import TablePoll, _field, lines_of
 from rs_assets.connectors.own.lines import Lines, line_of
 from rs_assets.connectors.own.polling import POLL_SPLIT, PollPlan
 from rs_assets.connectors.own.spool import Spool
@@ -259,6 +259,19 @@ def test_numbers_of_lists_and_of_json_in_them_are_as_the_server_has_them(postgre
     (line,), _ = poll_of(database, "xid").poll(None)
     row = json.loads(line)
     assert (row["a"], row["b"]) == ("[-0,1e+300]", '[{"x": 1e2, "x": "\\u0000"}]')
+
+
+def test_decimals_that_spark_does_not_have_are_texts(postgres, database):
+    kinds = {"a": "numeric(38, 2)", "b": "numeric(50, 5)", "c": "numeric(3, -2)", "d": "numeric(3, 5)", "e": "numeric"}
+    columns = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+    postgres.execute(database, f"CREATE TABLE events ({columns}, xid xid8 NOT NULL DEFAULT pg_current_xact_id())")
+    postgres.execute(database, "INSERT INTO events VALUES (1.5, 1, 12300, 0.00123, 1.10)")
+    poll = poll_of(database, "xid")
+    with poll.place.reading(SourceReadError) as connection:
+        fields = [_field(column.type, sqlite=False) for column in poll.reflected(connection).columns]
+    assert fields == ["decimal(38,2)", *["string"] * 5]
+    ((line,), _) = poll.poll(None)
+    assert [*json.loads(line).values()][:5] == ["1.50", "1.00000", "12300", "0.00123", "1.10"]
 
 
 def test_minus_zero_keeps_its_sign(postgres, database):

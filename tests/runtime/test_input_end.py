@@ -339,3 +339,25 @@ def test_a_run_without_new_files_starts_no_query_behind_a_durable_shuffle(option
     written(tmp_path / "in", "1.json", 45)
     assert pipeline.run(options, finish=False).rows_in == 1
     assert starts == ["w", "longer"]
+
+
+def test_a_row_of_the_last_year_does_not_end_the_input(options, tmp_path):
+    """Its time would be taken for the end of time: the next run sealed the generation, and a stream was refused."""
+    (tmp_path / "in").mkdir()
+    read = StreamBuilder.data_stream("ends", "far").from_file(tmp_path / "in", schema=SCHEMA)
+    window = read.window(TumblingWindow.of(Time.days(1), "ts"), name="w")
+    counted = window.event_time(max_ahead=Time.days(3_650_000), bad_records="dead_letter").count("n")
+    pipeline = counted.to_data_stream().to_delta("far").build()
+
+    def at(*times: str) -> str:
+        return "".join(json.dumps({"k": "a", "ts": f"{time}T00:00:00"}) + "\n" for time in times)
+
+    (tmp_path / "in" / "0.json").write_text(at("2026-01-01", "9998-12-30", "9999-01-01"))
+    report = pipeline.run(options, finish=False)
+    assert (report.rows_in, report.rows_dead) == (3, 1)
+    (tmp_path / "in" / "1.json").write_text(at("9998-12-30"))
+    assert pipeline.run(options, finish=False).rows_open == 1
+    with pipeline.start(options) as running:
+        running.stop()
+    assert pipeline.run(options, finish=True).rows_late == 0
+    assert [row["n"] for row in rows(options, "ends", "far")] == [1, 2]

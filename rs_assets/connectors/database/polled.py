@@ -36,6 +36,8 @@ from rs_assets.records.schema import quoted
 CLOCKS: Final = ("postgresql", "mysql", "mariadb")
 XID: Final = "xid8"
 HOUR: Final = timedelta(hours=1)
+# Spark's limit; decimals with more digits, or with a negative scale, are texts.
+DIGITS: Final = 38
 # Whether the clock of a database, by which it writes times without a zone, is set forward and back.
 _DAY: Final = "concat(year(utc_date()), '-{0}-01')"
 _ZONE_AT: Final = f"timestampdiff(second, {_DAY}, convert_tz({_DAY}, '+00:00', @@global.time_zone))"
@@ -251,7 +253,8 @@ def _field(kind: sql.TypeEngine[Any], *, sqlite: bool) -> str:
     if isinstance(kind, sql.DateTime):
         return "timestamp" if _zoned(kind) else "timestamp_ntz"
     if isinstance(kind, sql.Numeric) and not isinstance(kind, sql.Float):
-        return f"decimal({kind.precision},{kind.scale or 0})" if kind.precision and not sqlite else "string"
+        digits, scale = kind.precision or 0, kind.scale or 0
+        return f"decimal({digits},{scale})" if not sqlite and 0 <= scale <= digits <= DIGITS and digits else "string"
     return next((name for base, name in FIELDS if isinstance(kind, base)), "string")
 
 
