@@ -244,6 +244,23 @@ def test_texts_are_those_of_a_database_that_has_no_utf_8(postgres, tmp_path):
     ]  # fmt: skip
 
 
+def test_texts_of_a_database_without_an_encoding_are_read(postgres, tmp_path):
+    postgres.execute(
+        postgres.url(), "CREATE DATABASE bare ENCODING SQL_ASCII TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
+    )
+    url = postgres.url("bare")
+    postgres.execute(url, "CREATE TABLE t (id int PRIMARY KEY, name varchar(9))")
+    postgres.execute(url, "INSERT INTO t VALUES (1, E'\\xc3\\xa9')")
+    source = Source(url, tmp_path / "landed")
+    try:
+        source.read()
+        postgres.execute(url, "INSERT INTO t SELECT id + 1, name FROM t")
+        source.read()
+    finally:
+        postgres.execute(url, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active")
+    assert [(row["op"], row["name"]) for row in source.rows] == [("snapshot", "é"), ("insert", "é")]
+
+
 def killed_at(random_, target, method, behind):
     """A patch by which the process ends before, or behind, one of the next calls of a method."""
     original, after = getattr(target, method), random_.choice([0, 0, 0, 1])

@@ -274,6 +274,26 @@ def test_decimals_that_spark_does_not_have_are_texts(postgres, database):
     assert [*json.loads(line).values()][:5] == ["1.50", "1.00000", "12300", "0.00123", "1.10"]
 
 
+def test_texts_do_not_depend_on_settings_of_the_database(postgres):
+    """It has no encoding, and other forms of dates, intervals and bytes."""
+    postgres.execute(
+        postgres.url(), "CREATE DATABASE odd ENCODING SQL_ASCII TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
+    )
+    for setting in ("datestyle = 'SQL, DMY'", "intervalstyle = 'postgres_verbose'", "bytea_output = 'escape'"):
+        postgres.execute(postgres.url(), f"ALTER DATABASE odd SET {setting}")
+    url = postgres.url("odd")
+    postgres.execute(
+        url, "CREATE TABLE events (a text, b interval, c daterange, d bytea[],"
+        " xid xid8 NOT NULL DEFAULT pg_current_xact_id())"
+    )  # fmt: skip
+    postgres.execute(
+        url,
+        "INSERT INTO events VALUES (E'\\xc3\\xa9', '1 mon 2 days', '[2024-02-01,2024-03-01)', ARRAY['\\xff'::bytea])",
+    )
+    (line,), _ = poll_of(url, "xid").poll(None)
+    assert [*json.loads(line).values()][:4] == ["é", "1 mon 2 days", "[2024-02-01,2024-03-01)", '["\\\\xff"]']
+
+
 def test_minus_zero_keeps_its_sign(postgres, database):
     """Spark reads a number without a point as a whole one."""
     postgres.execute(

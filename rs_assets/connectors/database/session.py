@@ -1,4 +1,4 @@
-"""Connections to MySQL and MariaDB: what is set for a session, whatever the settings of the server and the user are."""
+"""Connections to databases: what is set for a session, whatever the settings of the server and the user are."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ SESSION: Final = (
 
 
 def settings_of(url: URL) -> Mapping[str, Any]:
-    """Arguments of the drivers PyMySQL and mysqlclient; none for others."""
+    """Arguments of the drivers psycopg, PyMySQL and mysqlclient; none for others."""
+    if url.get_backend_name() == "postgresql" and url.get_driver_name() == "psycopg":
+        return {"client_encoding": "UTF8"}
     if url.get_backend_name() not in DIALECTS or url.get_driver_name() not in DRIVERS:
         return {}
     own = {"local_infile": True} if url.get_driver_name() == LOADS else {}

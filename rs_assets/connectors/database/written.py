@@ -22,8 +22,13 @@ from rs_assets.connectors.own.lines import Lines
 DRIVER: Final = "psycopg"
 # The server takes 100 in a call.
 ARGUMENTS: Final = 80
-# All digits, and UTF-8, also where the server has other settings.
-_FORMS: Final = ("SET LOCAL extra_float_digits = 1", "SET LOCAL client_encoding = 'UTF8'")
+# All digits, and texts of one form, also where the server has other settings.
+_FORMS: Final = (
+    "SET LOCAL extra_float_digits = 1",
+    "SET LOCAL DateStyle = 'ISO'",
+    "SET LOCAL IntervalStyle = 'postgres'",
+    "SET LOCAL bytea_output = 'hex'",
+)
 # Rows of one array.
 CHUNK: Final = 20_000
 _UTC, _END = "+00:00", '"'

@@ -23,7 +23,6 @@ FORMS: Final = (
     "SET IntervalStyle = 'iso_8601'",
     "SET bytea_output = 'hex'",
     "SET extra_float_digits = 1",
-    "SET client_encoding = 'UTF8'",
     # An error, and not fewer rows, if policies hide rows from this user: the log has the changes of all rows.
     "SET row_security = off",
     # How long a paused process may keep the next one waiting, and how long that one waits.
@@ -63,7 +62,8 @@ class Server:
         import psycopg
 
         plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
-        options: dict[str, Any] = {"replication": "database"} if replication else {}
+        # Texts are those of Python, whatever encoding the database has.
+        options: dict[str, Any] = {"client_encoding": "UTF8", **({"replication": "database"} if replication else {})}
         try:
             with psycopg.connect(plain, autocommit=True, connect_timeout=patience_s, **options) as connection:
                 for form in () if replication else FORMS:
