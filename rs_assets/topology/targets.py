@@ -21,10 +21,10 @@ def check_targets(sinks: Iterable[Sink]) -> None:
     """
     first: dict[str, Sink] = {}
     for sink in sinks:
-        place = target_of(sink)
+        place = place_of(sink)
         if place is None:
             continue
-        other = first.setdefault(real_place(place), sink)
+        other = first.setdefault(place, sink)
         if other is not sink and (_parted(other) or _parted(sink)):
             raise TopologyError(
                 f"sinks {other.name!r} and {sink.name!r} share the target {place}, whose partitions by event time close"
@@ -52,6 +52,14 @@ def target_of(sink: Sink) -> str | None:
         # Versions by batch are those of one sink.
         return f"search:{sink.place}"
     return None
+
+
+def place_of(sink: Sink) -> str | None:
+    """The same with links resolved; a folder of files whose name has no slash lies in the project, as all others do."""
+    target = target_of(sink)
+    if target is None:
+        return None
+    return real_place(f"./{target}" if isinstance(sink, FileSink) and "/" not in target else target)
 
 
 def _parted(sink: Sink) -> bool:

@@ -62,3 +62,17 @@ def test_build_two_outputs_in_one_place_are_refused_by_any_name(tmp_path: Path) 
     one = _begin().from_array([{"id": 1}]).to_delta(f"{tmp_path}/t", name="one")
     with pytest.raises(TopologyError, match="share the target"):
         one.to_delta(f"file://{tmp_path}/t", mode="complete", name="two").build()
+
+
+@pytest.mark.parametrize("read", ["in", "./in", "in/*.json", "{root}/in"])
+@pytest.mark.parametrize("written", ["in", "./in"])
+def test_build_a_folder_without_a_slash_is_one_of_the_project(tmp_path: Path, monkeypatch, read, written) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    stream = _begin().from_file(read.format(root=tmp_path).replace("*.json", "*/*.json"), schema="id long")
+    with pytest.raises(TopologyError, match="each run would read"):
+        stream.to_file(written).build()
+    # A table of that name lies in the home.
+    stream.to_file("out", name="files").to_delta("out", name="table").build()
+    with pytest.raises(TopologyError, match="share the target"):
+        stream.to_file("out", name="one").to_file("./out", name="two").build()

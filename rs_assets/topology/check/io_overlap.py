@@ -22,7 +22,7 @@ from rs_assets.connectors.redis.nodes import RedisSink, RedisSource
 from rs_assets.connectors.rocketmq.nodes import RocketmqSink, RocketmqSource
 from rs_assets.connectors.sqlite.nodes import SqliteSink, SqliteSource
 from rs_assets.errors import TopologyError
-from rs_assets.topology.targets import target_of
+from rs_assets.topology.targets import place_of
 from rs_assets.topology.topology import Topology
 
 Database = DatabaseSource | ChangesSource | SqliteSource | DatabaseSink | SqliteSink
@@ -109,14 +109,14 @@ def _is_stream_of(source: RedisSource, sink: RedisSink) -> bool:
 
 def _reads_files(source: Node, sink: Sink) -> bool:
     """Whether `source` reads a table or a folder that `sink` writes."""
-    written = target_of(sink)
+    written = place_of(sink)
     if written is None:
         return False
     if isinstance(source, DeltaSource):
-        return isinstance(sink, DeltaSink) and real_place(source.table) == real_place(written)
+        return isinstance(sink, DeltaSink) and real_place(source.table) == written
     if isinstance(source, FileSource) and written.startswith("/"):
         sample = sink.form.sample if isinstance(sink, FileSink) else "part-0.parquet"
-        return is_read(source.path, str(PurePath(real_place(written), sample)))
+        return is_read(source.path, str(PurePath(written, sample)))
     return False
 
 
