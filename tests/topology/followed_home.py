@@ -307,7 +307,7 @@ CASES = [
     Case(
         "operators/state/served.py::ServedState.__init__",
         within(lambda folder: served(folder, None)),
-        "take a snapshot: rs-assets state --refresh",
+        "take a snapshot: rs-assets state NAME STEP --refresh",
         None,
     ),
     Case(
@@ -319,7 +319,7 @@ CASES = [
     Case(
         "operators/state/snapshot.py::snapshot_at",
         within(lambda folder: state_at(str(folder))),
-        "take one: rs-assets state --refresh",
+        "take one: rs-assets state NAME STEP --refresh",
         None,
     ),
     Case(

@@ -44,7 +44,7 @@ class ServedState:
         if self.facts is None:
             raise CheckpointError(
                 "there is no served copy of this state",
-                remedy="take a snapshot: rs-assets state --refresh",
+                remedy="take a snapshot: rs-assets state NAME STEP --refresh",
                 file=folder,
             )
         self._db = Rdict(str(folder / self.facts["copy"]), _options(), access_type=AccessType.read_only())

@@ -130,7 +130,9 @@ def snapshot_at(path: str, batch_id: int | None = None) -> tuple[int | None, pa.
     """The same, with the batch of that snapshot; None for the newest one."""
     table = open_table(path)
     if table is None:
-        raise CheckpointError("no snapshot of this state was taken yet", remedy="take one: rs-assets state --refresh")
+        raise CheckpointError(
+            "no snapshot of this state was taken yet", remedy="take one: rs-assets state NAME STEP --refresh"
+        )
     if batch_id is None:
         return None, table.to_pyarrow_table()
     batches = {
