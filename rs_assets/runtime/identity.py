@@ -232,7 +232,8 @@ def _refuse_changes(
     removed: Iterable[tuple[str, str]],
     undeclared: Mapping[str, str],
 ) -> None:
-    changed, gone = [line for before, now in shapes for line in changes(before, now)], dict(removed)
+    # Queries that share a step have its difference in common.
+    changed, gone = list(dict.fromkeys(line for before, now in shapes for line in changes(before, now))), dict(removed)
     if changed or gone:
         here = {node.name for node in topology}
         choices = CHOICES if changed or not here.isdisjoint(gone) else CHOICES_OF_REMOVED
