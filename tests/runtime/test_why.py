@@ -106,6 +106,17 @@ def test_each_step_says_what_it_did_with_a_record(tmp_path: Path, options: RunOp
     assert files_below(options) == before
 
 
+def test_a_row_of_distinct_is_kept_or_equals_an_earlier_one(tmp_path: Path, options: RunOptions) -> None:
+    hits = read(put(tmp_path / "in", [row(1), row(1)])).distinct(
+        "id", within=Time.minutes(5), time_field="ts", name="once"
+    )
+    pipeline = hits.to_delta("hits").build()
+    pipeline.run(options)
+    said = "in its state, and dropped if an earlier row has equal id within 0:05:00"
+    found = pipeline.why(options, where="id = 1", limit=2)
+    assert [each.steps[-1].because for each in found] == [said, said]
+
+
 def files_below(options: RunOptions) -> dict[str, tuple[int, int]]:
     """The files of a home with their sizes and times: whoever only reads changes none."""
     root = options.home.root

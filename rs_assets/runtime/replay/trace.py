@@ -23,6 +23,7 @@ from rs_assets.records.policy import BadRecords
 from rs_assets.runtime.replay.refused_rows import RefusedRows
 from rs_assets.runtime.replay.replay import Replay
 from rs_assets.topology.nodes.dim_join import DimJoin
+from rs_assets.topology.nodes.distinct import Distinct
 from rs_assets.topology.nodes.match import MatchRules
 from rs_assets.topology.nodes.shuffle import ShuffleWrite
 from rs_assets.topology.nodes.step import Filter, FlatMap, Script, Select
@@ -136,6 +137,10 @@ class Trace:
     def _until(self, node: Node, row: Mapping[str, Any]) -> str:
         """Where a row is in the state of `node`, and for windows whether the last one has closed."""
         end = row.get(LAST_END)
+        if isinstance(node, Distinct):
+            return (
+                f"in its state, and dropped if an earlier row has equal {', '.join(node.fields)} within {node.within}"
+            )
         if end is None:
             return "in its state"
         now = self.replay.reaching(node.name, self.watermark)
