@@ -9,16 +9,21 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
+    BooleanType,
     ByteType,
     DataType,
+    DateType,
     DecimalType,
     DoubleType,
     FloatType,
     MapType,
+    NumericType,
     ShortType,
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
+    TimestampType,
 )
 
 from rs_assets.records.calendar import Fault, calendar_reason, fault_reason, may_have
@@ -55,6 +60,28 @@ def json_reason(text: Column, schema: StructType, parsed: Column, options: Mappi
         *_reason_if(~infinite, schema, parsed, TOO_LARGE),
         *_reason_if(text.rlike(UNSIGNED), schema, written, TOO_LARGE_FOR_BYTE),
         *_reason_if(text.rlike(COMMA), schema, written, WITH_COMMA),
+    )
+
+
+def misfit_reason(text: Column, schema: StructType) -> Column:
+    """Which field of a text that Spark did not parse has a value of another type; null if it is not a JSON object."""
+    valued = F.from_json(text, MapType(StringType(), StringType()))
+    reasons = [_misfit(field, F.try_element_at(valued, F.lit(field.name))) for field in schema.fields]
+    other = F.when(valued.isNotNull(), F.lit("a value is not of its field's type"))
+    return F.when(F.try_parse_json(text).isNotNull(), F.coalesce(*reasons, other))
+
+
+def _misfit(field: StructField, written: Column) -> Column:
+    """Why the text of a value is not one of its field; null if it may be one."""
+    if not isinstance(field.dataType, NumericType | BooleanType | DateType | TimestampType | TimestampNTZType):
+        return F.lit(None).cast("string")
+    kind = field.dataType.simpleString()
+    wrong = written.isNotNull() & written.try_cast(field.dataType).isNull()
+    if isinstance(field.dataType, TimestampType | TimestampNTZType):
+        # A number is a time there.
+        wrong &= ~written.rlike("^[-+.0-9eE]+$")
+    return F.when(
+        wrong, F.concat(F.lit(f"{field.name}: '"), F.left(written, F.lit(100)), F.lit(f"' is not of type {kind}"))
     )
 
 

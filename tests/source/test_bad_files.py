@@ -25,6 +25,12 @@ NAMES = ['He said "hi"', '"', 'a","b', '5" pipe, 6" pipe', "a\\", "ü, x", " y "
 MALFORMED = "malformed JSON"
 UTF8 = "invalid UTF-8"
 
+
+def misfit(value: object) -> str:
+    """Why the value of `id` is refused."""
+    return f"id: '{value}' is not of type bigint"
+
+
 # The files of a folder: their bytes, the ids that come out of them, and the lines that cannot be used.
 JSON_FILES: dict[str, tuple[bytes, list[int | None], dict[int, str]]] = {
     "empty.jsonl": (b"", [], {}),
@@ -35,11 +41,11 @@ JSON_FILES: dict[str, tuple[bytes, list[int | None], dict[int, str]]] = {
     "deep_5000.jsonl": (b'{"id":21,"deep":' + b"[" * 5000 + b"]" * 5000 + b"}\n", [], {1: MALFORMED}),
     "bom.jsonl": (b'\xef\xbb\xbf{"id":30}\n{"id":31}\n', [30, 31], {}),
     "crlf.jsonl": (b'{"id":40}\r\n\r\n{"id":41}\r\n', [40, 41], {}),
-    "big.jsonl": (b'{"id":9223372036854775807}\n{"id":9223372036854775808}\n', [2**63 - 1], {2: MALFORMED}),
+    "big.jsonl": (b'{"id":9223372036854775807}\n{"id":9223372036854775808}\n', [2**63 - 1], {2: misfit(2**63)}),
     "types.jsonl": (
         b'{"id":"seven"}\n{"id":true}\n{"id":1.5}\n{"id":{"x":1}}\n{"id":50,"name":5}\n',
         [50],
-        dict.fromkeys((1, 2, 3, 4), MALFORMED),
+        {1: misfit("seven"), 2: misfit("true"), 3: misfit("1.5"), 4: misfit('{"x":1}')},
     ),
     "literals.jsonl": (
         b'null\n17\n"text"\n[1,2]\n[]\n[{"id":60},{"id":61}]\n{"id":62}\n',
@@ -150,7 +156,7 @@ def test_a_bad_record_fails_though_nobody_reads_what_is_bad(tmp_path, options, s
     (tmp_path / "a").write_bytes(content)
     schema = CSV_SCHEMA if form == "csv" else "name string, id long"
     stream = StreamBuilder.data_stream("bad", "files").from_file(tmp_path / "a", form, schema=schema)
-    with pytest.raises(BadRecordError, match="malformed"):
+    with pytest.raises(BadRecordError, match="malformed|is not of type bigint"):
         steps(stream).to_memory(MemoryChannel()).build().run(options)
 
 
@@ -199,6 +205,10 @@ CULPRITS = {
     "array": Culprit(b'{"id":1}\n[]\n', 2, "malformed JSON"),
     "array_of_rows": Culprit(b'{"id":1}\n \n [{"id":2},{"id":3}]\n', 3, "malformed JSON"),
     "null": Culprit(b"null\n", 1, "malformed JSON"),
+    "type": Culprit(b'{"id":1}\n{"id":"n/a","name":"a"}\n', 2, "id: 'n/a' is not of type bigint"),
+    "nested_type": Culprit(
+        b'{"id":1,"t":5}\n', 1, "a value is not of its field's type", schema="id long, t array<int>"
+    ),
     "too_deep": Culprit(b'{"id":1,"x":' + b"[" * 5000 + b"]" * 5000 + b"}\n", 1, "malformed JSON"),
     "csv_columns": Culprit(b"id,name,n\n1,a,2\n2,b\n", 3, "malformed CSV", "csv", CSV_SCHEMA),
     "text": Culprit(b"good\nbad \xff\n", 2, "invalid UTF-8", "text", None),

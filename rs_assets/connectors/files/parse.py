@@ -27,7 +27,7 @@ from rs_assets.errors import ConfigurationError
 from rs_assets.records.calendar import calendar_reason, fault_reason
 from rs_assets.records.columns import ADDRESS, CORRUPT, LINE, OFFSET, PREFIX, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
 from rs_assets.records.grok.expand import is_grok, with_named_groups
-from rs_assets.records.json_text import TOO_LARGE, json_reason
+from rs_assets.records.json_text import TOO_LARGE, json_reason, misfit_reason
 from rs_assets.records.schema import quoted
 
 # Separators between the groups of a matched pattern; lines that contain one are refused, so they cannot be forged.
@@ -92,13 +92,14 @@ def parse_lines(
 ) -> DataFrame:
     """Fields and REASON of each line of an `rs_lines` frame (split, line, offset, length, value; record, fault of CSV).
 
-    Blank lines are not records. `extra` are further columns of `lines`; `addressed` adds the ADDRESS columns.
+    Blank lines are not records. `extra` are further columns of `lines`; `addressed` adds the ADDRESS columns, and the
+    field to the reason why a line of JSON cannot be used.
     """
     text = F.col("value").cast("string")
     kept = lines.filter(~is_blank(text))
     csv = form.format == "csv"
     record = F.coalesce(F.col(RECORD).cast("string"), text) if csv else text
-    kept, fields, refused = _fields(kept, record, form)
+    kept, fields, refused = _fields(kept, record, form, named=addressed)
     reason = F.coalesce(
         F.when(
             F.col("length") > F.octet_length("value"),
@@ -211,8 +212,10 @@ def java_pattern(pattern: str) -> tuple[list[str], str]:
     return list(compiled.groupindex), f"^(?:{re.sub(r'[(][?]P<[^>]+>', '(', pattern)}){LINE_END}"
 
 
-def _fields(lines: DataFrame, text: Column, form: LineFormat) -> tuple[DataFrame, list[Column], Column]:
-    """`lines`, the fields of each, and the reason if there are none."""
+def _fields(
+    lines: DataFrame, text: Column, form: LineFormat, *, named: bool = False
+) -> tuple[DataFrame, list[Column], Column]:
+    """`lines`, the fields of each, and the reason if there are none; of JSON it has the field if it is `named`."""
     if form.pattern is not None:
         return matched_fields(lines, text, form)
     if form.format == "text" or form.schema is None:
@@ -224,7 +227,10 @@ def _fields(lines: DataFrame, text: Column, form: LineFormat) -> tuple[DataFrame
         parsed = json_fields(lines, text, form.reader_schema, form.reader_options)
         fields = [parsed[f.name].alias(f.name) for f in form.schema.fields]
         reason = json_reason(text, form.schema, parsed, form.reader_options)
-    refused = F.when(parsed.isNull() | parsed[CORRUPT].isNotNull(), F.lit(f"malformed {form.format.upper()}"))
+    malformed = F.lit(f"malformed {form.format.upper()}")
+    if named and form.format == "json" and not form.time_format:
+        malformed = F.coalesce(misfit_reason(text, form.schema), malformed)
+    refused = F.when(parsed.isNull() | parsed[CORRUPT].isNotNull(), malformed)
     return lines, fields, F.coalesce(refused, reason)
 
 
