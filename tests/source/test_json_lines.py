@@ -251,7 +251,7 @@ class TestRun:
 
     @pytest.mark.parametrize(
         ("odd", "reason", "state"),
-        [(b'{"page":"/1","id":"two"}', "malformed", False), (b'{"page":"/1","id":"two"}', "malformed", True),
+        [(b'{"page":"/1","id":"two"}', "id: 'two'", False), (b'{"page":"/1","id":"two"}', "id: 'two'", True),
          (b"[]", "malformed", False), (b'{"page":"\xff","id":3}', "UTF-8", False)],
     )  # fmt: skip
     def test_a_bad_record_that_nobody_reads_is_found(
@@ -273,7 +273,7 @@ class TestRun:
         file.write_bytes(self.content() + b'{"page":"/1","id":"two"}\n')
         made = self.stream(file, bad_records=policy).filter("false").to_memory(MemoryChannel()).build()
         if policy == "fail":
-            with pytest.raises(BadRecordError, match="malformed") as raised:
+            with pytest.raises(BadRecordError, match="id: 'two' is not of type") as raised:
                 made.run(options)
             assert raised.value.facts["line"] == 3001
         else:
