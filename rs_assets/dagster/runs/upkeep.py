@@ -15,6 +15,7 @@ from dagster import (
     Failure,
     Field,
     JobDefinition,
+    MarkdownMetadataValue,
     MetadataValue,
     Noneable,
     OpExecutionContext,
@@ -208,6 +209,22 @@ def _text(shown: object) -> MetadataValue:
     return MetadataValue.md(f"```\n{shown}\n```")
 
 
+def _in_one_line(metadata: Config) -> str:
+    """Its values without the texts of several lines, which the action itself has logged.
+
+    >>> _in_one_line({"rows": 2, "version": 7, "records": _text("logged before")})
+    'rows 2, version 7'
+    >>> _in_one_line({"record 1": _text("logged before")})
+    'done'
+    """
+    plain = {
+        name: getattr(value, "value", value)
+        for name, value in metadata.items()
+        if not isinstance(value, MarkdownMetadataValue)
+    }
+    return ", ".join(f"{name} {value}" for name, value in plain.items()) or "done"
+
+
 def _optional(about: str, kind: type = str) -> Field:
     return Field(Noneable(kind), default_value=None, description=about)
 
@@ -311,7 +328,7 @@ ACTIONS: Mapping[str, Action] = MappingProxyType(
             "Lets the current code, which was tried, compute all batches from now on: a running stream is stopped and"
             " started again. Then replaces the rows of closed partitions, if one is named.",
             {
-                "code": Field(String, description="The code that was tried: the last line of what try shows"),
+                "code": Field(String, description="The code that was tried, in quotes: try shows it as `code`"),
                 "rewrite_from": _optional("The first partition whose rows are replaced; default: none"),
                 "sink": _optional("The output, if several have partitions"),
                 "judge": Field(String, default_value="as_then", description="as_then: late records stay out; or all"),
@@ -357,8 +374,7 @@ def upkeep_job(assets: StreamAssets) -> JobDefinition:
         options = place_of(context, topology).options(driver=rs_spark.driver, run_id=context.run_id)
         action = ACTIONS[name]
         metadata = dict(action.act(context, assets, options, config))
-        plain = {key: getattr(value, "value", value) for key, value in metadata.items()}
-        context.log.info("%s of %s: %s", name, assets.name, plain)
+        context.log.info("%s of %s: %s", name, assets.name, _in_one_line(metadata))
         named = config.get("sink") or config.get("source")
         for step, role in roles_of(topology):
             if role in action.roles and named in (None, step):

@@ -57,7 +57,8 @@ def test_the_command_and_the_upkeep_job_show_the_difference(job: JobDefinition, 
         shown = {name: value.value for name, value in observation.metadata.items()}
         assert observation.asset_key.path[-1] == "hits"
         assert (shown["equal"], shown["changed"], shown["partitions"]) == (False, 2, 3)
-        assert '"n":1,' in str(shown["difference"])
+        # Of a changed row its keys and what has changed.
+        assert '{"id":1,"n":1} -> {"n":10}' in str(shown["difference"])
         config["ops"]["upkeep"]["config"]["try"]["expect_equal"] = True
         failed = job.execute_in_process(instance=instance, run_config=config, raise_on_error=False)
         assert not failed.success

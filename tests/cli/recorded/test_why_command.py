@@ -93,3 +93,9 @@ def test_the_upkeep_job_observes_the_records_of_a_row_on_the_sink(pipeline: Pipe
         observation = seen.asset_observation_data.asset_observation
         assert observation.asset_key.path[-1] == "slow"
         assert observation.metadata["rows"].value == 1
+        # The records are lines of the log, which ends with the other values.
+        told = [entry.user_message for entry in instance.all_logs(done.run_id) if entry.dagster_event is None]
+        assert [text.splitlines()[0] for text in told[-2:]] == [
+            "1 row of records, in the batches since 0",
+            "records_of of shop.hits: rows 1",
+        ]
