@@ -65,7 +65,7 @@ def json_reason(text: Column, schema: StructType, parsed: Column, options: Mappi
 
 def misfit_reason(text: Column, schema: StructType) -> Column:
     """Which field of a text that Spark did not parse has a value of another type; null if it is not a JSON object."""
-    valued = F.from_json(text, MapType(StringType(), StringType()))
+    valued = F.from_json(text, "map<string,string>")
     reasons = [_misfit(field, F.try_element_at(valued, F.lit(field.name))) for field in schema.fields]
     other = F.when(valued.isNotNull(), F.lit("a value is not of its field's type"))
     return F.when(F.try_parse_json(text).isNotNull(), F.coalesce(*reasons, other))
