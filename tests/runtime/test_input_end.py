@@ -14,6 +14,7 @@ from rs_assets import Interval, MemoryChannel, Pipeline, RunOptions, StreamBuild
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.connectors.files.whole.reader import FilesReader
 from rs_assets.errors import RsError, SealedError
+from rs_assets.operators.window.durations import LONGEST
 from rs_assets.operators.window.event_time import has_ended, send_control
 from rs_assets.runtime.batch.input_end import InputEnd
 from rs_assets.runtime.batch.query import QueryRun
@@ -235,6 +236,23 @@ def test_an_end_that_failed_refuses_more_input_and_is_completed_by_any_run(optio
     assert counts(options) == {("k1", 0): 1, ("k0", 10): 1}
 
 
+@pytest.mark.parametrize("delay", [Time.days(400), LONGEST])
+def test_an_end_that_failed_is_known_whatever_the_delay_of_its_watermark(options, tmp_path, failing_at_the_end, delay):
+    written(tmp_path / "in", "0.json", 1)
+    read = StreamBuilder.data_stream("ends", "delayed").from_file(tmp_path / "in", schema=SCHEMA)
+    window = read.window(TumblingWindow.of(LONGEST, "ts"), name="w").count("n").water_mark(delay)
+    pipeline = window.to_data_stream().to_delta("delayed").build()
+    with pytest.raises(RsError, match="disk is full"):
+        pipeline.run(options, finish=True)
+    failing_at_the_end.undo()
+    written(tmp_path / "in", "1.json", 13)
+    with pytest.raises(SealedError, match="more of it"):
+        pipeline.run(options)
+    (tmp_path / "in" / "1.json").unlink()
+    assert pipeline.run(options).rows_open == 0
+    assert [row["n"] for row in rows(options, "ends", "delayed")] == [1]
+
+
 def test_an_end_that_was_killed_before_its_batch_is_forgotten(options, tmp_path, monkeypatch):
     """The control rows are there, and no batch has them."""
     written(tmp_path / "in", "0.json", 1, 12)
@@ -341,7 +359,7 @@ def test_a_run_without_new_files_starts_no_query_behind_a_durable_shuffle(option
     assert starts == ["w", "longer"]
 
 
-def test_a_row_of_the_last_year_does_not_end_the_input(options, tmp_path):
+def test_a_row_of_the_last_thousand_years_does_not_end_the_input(options, tmp_path):
     """Its time would be taken for the end of time: the next run sealed the generation, and a stream was refused."""
     (tmp_path / "in").mkdir()
     read = StreamBuilder.data_stream("ends", "far").from_file(tmp_path / "in", schema=SCHEMA)
@@ -352,10 +370,10 @@ def test_a_row_of_the_last_year_does_not_end_the_input(options, tmp_path):
     def at(*times: str) -> str:
         return "".join(json.dumps({"k": "a", "ts": f"{time}T00:00:00"}) + "\n" for time in times)
 
-    (tmp_path / "in" / "0.json").write_text(at("2026-01-01", "9998-12-30", "9999-01-01"))
+    (tmp_path / "in" / "0.json").write_text(at("2026-01-01", "9000-08-29", "9000-09-01"))
     report = pipeline.run(options, finish=False)
     assert (report.rows_in, report.rows_dead) == (3, 1)
-    (tmp_path / "in" / "1.json").write_text(at("9998-12-30"))
+    (tmp_path / "in" / "1.json").write_text(at("9000-08-29"))
     assert pipeline.run(options, finish=False).rows_open == 1
     with pipeline.start(options) as running:
         running.stop()

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from rs_assets.errors import TopologyError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# More than all event times are apart; what Spark adds to one of them still fits its 64 bits.
-LONGEST = timedelta(days=3_650_000)
+# A thousand years: the windows of all event times that are accepted end before the end of time.
+LONGEST = timedelta(days=365_000)
 
 
 class Time:

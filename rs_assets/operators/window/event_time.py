@@ -18,7 +18,7 @@ from rs_assets.connectors.files.listing import is_hidden
 from rs_assets.errors import UnknownFieldError
 from rs_assets.operators.window.batch_time import batch_constant
 from rs_assets.operators.window.bounds import EventTimeBounds
-from rs_assets.operators.window.durations import EPOCH
+from rs_assets.operators.window.durations import EPOCH, LONGEST
 from rs_assets.operators.window.messages import TEXT_FORMAT, no_event_time
 from rs_assets.records.columns import CONTROL, EVENT_TIME, visible
 from rs_assets.records.schema import quoted
@@ -27,8 +27,8 @@ from rs_assets.spark.object_store import prepare_reading
 # Later than the end of any window, and still a timestamp for Spark and Delta; and the first timestamp of Python.
 END_OF_TIME = datetime(9999, 12, 31, tzinfo=UTC)
 BEGIN_OF_TIME = datetime(1, 1, 1, tzinfo=UTC)
-# A watermark after this is one of the end of time, less a delay; no row may have such a time.
-LAST_TIME = END_OF_TIME - timedelta(days=365)
+# A watermark from here on is one of the end of time, less a delay; no row may have such a time.
+LAST_TIME = END_OF_TIME - LONGEST
 # The key of Spark's metadata of an event-time column (EventTimeWatermark.delayKey): the delay in milliseconds.
 WATERMARK_DELAY = "spark.watermarkDelayMs"
 # No boolean has this hash in Spark. The optimizer does not know it.
@@ -61,12 +61,12 @@ def _too_far_ahead(at: Column, bounds: EventTimeBounds, *, now: Column) -> Colum
     # Longer ones have no effect, and are not valid intervals in Spark.
     ahead = min(bounds.max_ahead, END_OF_TIME - EPOCH)
     latest = batch_constant(now + F.make_dt_interval(secs=F.lit(ahead.total_seconds())))
-    return (at > F.lit(LAST_TIME)) | (at > latest)
+    return (at >= F.lit(LAST_TIME)) | (at > latest)
 
 
 def has_ended(watermark: datetime) -> bool:
     """Whether a watermark, which has a delay, means that the input has ended."""
-    return watermark > LAST_TIME
+    return watermark >= LAST_TIME
 
 
 def moving(watermark: datetime | None) -> datetime | None:
