@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -60,34 +61,59 @@ def running(log: Path, home: Path, *, point: str = "") -> Iterator[tuple[subproc
         yield process, reached
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.faults
-def test_killed_three_times_it_writes_every_row_once(tmp_path: Path) -> None:
-    log = write(tmp_path / "in" / "access.log", LINES)
-    home = tmp_path / "rs"
-    home.mkdir()
-    options = RunOptions(home=Home(home))
-    checkpoint = options.home.job("web", "killed") / "g0001"
-    pages = CheckpointLog(checkpoint / "page_windows" / "checkpoint")
+@dataclass(frozen=True, slots=True)
+class Example:
+    """The example with its log and its home."""
 
-    with running(log, home, point="letters") as (process, reached):
-        wait_for(reached, process)
-    assert pages.last_committed() == -1, "the dead letters of the first batch are there, and it is not committed"
-    assert letters(options)
+    log: Path
+    home: Path
 
-    with running(log, home, point="sink") as (process, reached):
+    @property
+    def options(self) -> RunOptions:
+        return RunOptions(home=Home(self.home))
+
+    def checkpoint(self, query: str) -> CheckpointLog:
+        return CheckpointLog(self.options.home.job("web", "killed") / "g0001" / query / "checkpoint")
+
+
+def behind_the_dead_letters(example: Example) -> None:
+    with running(example.log, example.home, point="letters") as (process, reached):
         wait_for(reached, process)
-    assert (home / "tables" / "web" / "requests_by_page").exists()
+    assert example.checkpoint("page_windows").last_committed() == -1, "the letters of a batch that is not committed"
+    assert letters(example.options)
+
+
+def in_a_commit(example: Example) -> None:
+    with running(example.log, example.home, point="sink") as (process, reached):
+        wait_for(reached, process)
+    assert (example.home / "tables" / "web" / "requests_by_page").exists()
+    pages = example.checkpoint("page_windows")
     assert pages.last_committed() < max(int(p.name) for p in (pages.folder / "offsets").iterdir() if p.name.isdigit())
 
-    sessions = CheckpointLog(checkpoint / "client_sessions" / "checkpoint")
-    delay_s = random.random()
-    with running(log, home) as (process, _):
-        wait_for(sessions.folder / "commits" / str(sessions.last_committed() + 1), process)
-        time.sleep(delay_s)
 
-    with running(log, home) as (process, _):
+def at_any_time(example: Example) -> None:
+    sessions = example.checkpoint("client_sessions")
+    with running(example.log, example.home) as (process, _):
+        wait_for(sessions.folder / "commits" / str(sessions.last_committed() + 1), process)
+        time.sleep(random.random())
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.faults
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param([in_a_commit], id="once"),
+        pytest.param([behind_the_dead_letters, in_a_commit, at_any_time], id="three times", marks=pytest.mark.long),
+    ],
+)
+def test_killed_it_writes_every_row_once(tmp_path: Path, kills: list[Callable[[Example], None]]) -> None:
+    example = Example(write(tmp_path / "in" / "access.log", LINES), tmp_path / "rs")
+    example.home.mkdir()
+    for kill in kills:
+        kill(example)
+    with running(example.log, example.home) as (process, _):
         output, _ = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0, output.decode()[-3000:]
-    assert written(options) == expected(log), f"killed {delay_s:.3f} s behind a commit"
-    assert letters(options) == malformed(log)
+    assert written(example.options) == expected(example.log)
+    assert letters(example.options) == malformed(example.log)

@@ -3,11 +3,14 @@
 import json
 from collections import Counter
 
+import pytest
 from deltalake import DeltaTable
 
 from rs_assets import EventTimePartitions, SessionWindow, StreamBuilder, Time, TumblingWindow
 from rs_assets.runtime.recorded.equation import TERMS
 from rs_assets.testing import KafkaRecord
+
+pytestmark = pytest.mark.long
 
 HOUR = "2026-01-05-10:00"
 # The records of each run: partition, id and clock; None is no JSON.
