@@ -32,7 +32,8 @@ WRITERS = 2
 VICTIMS = ("pipeline", "pipeline", "server", "both")
 # How many steps of batches may go before a kill; with none it comes at any time after the start.
 STEPS, EARLY_S, AFTER_S = 16, 25.0, 1.0
-# The transactions that belong to a kill are spread over so long: a start of Spark and some batches.
+# Half of the transactions that belong to a kill come within so long, a start of Spark and some batches; the others come
+# ever more slowly, so that there are some left for the batches before the kill however long the start takes.
 PART_S = 20.0
 # A start of Spark on a busy machine.
 PATIENCE_S, LOOK_S = 400, 0.01
@@ -119,8 +120,8 @@ class Writers:
     def _released(self) -> float:
         if self.done >= self.kills:
             return self.count
-        part = min(1.0, (time.monotonic() - self._since) / PART_S)
-        return self.count * (self.done + part) / self.kills
+        waited = time.monotonic() - self._since
+        return self.count * (self.done + waited / (waited + PART_S)) / self.kills
 
     def _write(self, first: int) -> None:
         numbers = iter(range(first, self.count, WRITERS))
