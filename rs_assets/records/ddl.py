@@ -8,6 +8,8 @@ from types import MappingProxyType
 
 import pyarrow as pa
 
+from rs_assets.records.types import DECIMAL, MOST_DIGITS
+
 TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|('(?:[^'\\]|\\.)*')|(\w+)|([<>(),:]))")
 SIMPLE: Mapping[str, pa.DataType] = MappingProxyType(
     {
@@ -25,9 +27,6 @@ SIMPLE: Mapping[str, pa.DataType] = MappingProxyType(
         "timestamp_ntz": pa.timestamp("us"),
     }
 )
-DECIMAL = ("decimal", "dec", "numeric")
-# The most digits of a decimal.
-DIGITS = 38
 
 
 def arrow_schema(ddl: str) -> pa.Schema | None:
@@ -118,7 +117,7 @@ class _Reader:
             self._take(",")
             scale = int(self._take())
         self._take(")")
-        if not 0 <= scale <= precision <= DIGITS:
+        if not 0 <= scale <= precision <= MOST_DIGITS:
             raise _UnknownError
         return pa.decimal128(precision, scale)
 

@@ -75,14 +75,17 @@ def _misfit(field: StructField, written: Column) -> Column:
     """Why the text of a value is not one of its field; null if it may be one."""
     if not isinstance(field.dataType, NumericType | BooleanType | DateType | TimestampType | TimestampNTZType):
         return F.lit(None).cast("string")
-    kind = field.dataType.simpleString()
     wrong = written.isNotNull() & written.try_cast(field.dataType).isNull()
     if isinstance(field.dataType, TimestampType | TimestampNTZType):
         # A number is a time there.
         wrong &= ~written.rlike("^[-+.0-9eE]+$")
-    return F.when(
-        wrong, F.concat(F.lit(f"{field.name}: '"), F.left(written, F.lit(100)), F.lit(f"' is not of type {kind}"))
-    )
+    return F.when(wrong, misfit_text(field, written))
+
+
+def misfit_text(field: StructField, written: Column) -> Column:
+    """The reason that names the field, the begin of the text that is not one of its values, and its type."""
+    kind = field.dataType.simpleString()
+    return F.concat(F.lit(f"{field.name}: '"), F.left(written, F.lit(100)), F.lit(f"' is not of type {kind}"))
 
 
 def _has_half(text: Column) -> Column:

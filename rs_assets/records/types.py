@@ -24,6 +24,8 @@ SIMPLE: Mapping[str, str] = MappingProxyType(
     }
 )
 DECIMAL = ("decimal", "dec", "numeric")
+# Of a decimal.
+MOST_DIGITS = 38
 NESTED = ("array", "map", "struct")
 # Types of Spark that are not modelled here: their fields have an unknown type.
 OTHER = ("char", "character", "varchar", "interval", "time", "geometry", "geography", "null")
@@ -231,8 +233,10 @@ class _Reader:
             scale = self._take()
         if self._take() != ")" or not (precision.isdigit() and scale.isdigit()):
             raise _UnknownError
-        if not int(scale) <= int(precision) <= 38:
-            raise DdlError(f"decimal({precision},{scale}) is not a decimal of Spark", "it has at most 38 digits")
+        if not int(scale) <= int(precision) <= MOST_DIGITS:
+            raise DdlError(
+                f"decimal({precision},{scale}) is not a decimal of Spark", f"it has at most {MOST_DIGITS} digits"
+            )
         return Type(f"decimal({precision},{scale})")
 
     def array(self, field: str) -> Type:

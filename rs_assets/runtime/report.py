@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from rs_assets.common.plural import count_of
 from rs_assets.errors import ConfigurationError
+from rs_assets.operators.window.durations import EPOCH
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Seconds since 1970 that are taken for milliseconds are before it, until the year 2969.
 SECONDS_END = datetime(1971, 1, 1, tzinfo=UTC)
 

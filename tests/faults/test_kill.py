@@ -95,7 +95,9 @@ def at_any_time(example: Example) -> None:
     sessions = example.checkpoint("client_sessions")
     with running(example.log, example.home) as (process, _):
         wait_for(sessions.folder / "commits" / str(sessions.last_committed() + 1), process)
-        time.sleep(random.random())
+        delay_s = random.random()
+        time.sleep(delay_s)
+    print(f"killed {delay_s:.3f} s behind a commit")
 
 
 @pytest.mark.timeout(900)

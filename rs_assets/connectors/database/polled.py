@@ -31,13 +31,12 @@ from rs_assets.connectors.own.polling import PollingSource, PollReader
 from rs_assets.connectors.source import Known, Reading, Start, sealed_error
 from rs_assets.errors import ConfigurationError, SchemaError, SourceReadError
 from rs_assets.records.schema import quoted
+from rs_assets.records.types import MOST_DIGITS
 
 # Databases whose clock is asked, so that a lag can be kept.
 CLOCKS: Final = ("postgresql", "mysql", "mariadb")
 XID: Final = "xid8"
 HOUR: Final = timedelta(hours=1)
-# Spark's limit; decimals with more digits, or with a negative scale, are texts.
-DIGITS: Final = 38
 # Whether the clock of a database, by which it writes times without a zone, is set forward and back.
 _DAY: Final = "concat(year(utc_date()), '-{0}-01')"
 _ZONE_AT: Final = f"timestampdiff(second, {_DAY}, convert_tz({_DAY}, '+00:00', @@global.time_zone))"
@@ -254,7 +253,9 @@ def _field(kind: sql.TypeEngine[Any], *, sqlite: bool) -> str:
         return "timestamp" if _zoned(kind) else "timestamp_ntz"
     if isinstance(kind, sql.Numeric) and not isinstance(kind, sql.Float):
         digits, scale = kind.precision or 0, kind.scale or 0
-        return f"decimal({digits},{scale})" if not sqlite and 0 <= scale <= digits <= DIGITS and digits else "string"
+        # Decimals with more digits than Spark's, or with a negative scale, are texts.
+        spark = digits and 0 <= scale <= digits <= MOST_DIGITS
+        return f"decimal({digits},{scale})" if spark and not sqlite else "string"
     return next((name for base, name in FIELDS if isinstance(kind, base)), "string")
 
 

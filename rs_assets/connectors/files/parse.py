@@ -27,7 +27,7 @@ from rs_assets.errors import ConfigurationError
 from rs_assets.records.calendar import calendar_reason, fault_reason
 from rs_assets.records.columns import ADDRESS, CORRUPT, LINE, OFFSET, PREFIX, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
 from rs_assets.records.grok.expand import is_grok, with_named_groups
-from rs_assets.records.json_text import TOO_LARGE, json_reason, misfit_reason
+from rs_assets.records.json_text import TOO_LARGE, json_reason, misfit_reason, misfit_text
 from rs_assets.records.schema import quoted
 
 # Separators between the groups of a matched pattern; lines that contain one are refused, so they cannot be forged.
@@ -184,13 +184,11 @@ def matched_fields(lines: DataFrame, text: Column, form: LineFormat) -> tuple[Da
 
 def no_value(field: StructField, part: Column, value: Column) -> Column:
     """Why the text `part`, read as `value`, is not a value of its field; null if it is one."""
-    kind = field.dataType.simpleString()
-    said = F.concat(F.lit(f"{field.name}: '"), F.left(part, F.lit(100)), F.lit(f"' is not of type {kind}"))
     endless = isinstance(field.dataType, FloatType | DoubleType)
     large = fault_reason([field], {field.name: value}.__getitem__, [TOO_LARGE]) if endless else F.lit(None)
     return F.coalesce(
         calendar_reason([field], {field.name: value}.__getitem__),
-        F.when(value.isNull() & (F.length(part) > 0), said),
+        F.when(value.isNull() & (F.length(part) > 0), misfit_text(field, part)),
         F.when(~F.lower(part).contains("inf"), large),
     )
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from rs_assets.records.types import Type, type_in
+from rs_assets.records.types import MOST_DIGITS, Type, type_in
 
-MOST_DIGITS: Final = 38
 LEAST_SCALE: Final = 6
 # The digits of integer types.
 DIGITS: Final[Mapping[str, int]] = MappingProxyType({"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19})

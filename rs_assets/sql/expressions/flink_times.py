@@ -14,7 +14,7 @@ from rs_assets.sql.expressions.expressions import a_type
 from rs_assets.sql.expressions.flink_numbers import next_whole
 from rs_assets.sql.expressions.sql_function import Refusal, SqlFunction, whole_literal
 from rs_assets.sql.expressions.values import Value
-from rs_assets.sql.read.types import FLOATS, TIMESTAMP, is_whole
+from rs_assets.sql.read.types import FLOATS, TIMESTAMP, is_time, is_whole
 
 UNITS: Final = ("SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
 # Units that keep a date a date.
@@ -66,7 +66,7 @@ def _to_unit(name: str, up: str) -> SqlFunction:
 def _no_time(values: Sequence[Value]) -> Refusal:
     """Refuses TO a unit of anything but a time: Spark would read a text, and one without a date as of today."""
     kind = values[0].type
-    if len(values) == 1 or kind is None or kind.name in ("timestamp", "date", "void"):
+    if len(values) == 1 or kind is None or kind.name == "void" or is_time(kind):
         return None
     return f"its argument 1 is {a_type(kind)}, not a time", "CAST(... AS TIMESTAMP)"
 

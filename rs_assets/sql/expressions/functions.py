@@ -29,7 +29,7 @@ from rs_assets.sql.expressions.sql_function import MANY, SqlFunction, kind_of_fi
 from rs_assets.sql.expressions.udf import aggregate_called, called
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.read.source import nearest
-from rs_assets.sql.read.types import is_number
+from rs_assets.sql.read.types import is_number, is_time
 
 SQL_FUNCTIONS: Final[Mapping[str, SqlFunction]] = MappingProxyType(
     {
@@ -50,7 +50,7 @@ FITTING: Final[Mapping[str, tuple[Callable[[Type], bool], str]]] = MappingProxyT
     {
         "text": (lambda kind: kind.name == "string", "STRING"),
         "number": (is_number, "BIGINT"),
-        "time": (lambda kind: kind.name in ("timestamp", "date"), "TIMESTAMP"),
+        "time": (is_time, "TIMESTAMP"),
     }
 )
 JSON_PARTS: Final = "JSON_VALUE(text, '$.a.b') gives one value"

@@ -20,7 +20,7 @@ from rs_assets.sql.expressions.sql_function import whole_literal
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.read.durations import MONTHS, duration, interval_text
 from rs_assets.sql.read.lexer import CALL
-from rs_assets.sql.read.types import BIGINT, BOOLEAN, DOUBLE, TEXT, TIMESTAMP, is_number, type_of_cast
+from rs_assets.sql.read.types import BIGINT, BOOLEAN, DOUBLE, TEXT, TIMESTAMP, is_number, is_time, type_of_cast
 
 # Calls that begin with a unit of time.
 IN_UNITS: Final = (f"{CALL}TIMESTAMPADD", f"{CALL}TIMESTAMPDIFF")
@@ -83,7 +83,7 @@ def _moved(made: Expressions, tree: Any, sign: str) -> Value | None:
         return None
     at, span = parts if parts[1].key == "interval" else (parts[1], parts[0])
     value = made.value(at)
-    if value.type is not None and value.type.name not in ("timestamp", "date"):
+    if value.type is not None and not is_time(value.type):
         raise made.error(
             f"{made.shown(at)} is {a_type(value.type)}, not a time", at, remedy="add intervals to timestamps"
         )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from rs_assets.records.types import Type, type_in
+from rs_assets.records.types import MOST_DIGITS, Type, type_in
 from rs_assets.sql.read.source import Text, nearest
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ BOOLEAN: Final = Type("boolean")
 TIMESTAMP: Final = Type("timestamp")
 BIGINT: Final = Type("bigint")
 DOUBLE: Final = Type("double")
-MOST_DIGITS: Final = 38
 
 
 def is_whole(kind: Type | None) -> bool:
@@ -63,6 +62,11 @@ def is_decimal(kind: Type | None) -> bool:
 def is_number(kind: Type | None) -> bool:
     """Whether it is a number."""
     return is_whole(kind) or is_decimal(kind) or (kind is not None and kind.name in FLOATS)
+
+
+def is_time(kind: Type | None) -> bool:
+    """Whether it is a time or a date."""
+    return kind is not None and kind.name in ("timestamp", "date")
 
 
 def unknown_type(text: Text, name: str, at: object) -> Exception:
