@@ -175,7 +175,7 @@ def test_one_collector_should_write_a_log_and_the_next_one_wait(tmp_path):
     assert second.log is None
     stops[0].set()
     wait_until(lambda: second.log)
-    assert CollectorState.of(tmp_path).state == "collecting"
+    wait_until(lambda: CollectorState.of(tmp_path).state == "collecting")
     stops[1].set()
     for thread in threads:
         thread.join()
