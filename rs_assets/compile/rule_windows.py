@@ -23,7 +23,6 @@ from rs_assets.compile.timed import timed
 from rs_assets.errors import RsError
 from rs_assets.expressions.rules.having import DIGITS, TIMES, having_of
 from rs_assets.expressions.rules.rule_set import counted
-from rs_assets.operators.window.aggregate import at_clock
 from rs_assets.operators.window.assign import WINDOW
 from rs_assets.operators.window.event_time import WATERMARK_DELAY
 from rs_assets.operators.window.trigger_operator import once
@@ -65,7 +64,7 @@ def compile_rule_windows(context: CompileContext, node: RuleWindows, inputs: tup
         "value": F.col("value"),
         "start_time": F.col(f"{WINDOW}.start"),
         "end_time": F.col(f"{WINDOW}.end"),
-        "fire_time": at_clock(context.now())(F.col(f"{WINDOW}.end")),
+        "fire_time": context.now(),
     }
     return Flow(alerts.select(*(column.alias(name) for name, column in shown.items())))
 

@@ -17,7 +17,6 @@ from rs_assets.compile.timed import timed
 from rs_assets.operators.window.aggregate import (
     aggregate,
     aggregate_column,
-    at_clock,
     at_close,
     check_numbers,
     check_ordered,
@@ -47,7 +46,8 @@ def compile_window(context: CompileContext, node: WindowAggregate, inputs: tuple
     if not context.streaming:
         return Flow(rows)
     link = link_of(context.links, node)
-    fire_time = at_clock(context.now()) if node.often else at_close(link.lag + link.water_mark)
+    now = context.now()
+    fire_time = (lambda _end: now) if node.often else at_close(link.lag + link.water_mark)
     return Flow(_parted(node, _windows(node, rows, fire_time, link.lag, _fired(node)), kept))
 
 

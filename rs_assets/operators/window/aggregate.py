@@ -155,15 +155,6 @@ def at_close(water_mark: timedelta) -> Callable[[Column], Column]:
     return lambda end: end + interval(water_mark)
 
 
-def at_clock(now: Column) -> Callable[[Column], Column]:
-    """The batch's clock `now`.
-
-    As a plain constant it would be in the code that Spark generates, so each batch would compile again; not in a
-    lambda.
-    """
-    return lambda end: F.transform(F.array(end), lambda _: now)[0]
-
-
 def needed_fields(group_by: Sequence[str], aggregates: Sequence[Aggregate], others: Iterable[str] = ()) -> list[str]:
     """The fields a window reads, each once; `others` are those of its ranking and of user-defined aggregates."""
     return list(dict.fromkeys([*group_by, *(a.field for a in aggregates if a.field is not None), *others]))
