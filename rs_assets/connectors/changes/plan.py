@@ -18,6 +18,7 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
+from rs_assets.common.locks import read_alone
 from rs_assets.connectors.changes.landed import Landed, landed_lost, purge_others
 from rs_assets.connectors.own.ahead import Ahead
 from rs_assets.connectors.own.plan import Offsets, Position
@@ -71,17 +72,17 @@ class ChangesPlan:
         if end < read:
             raise landed_lost(landed.folder, end)
         if landed.reached() is None:
-            self.landing.land(landed, split, None)
+            self._land(landed, None)
             end = landed.end()
         if end == read and time.monotonic() >= self._wait_until:
-            self.landing.land(landed, split, self._until)
+            self._land(landed, self._until)
             end = landed.end()
             self._wait_until = time.monotonic() + PAUSE_S if end == read else 0.0
         if end == read:
             return start
         cut = _cut(landed, read, end, rows)
         if cut == end:
-            self._ahead.begin(lambda: self.landing.land(landed, split, self._until))
+            self._ahead.begin(lambda: self._land(landed, self._until))
         return {split: Position(0, cut)}
 
     def read(self, split: str, start: int, end: int) -> Iterator[pa.RecordBatch]:
@@ -94,6 +95,11 @@ class ChangesPlan:
             landed = Landed(self.folder / split)
             landed.purge(at.next, older_than=self.keep)
             purge_others(landed.folder, older_than=self.keep)
+
+    def _land(self, landed: Landed, until: int | None) -> None:
+        """Land what follows, while no other process does: that of an earlier run may not have ended."""
+        with read_alone(landed.folder):
+            self.landing.land(landed, landed.folder.name, until)
 
 
 def _cut(landed: Landed, read: int, end: int, rows: int | None) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import threading
 import time
@@ -18,6 +17,7 @@ from typing import Final, Self
 import orjson
 
 from rs_assets.common.files import sync, write_atomically
+from rs_assets.common.locks import acquire, release
 from rs_assets.connectors.collector.log import IDENTITY, CollectedLog
 from rs_assets.connectors.collector.messages import Message, line_of
 from rs_assets.errors import SourceReadError
@@ -60,14 +60,8 @@ class LogWriter:
     def acquire(self) -> bool:
         """Whether the lock is held now; False if another collector of the log runs. OSError for a bad folder."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(handle)
-            return False
-        self._lock = handle
-        return True
+        self._lock = acquire(self.folder / LOCK)
+        return self._lock is not None
 
     def __enter__(self) -> Self:
         """Take the lock, unless `acquire` has; SourceReadError if another collector runs."""
@@ -82,7 +76,7 @@ class LogWriter:
         with self._disk:
             self._close()
         if self._lock is not None:
-            os.close(self._lock)
+            release(self._lock)
             self._lock = None
 
     def append(self, messages: Sequence[Message]) -> None:

@@ -82,9 +82,10 @@ class PollPlan:
 
     source: PollingSource
     spool: Spool
-    # The cursor after the last poll of this process, and the monotonic time before which there is no other.
+    # The cursor of the next poll, the end of the spool to which it belongs (None: not taken from there yet), and the
+    # monotonic time before which there is no other poll.
     _cursor: Any = None
-    _begun: bool = False
+    _at: int | None = None
     # Whether the system does not know yet that it may forget the rows before the cursor.
     _unconfirmed: bool = False
     _wait_until: float = 0.0
@@ -100,10 +101,8 @@ class PollPlan:
         end = self.spool.end()
         if end < read:
             raise spool_lost(self.spool.folder, end)
-        self._begin()
         if end == read:
-            self._confirm()
-            end = self._polled(end)
+            end = self._polled(end, computed=True)
         if end == read:
             return start
         cut = end if rows is None else min(end, read + rows)
@@ -120,16 +119,41 @@ class PollPlan:
         if POLL_SPLIT in ends:
             self.spool.purge(ends[POLL_SPLIT].next, keep=self.source.keep)
 
-    def _begin(self) -> None:
-        """Take the cursor from the spool; a crash may have come before `spooled` was called."""
-        if not self._begun:
-            self._cursor, self._begun = self.spool.cursor(), True
+    def _polled(self, end: int, *, computed: bool = False) -> int:
+        """The end of the spool after another poll, if it is time for one and no other process has polled meanwhile.
+
+        With `computed` the batches with all rows before `end` are computed. The process of an earlier run may still
+        poll: it is waited for, and what it adds counts.
+        """
+        if self._at == end and not self._unconfirmed and time.monotonic() < self._wait_until:
+            return end
+        with self.spool.alone():
+            if (now := self.spool.end()) > end:
+                return now
+            if now < end:
+                raise spool_lost(self.spool.folder, now)
+            self._take_cursor(end)
+            if computed:
+                self._confirm()
+            if time.monotonic() < self._wait_until:
+                return end
+            batches, cursor = self._found(end)
+            if batches:
+                end = self.spool.add(batches, cursor)
+            else:
+                self._wait_until = time.monotonic() + self.source.every.total_seconds()
+            self._cursor, self._at = cursor, end
+            self._unconfirmed |= bool(batches)
+        return end
+
+    def _take_cursor(self, end: int) -> None:
+        """Take the cursor from the spool, unless it is known; a crash may have come before `spooled` was called."""
+        if self._at != end:
+            self._cursor, self._at = self.spool.cursor(), end
             self._unconfirmed = self._cursor is not None
 
-    def _polled(self, end: int) -> int:
-        """The end of the spool after another poll, if it is time for one."""
-        if time.monotonic() < self._wait_until:
-            return end
+    def _found(self, end: int) -> tuple[list[pa.RecordBatch], Any]:
+        """The rows of a poll, numbered from `end`, and its cursor."""
         with called(self.source, "poll"):
             found = self.source.poll(self._cursor)
             if not isinstance(found, tuple) or len(found) != 2:
@@ -139,16 +163,8 @@ class PollPlan:
                 )
             rows, cursor = found
             if isinstance(rows, Lines):
-                batches = [*rows.batches(POLL_SPLIT, end)]
-            else:
-                batches = [*batches_of(POLL_SPLIT, enumerate(rows, end))]
-        if batches:
-            end = self.spool.add(batches, cursor)
-        else:
-            self._wait_until = time.monotonic() + self.source.every.total_seconds()
-        self._cursor = cursor
-        self._unconfirmed |= bool(batches)
-        return end
+                return [*rows.batches(POLL_SPLIT, end)], cursor
+            return [*batches_of(POLL_SPLIT, enumerate(rows, end))], cursor
 
     def _confirm(self) -> None:
         """The batches of all rows in the spool are computed, and so uploaded, if the home may be lost."""

@@ -140,7 +140,10 @@ class Slot:
 
     @contextmanager
     def alone(self, connection: Connection[Any]) -> Iterator[None]:
-        """No other process lands changes of this slot within the block."""
+        """No other session of the server lands changes of this slot within the block.
+
+        That of a process that was killed ends a little after it, and holds the slot until then.
+        """
         lock = (f"rs_assets slot {self.name}",)
         connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", lock)
         try:
