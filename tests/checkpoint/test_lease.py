@@ -22,7 +22,8 @@ from rs_assets.catalog.lease import Lease, read_lease
 from rs_assets.common import processes
 from rs_assets.errors import CheckpointError, LeaseLostError, PipelineBusyError
 
-SHORT = timedelta(seconds=0.6)
+# A lease that ends in the test, and one that a busy machine renews in time.
+SHORT, LONG = timedelta(seconds=0.6), timedelta(seconds=60)
 # It beats five times a second, whatever its time to live: a busy machine has all of that to hear it.
 HOLDER = """
 import sys
@@ -73,7 +74,7 @@ def sleeper(path: Path):
         yield process
 
 
-def acquire(path: Path, run_id: str = "mine", ttl: timedelta = SHORT) -> Lease:
+def acquire(path: Path, run_id: str = "mine", ttl: timedelta = LONG) -> Lease:
     return Lease.acquire(path, pipeline="shop.clicks", run_id=run_id, ttl=ttl)
 
 
@@ -152,7 +153,7 @@ def test_of_many_that_want_it_one_gets_it(path):
 
 
 def test_a_catalog_that_cannot_be_written_ends_the_lease_after_its_time_to_live(path, monkeypatch):
-    with acquire(path) as lease:
+    with acquire(path, ttl=SHORT) as lease:
         monkeypatch.setattr(leases, "_open", lambda _: (_ for _ in ()).throw(OSError("no such disk")))
         lost = threading.Event()
         while not lost.wait(0.05):
@@ -165,7 +166,7 @@ def test_a_catalog_that_cannot_be_written_ends_the_lease_after_its_time_to_live(
 
 
 def test_heartbeats_are_seen_in_the_catalog(path):
-    with acquire(path):
+    with acquire(path, ttl=SHORT):
         first = read_lease(path, "shop.clicks")
         pause = threading.Event()
         while read_lease(path, "shop.clicks").beat <= first.beat:

@@ -75,11 +75,11 @@ def service(folder: Path, kind: str, *options: str, until: str) -> Iterator[None
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         try:
-            process.wait(timeout=15)
+            process.wait(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait(timeout=15)
-        reader.join(timeout=15)
+            process.wait(timeout=PATIENCE_S)
+        reader.join(timeout=PATIENCE_S)
         assert process.stdout is not None
         process.stdout.close()
 

@@ -40,7 +40,7 @@ def running(collector, folder, **writing):
         yield CollectedLog(folder)
     finally:
         stop.set()
-        thread.join(30)
+        thread.join(120)
     assert not thread.is_alive()
 
 

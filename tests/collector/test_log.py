@@ -133,7 +133,7 @@ def test_what_waits_for_the_disk_should_be_written_by_one_sync(tmp_path, monkeyp
 
     def slow(handle):
         syncs.append(handle)
-        gate.wait(10)
+        gate.wait(120)
         real(handle)
 
     with LogWriter(tmp_path) as log:

@@ -138,9 +138,9 @@ def test_a_run_should_collect_unless_another_process_does(mqtt, topic, options, 
     stream = stream_of(mqtt, topic)
     with stream.to_memory(out).build().start(options):
         folder = home.collected / "shop" / "plant" / "mqtt"
-        wait_until(lambda: CollectorState.of(folder).state == "collecting", within=60)
+        wait_until(lambda: CollectorState.of(folder).state == "collecting")
         mqtt.publish(f"{topic}/1", numbers(0, 5))
-        wait_until(lambda: len(out.rows()) == 5, within=60)
+        wait_until(lambda: len(out.rows()) == 5)
     assert CollectorState.of(folder).state == "stopped"
 
 
@@ -406,7 +406,7 @@ def survive(mqtt, topic, options, home, *, seed, moments):
             publisher.join()
             sent += more
             process.start()
-            wait_until(lambda: {json.loads(p)["n"] for p in payloads(log)} >= {*range(sent)}, within=60)  # noqa: B023
+            wait_until(lambda: {json.loads(p)["n"] for p in payloads(log)} >= {*range(sent)})  # noqa: B023
     rows = [row["n"] for row in run(stream, options)]
     assert rows == [json.loads(payload)["n"] for payload in payloads(log)]
     assert {*rows} == {*range(sent)}

@@ -36,7 +36,7 @@ def stream_of(port, **settings):
 
 
 def post(port, body, path="/in", token=None, **headers):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
     try:
@@ -96,7 +96,7 @@ def test_a_request_should_be_stored_before_it_is_answered(port, home):
 
 def test_connections_should_be_used_again(port, home):
     with collected(stream_of(port), home) as log:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
         for n in range(5):
             connection.request("POST", "/in", json.dumps({"n": n}))
             answer = connection.getresponse()
@@ -125,7 +125,7 @@ def test_a_request_that_breaks_off_should_leave_nothing(port, home):
 )
 def test_a_request_whose_end_is_not_certain_should_not_be_stored(port, home, headers, code):
     with collected(stream_of(port), home) as log:
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        with socket.create_connection(("127.0.0.1", port), timeout=120) as client:
             client.sendall(b"POST /in HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n\r\n2\r\n{}\r\n0\r\n\r\n")
             client.shutdown(socket.SHUT_WR)
             answer = client.makefile("rb").read()

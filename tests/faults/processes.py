@@ -38,7 +38,7 @@ def started(program: str, *arguments: object) -> Iterator[subprocess.Popen[bytes
             # One that was paused, too.
             os.killpg(process.pid, signal.SIGCONT)
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait(timeout=30)
+        process.wait(timeout=PATIENCE_S)
         assert process.stdout is not None
         process.stdout.close()
 

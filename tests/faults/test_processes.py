@@ -37,7 +37,7 @@ from rs_assets.common.home import Home
 from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets import StreamBuilder, Time, TumblingWindow
 
-log, home, batch, point = sys.argv[1:]
+log, home, batch, point, ttl = sys.argv[1:]
 if point == "commit":
     original = DeltaWriter._add
     def waiting(self, folder, frame, mark):
@@ -51,7 +51,7 @@ stream = StreamBuilder.data_stream("shop", "damaged").from_file(
     Path(log), schema="page string, n bigint, ts timestamp", tail=True, max_rows_per_batch=int(batch)
 )
 window = stream.window(TumblingWindow.of(Time.seconds(10), "ts")).group_by("page").sum("n", "total")
-options = RunOptions(home=Home(Path(home)), lease_ttl=timedelta(seconds=2))
+options = RunOptions(home=Home(Path(home)), lease_ttl=timedelta(seconds=float(ttl)))
 window.to_data_stream().to_delta("damaged").build().run(options, finish=True)
 """
 
@@ -87,7 +87,8 @@ def sleeping_pipeline(log: Path, home: Path, **options) -> tuple[Pipeline, RunOp
 
 
 def running(log: Path, home: Path, *, point: str = "") -> AbstractContextManager[subprocess.Popen[bytes]]:
-    return started(PROGRAM, log, home, BATCH, point)
+    """One that waits at a point is soon taken for gone; the others are not, however busy the machine is."""
+    return started(PROGRAM, log, home, BATCH, point, 2 if point else 60)
 
 
 def put_to_sleep(process: subprocess.Popen[bytes], home: Path, name: str) -> None:

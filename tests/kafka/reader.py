@@ -42,7 +42,7 @@ class Reader:
         return sorted(DeltaTable(where).to_pyarrow_table().column(field).to_pylist())
 
 
-def until(done, seconds=60, running=None):
+def until(done, seconds=120, running=None):
     """Wait for `done()`; with `running`, raise what ended it meanwhile."""
     deadline = time.monotonic() + seconds
     while not done():

@@ -229,7 +229,7 @@ def _abort(broker, topic):
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id=f"{topic}-aborted")
     producer.init_transactions()
     producer.begin_transaction()
-    producer.send(topic, b"never", partition=0).get(timeout=30)
+    producer.send(topic, b"never", partition=0).get(timeout=120)
     producer.abort_transaction()
     producer.close()
 

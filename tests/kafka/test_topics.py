@@ -142,7 +142,7 @@ def test_a_topic_that_is_made_again_while_it_runs_is_a_loss(broker, topic, optio
     until(lambda: len(read.kept()) == 10, running=running)
     made_again(broker, topic, numbered(100, 100 + again))
     with pytest.raises(DataLossError) as caught:
-        running.await_termination(30)
+        running.await_termination(120)
     running.stop()
     assert f"{topic}-0" in str(caught.value)
     assert as_numbers(read.kept()) == list(range(10))

@@ -244,7 +244,7 @@ def test_stream_counts_as_active_while_its_queries_are_exchanged(quick):
     channel, ended = MemoryChannel(schema=SCHEMA), []
     with pipeline(channel, WINDOWS["tumbling"]).start(quick) as running:
         put(running, channel, PARTS[0])
-        waiting = threading.Thread(target=lambda: ended.append(running.await_termination(timeout_s=60)))
+        waiting = threading.Thread(target=lambda: ended.append(running.await_termination(timeout_s=600)))
         with running.swapping():
             quick.driver.call(lambda _: running.session.stop_queries())
             waiting.start()
@@ -289,6 +289,6 @@ def test_a_stop_cancels_the_copy_of_the_state_and_a_look_at_the_stream_does_not_
         assert running.status()["rows_in"] == len(PARTS[0])
         running.stop()
         # The copies are gone before the lease is.
-        thread.join(timeout=60)
+        thread.join(timeout=120)
     assert ended == [True]
     assert job.rescale(3, quick).after == 3

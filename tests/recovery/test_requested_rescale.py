@@ -235,7 +235,7 @@ def test_driver_killed_in_a_rescale_is_gone_and_the_stopped_pipeline_is_rescaled
         asking.start()
         wait_for(taken, process)
         os.killpg(process.pid, signal.SIGKILL)
-        asking.join(timeout=60)
+        asking.join(timeout=120)
     assert outcomes[0].gone
     assert rescale_running(topology, options, 5, reason="a test") is None
     assert rescale(topology, 5, options).after == 5

@@ -18,7 +18,7 @@ from rs_assets.errors import RsError, SinkError
 ENTRIES, PER_BATCH = 600, 150
 
 
-def until(done, seconds=60):
+def until(done, seconds=120):
     deadline = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < deadline, "it did not come to pass"

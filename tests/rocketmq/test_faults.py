@@ -14,7 +14,7 @@ from rs_assets.errors import RsError
 from rs_assets.testing import RocketMQMessage
 
 
-def until(done, seconds=60):
+def until(done, seconds=120):
     deadline = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < deadline, "it did not come to pass"

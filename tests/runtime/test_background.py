@@ -39,7 +39,7 @@ def test_work_goes_on_behind_whatever_it_raises_and_the_fault_is_told_until_it_i
             done.set()
 
     loop = repeated(work, failures).start()
-    assert done.wait(10)
+    assert done.wait(120)
     loop.stop()
     assert told[0] == ()
     assert told[1][0].startswith("it is behind: ")
@@ -70,11 +70,11 @@ def test_a_stop_waits_for_work_that_has_begun():
 
     def work():
         begun.set()
-        assert go_on.wait(10)
+        assert go_on.wait(120)
         ended.append(True)
 
     loop = repeated(work, BackgroundFailures()).start()
-    assert begun.wait(10)
+    assert begun.wait(120)
     threading.Timer(0.05, go_on.set).start()
     loop.stop()
     assert ended

@@ -15,7 +15,7 @@ ROWS = [{"k": "a", "ts": f"2026-01-01T00:00:{n:02d}Z"} for n in range(40)]
 
 
 def read(port):
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as reply:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=120) as reply:
         text = reply.read().decode()
     return {name: float(value) for name, value in re.findall(r"^(rs_\S+) (\S+)$", text, re.MULTILINE)}
 

@@ -265,7 +265,7 @@ def test_a_join_after_a_stream_that_waits_does_not_take_it_for_idle(world, monke
         world.options, interval=timedelta(milliseconds=20), on_progress=listen, idle_timeout=timedelta(seconds=1)
     )
     with both.to_delta("seen").build().start(quick) as running:
-        assert done.wait(30)
+        assert done.wait(PATIENCE_S)
         assert running.status()["rows_late"] == 0
     assert world.result() == [(0, "0 2"), (1, "0 2")]
 
