@@ -12,6 +12,7 @@ from rs_assets.operators.window.output import EmitStrategy
 from rs_assets.operators.window.spec import Window
 from rs_assets.records.types import Type
 from rs_assets.sql.expressions.values import Value
+from rs_assets.sql.plan.groups.first_rows import first_rows
 from rs_assets.sql.plan.outputs import called
 from rs_assets.sql.plan.planner import Planner, QueryContext
 from rs_assets.sql.plan.ranking_order import Numbered, ordered_trees
@@ -119,6 +120,9 @@ def ranked(
     )
     found = called(planner, (*before, *behind), (), numbered.window)
     outputs = {out.name: out.value for out in found}
+    first = first_rows(planner, relation, numbered, outputs) if limit == 1 else None
+    if first is not None:
+        return first, conditions
     if relation.changes:
         made = table_top(planner, relation, numbered, outputs, limit)
     else:
