@@ -190,19 +190,29 @@ def unwaited(queries: Iterable[QueryReport], steps: Mapping[str, Sequence[str]])
     )
 
 
-def long_ago(queries: Iterable[QueryReport], steps: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """A warning for each query all of whose event times, of the given `steps`, are in 1970: they count seconds.
+def long_ago(
+    queries: Iterable[QueryReport], steps: Mapping[str, Sequence[str]], fields: Mapping[str, Sequence[str]]
+) -> tuple[str, ...]:
+    """A warning for each query all of whose event times are in 1970: they count seconds.
+
+    `steps` and `fields` have the steps of those times, and their fields, by query.
 
     >>> seconds = datetime(1970, 1, 21, 11, 2, tzinfo=UTC)
-    >>> long_ago([QueryReport(query="w", newest=seconds), QueryReport(query="v")], {"w": ["w"]})
-    ("no event time of step 'w' is after 1970-01-21 11:02:00 UTC: a number is taken as milliseconds since 1970; if ...)
+    >>> long_ago([QueryReport(query="w", newest=seconds), QueryReport(query="v")], {"w": ["w"]}, {"w": ["at"]})
+    ("no event time of step 'w' is after 1970-01-21 ...; ..., .with_fields(at='timestamp_seconds(at)'), in SQL ...)
     """
     return tuple(
         f"no event time of step {', '.join(map(repr, steps[q.query]))} is after {q.newest:%Y-%m-%d %H:%M:%S} UTC: a"
-        " number is taken as milliseconds since 1970; if it counts seconds, .with_fields(ts='timestamp_seconds(ts)')"
+        f" number is taken as milliseconds since 1970; if it counts seconds, {_as_times(fields[q.query])}"
         for q in queries
         if q.newest is not None and EPOCH < q.newest < SECONDS_END and steps.get(q.query)
     )
+
+
+def _as_times(fields: Sequence[str]) -> str:
+    """How fields that count seconds become times, in Python and in SQL."""
+    made = ", ".join(f"{field}='timestamp_seconds({field})'" for field in fields)
+    return f".with_fields({made}), in SQL {', '.join(f'TO_TIMESTAMP_LTZ({field}, 0)' for field in fields)}"
 
 
 def unfired(queries: Iterable[QueryReport]) -> tuple[str, ...]:

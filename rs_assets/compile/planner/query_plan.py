@@ -77,6 +77,10 @@ class QueryPlan:
         """The inputs at which a watermark begins."""
         return tuple(side for side, _ in self._inputs(topology) if side.gate in self.watermark_inputs)
 
+    def time_fields(self, topology: Topology) -> tuple[str, ...]:
+        """The fields with the event times by which a watermark begins."""
+        return tuple(dict.fromkeys(side.time_field for side in self.sides(topology) if side.time_field is not None))
+
     def _inputs(self, topology: Topology) -> Iterator[tuple[Side, str]]:
         for node in map(topology.__getitem__, self.watermark_steps):
             if isinstance(node, TimedState):

@@ -378,7 +378,8 @@ class JobSession:
         ended = unfired(timed) if self.manifest.sealed else ()
         idle = unread(reports, changed=self.manifest.code not in ("", self.topology.code))
         late = unwaited(reports, {plan.name: unmarked(self.topology, plan) for plan in self.plans})
-        late += long_ago(reports, {plan.name: plan.watermark_steps for plan in self.plans})
+        steps = {plan.name: plan.watermark_steps for plan in self.plans}
+        late += long_ago(reports, steps, {plan.name: plan.time_fields(self.topology) for plan in self.plans})
         return RunReport(
             pipeline=self.topology.name,
             run_id=self.options.run_id,
