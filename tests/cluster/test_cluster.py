@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -49,8 +49,8 @@ print(driver.settings.master, status - 1)
 
 
 @contextmanager
-def service(folder: Path, kind: str, *options: str, until: str) -> Iterator[None]:
-    """One process of the cluster, from the line `until` in its log to the end of its process group."""
+def service(folder: Path, kind: str, *options: str, until: str) -> Iterator[Callable[[], None]]:
+    """One process of the cluster, and a call that waits for the line `until` in its log; then its group ends."""
     environment = {
         **os.environ,
         "SPARK_HOME": str(SPARK_HOME),
@@ -68,10 +68,13 @@ def service(folder: Path, kind: str, *options: str, until: str) -> Iterator[None
     # The pipe is read to its end, or the process would wait for room in it.
     reader = threading.Thread(target=_read, args=(process, until, said, ready))
     reader.start()
-    try:
+
+    def wait() -> None:
         ready.wait(PATIENCE_S)
         assert any(until in line for line in said), "".join(said)[-3000:]
-        yield
+
+    try:
+        yield wait
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         try:
@@ -98,13 +101,15 @@ def master(tmp_path: Path) -> Iterator[str]:
     """The address of a master with two workers of one core each."""
     address = f"spark://{LOOPBACK}:{(port := free_ports()[0])}"
     with ExitStack() as stack:
-        stack.enter_context(
-            service(tmp_path, "master.Master", "--port", str(port), "--webui-port", "0", until="New state: ALIVE")
-        )
-        for number in range(2):
-            worker = ("worker.Worker", "--webui-port", "0", "--cores", "1", "--memory", "1g", address)
-            folder = tmp_path / f"worker-{number}"
-            stack.enter_context(service(folder, *worker, until="Successfully registered with master"))
+        master = ("master.Master", "--port", str(port), "--webui-port", "0")
+        stack.enter_context(service(tmp_path, *master, until="New state: ALIVE"))()
+        worker = ("worker.Worker", "--webui-port", "0", "--cores", "1", "--memory", "1g", address)
+        joined = [
+            stack.enter_context(service(tmp_path / f"worker-{number}", *worker, until="Successfully registered"))
+            for number in range(2)
+        ]
+        for wait in joined:
+            wait()
         yield address
 
 

@@ -156,7 +156,6 @@ def test_a_null_key_among_changes_is_counted_when_it_comes_and_not_when_it_goes(
     assert seen == [1, 0, 1, 0]
 
 
-@pytest.mark.canary
 def test_a_record_on_which_the_condition_of_deletions_fails_is_quarantined(options):
     file = options.home.root.parent / "in.jsonl"
     users = StreamBuilder.data_stream("test", "letters").from_file(
