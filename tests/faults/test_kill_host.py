@@ -18,7 +18,8 @@ from rs_assets.runtime.options import RunOptions
 from tests.examples.access_log import expected, written
 from tests.faults.processes import PATIENCE_S, started, wait_for
 
-LINES, BATCH = 2_000, 400
+# At 700 ms a line the first windows fire in the last batch, when one batch or more is uploaded.
+LINES, BATCH = 2_000, 700
 KILLS = 20
 
 # Runs the example with uploads and with tables outside of its home; with a word it waits for good at that point.
