@@ -42,7 +42,7 @@ def test_should_append_the_first_row_of_each_key_once(driver: SparkDriver, seed:
         TABLES.replace("'5' SECOND", "'1' MINUTE") + RANKED.format(order="ts ASC", where="rn = 1"),
         tables={"clicks": []},
     )
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "id": drawn.choice([1, 2, 3, None]),
             "page": drawn.choice(["a", "b", None]),
