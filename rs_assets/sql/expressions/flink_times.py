@@ -10,11 +10,10 @@ from typing import Final
 from rs_assets.expressions.functions.kinds import HOUR
 from rs_assets.expressions.functions.literals import quote, unquote
 from rs_assets.sql.expressions.casts import TIMES
-from rs_assets.sql.expressions.expressions import a_type
 from rs_assets.sql.expressions.flink_numbers import next_whole
 from rs_assets.sql.expressions.sql_function import Refusal, SqlFunction, whole_literal
 from rs_assets.sql.expressions.values import Value
-from rs_assets.sql.read.types import FLOATS, TIMESTAMP, is_time, is_whole
+from rs_assets.sql.read.types import FLOATS, TIMESTAMP, is_whole
 
 UNITS: Final = ("SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
 # Units that keep a date a date.
@@ -47,11 +46,9 @@ def _is_date(value: Value) -> bool:
 
 
 def _to_unit(name: str, up: str) -> SqlFunction:
-    """FLOOR or CEIL of a number, or of a time TO a unit."""
+    """FLOOR or CEIL of a number, or of a time TO a unit: of a text Spark would take one without a date as of today."""
 
     def made(values: Sequence[Value]) -> Value:
-        if len(values) == 1:
-            return next_whole(name, values[0])
         value, unit = values[0], unquote(values[1].text) or ""
         text = _begin(value, unit)
         if up:
@@ -60,15 +57,16 @@ def _to_unit(name: str, up: str) -> SqlFunction:
             return Value(f"cast({text} AS date)", value.type)
         return Value(text, value.type)
 
-    return SqlFunction(1, 2, made, "", refuses=_no_time)
+    to_unit = SqlFunction(2, 2, made, "", times=(0,), refuses=_no_unit)
+    return SqlFunction(1, 1, lambda values: next_whole(name, values[0]), "", numbers=(0,), longer=to_unit)
 
 
-def _no_time(values: Sequence[Value]) -> Refusal:
-    """Refuses TO a unit of anything but a time: Spark would read a text, and one without a date as of today."""
-    kind = values[0].type
-    if len(values) == 1 or kind is None or kind.name == "void" or is_time(kind):
+def _no_unit(values: Sequence[Value]) -> Refusal:
+    """Refuses anything but a unit, of which Spark would make null."""
+    units = ("MILLISECOND", *UNITS)
+    if unquote(values[1].text) in units:
         return None
-    return f"its argument 1 is {a_type(kind)}, not a time", "CAST(... AS TIMESTAMP)"
+    return f"its argument 2 is not one of {', '.join(units)}", "FLOOR(ts TO HOUR)"
 
 
 def _begin(value: Value, unit: str) -> str:

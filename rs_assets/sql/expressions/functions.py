@@ -128,6 +128,8 @@ class Calls:
 
 def checked_call(made: Expressions, name: str, function: SqlFunction, values: list[Value], tree: Any) -> Value:
     """The Spark SQL of a call; SqlError for unsuitable arguments."""
+    if function.longer is not None and len(values) > function.most:
+        function = function.longer
     if not function.least <= len(values) <= function.most:
         wanted = function.least if function.least == function.most else f"{function.least} to {function.most}"
         wanted = f"{function.least} or more" if function.most == MANY else wanted

@@ -30,7 +30,7 @@ class SqlFunction:
 
     `texts` are the positions of arguments that must be texts if their type is known, `numbers` those of numbers,
     `times` those of times and dates. `compares` says that its two arguments must be comparable, as under `=`. `refuses`
-    returns the fault of unsupported arguments.
+    returns the fault of unsupported arguments. With more than `most` arguments it is the function `longer`, if any.
     """
 
     least: int
@@ -44,6 +44,7 @@ class SqlFunction:
     # The values of the first argument, a word.
     words: tuple[str, ...] = ()
     refuses: Callable[[Sequence[Value]], Refusal] = _takes_all
+    longer: SqlFunction | None = None
 
     def sql(self, values: Sequence[Value]) -> str | Value:
         """The Spark SQL of a call."""
