@@ -61,6 +61,7 @@ NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
         **dict.fromkeys(("JSON_EXISTS", "JSON_QUERY", "JSON_STRING", "JSON_OBJECT", "JSON_ARRAY"), JSON_PARTS),
         **dict.fromkeys(("JSON_QUOTE", "JSON_UNQUOTE", "JSON_LENGTH"), JSON_PARTS),
         **dict.fromkeys(("COLLECT", "LISTAGG", "ARRAY_AGG", "JSON_OBJECTAGG", "JSON_ARRAYAGG"), IN_GROUPS),
+        **dict.fromkeys(("FIRST_VALUE", "LAST_VALUE"), "it needs OVER here: FIRST_VALUE(x) OVER (ORDER BY ts)"),
         **dict.fromkeys(("PERCENTILE", "APPROX_COUNT_DISTINCT"), "use COUNT(DISTINCT x), AVG or STDDEV_POP"),
         **dict.fromkeys(
             ("GROUPING", "GROUPING_ID", "GROUP_ID"), "write one query for each grouping, and UNION ALL between them"
