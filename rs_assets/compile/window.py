@@ -46,8 +46,7 @@ def compile_window(context: CompileContext, node: WindowAggregate, inputs: tuple
     if not context.streaming:
         return Flow(rows)
     link = link_of(context.links, node)
-    now = context.now()
-    fire_time = (lambda _end: now) if node.often else at_close(link.lag + link.water_mark)
+    fire_time = (lambda _end: context.now()) if node.often else at_close(link.lag + link.water_mark)
     return Flow(_parted(node, _windows(node, rows, fire_time, link.lag, _fired(node)), kept))
 
 

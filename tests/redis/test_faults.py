@@ -14,15 +14,9 @@ from rs_assets import StreamBuilder
 from rs_assets.connectors.redis.sink import rows as cutting
 from rs_assets.connectors.redis.sink.ledger import Ledger
 from rs_assets.errors import RsError, SinkError
+from tests.collector.collecting import wait_until
 
 ENTRIES, PER_BATCH = 600, 150
-
-
-def until(done, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.01)
 
 
 def workers():
@@ -98,7 +92,7 @@ def test_the_output_equals_the_model_whatever_is_hit(redis, options, monkeypatch
     with monkeypatch.context() as patched:
         running = pipeline_of(redis).start(options)
         if kind != "driver ended":
-            until(lambda: client.exists("copy"))
+            wait_until(lambda: client.exists("copy"))
             time.sleep(chance.random() * 0.3)
         hit(kind, redis, chance, patched)
         if kind == "driver ended":

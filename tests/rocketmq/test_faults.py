@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from contextlib import suppress
 
@@ -12,13 +11,7 @@ import pytest
 from rs_assets import StreamBuilder
 from rs_assets.errors import RsError
 from rs_assets.testing import RocketMQMessage
-
-
-def until(done, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.1)
+from tests.kafka.reader import until
 
 
 @pytest.mark.long

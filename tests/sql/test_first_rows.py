@@ -85,6 +85,12 @@ def test_should_refuse_a_file_for_rows_that_are_replaced(order: str, where: str)
         described(RANKED.format(order=order, where=where))
 
 
+@pytest.mark.parametrize("order", ["ts NULLS LAST", "ts ASC NULLS LAST"])
+def test_should_refuse_an_order_of_nulls(order: str) -> None:
+    with pytest.raises(SqlError, match="nulls are less than all values"):
+        described(RANKED.format(order=order, where="rn = 1"))
+
+
 def test_should_replace_rows_with_a_map_which_cannot_be_ordered() -> None:
     """Rows of one time are ordered by their columns, and a map has no order."""
     with pytest.raises(SqlError, match="the query replaces rows"):

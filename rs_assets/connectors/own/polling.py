@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from rs_assets.checkpoint.source_log import SourceLog
+from rs_assets.common.locks import read_alone
 from rs_assets.connectors.own.ahead import Ahead
 from rs_assets.connectors.own.lines import Lines, OwnRow, batches_of
 from rs_assets.connectors.own.plan import Offsets, Plan, Position, called, loaded
@@ -127,7 +128,7 @@ class PollPlan:
         """
         if self._at == end and not self._unconfirmed and time.monotonic() < self._wait_until:
             return end
-        with self.spool.alone():
+        with read_alone(self.spool.folder):
             if (now := self.spool.end()) > end:
                 return now
             if now < end:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rs_assets.common.files import write_atomically
-from rs_assets.common.locks import read_alone
 from rs_assets.connectors.own.lines import CHUNK, SCHEMA
 from rs_assets.errors import DataLossError, SourceReadError
 
@@ -27,7 +25,7 @@ CURSOR = b"cursor"
 
 @dataclass(frozen=True, slots=True)
 class Spool:
-    """The files below `folder`, to which one process at a time adds, within `alone`."""
+    """The files below `folder`, to which one process at a time adds, within `read_alone` of it."""
 
     folder: Path
 
@@ -45,10 +43,6 @@ class Spool:
         """The cursor after the newest file; None for none."""
         files = self.files()
         return json.loads(pq.read_schema(files[-1][2]).metadata[CURSOR]) if files else None
-
-    def alone(self) -> AbstractContextManager[None]:
-        """Within the block no other process polls; SourceReadError if one does not end."""
-        return read_alone(self.folder)
 
     def add(self, batches: Sequence[pa.RecordBatch], cursor: Any) -> int:
         """Write rows and their cursor in one file, which is on the disk on return; the number of the next row.

@@ -11,6 +11,7 @@ from rs_assets.records.types import Type
 _QUOTED: Final = re.compile(r"'(?:[^'\\]|\\.)*'|`[^`]*`", re.DOTALL)
 # Roles of values: event time, processing time, the bounds of a window, and its last instant.
 Role = Literal["", "rowtime", "proctime", "start", "end", "last"]
+BOUNDS: Final[tuple[Role, ...]] = ("start", "end", "last")
 
 
 @dataclass(frozen=True, slots=True)

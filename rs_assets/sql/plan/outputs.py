@@ -8,7 +8,7 @@ from typing import Any
 
 from rs_assets.common.plural import count_of
 from rs_assets.expressions.functions.literals import quote_name
-from rs_assets.sql.expressions.values import Value
+from rs_assets.sql.expressions.values import BOUNDS, Value
 from rs_assets.sql.plan.planner import Planner, QueryContext, name_of
 from rs_assets.sql.plan.relation import Column, Relation, Scope
 from rs_assets.sql.plan.windowing import check_bounds
@@ -133,7 +133,7 @@ def named(planner: Planner, made: Selected, context: QueryContext, at: Any, name
 
 def _virtual(value: Value, relation: Relation) -> bool:
     """Whether a value is processing time, or the bound of a window whose rows are not grouped yet."""
-    return value.role == "proctime" or (relation.pending is not None and value.role in ("start", "end", "last"))
+    return value.role == "proctime" or (relation.pending is not None and value.role in BOUNDS)
 
 
 def called(planner: Planner, outputs: Sequence[Output], names: Sequence[str], at: Any) -> list[Output]:

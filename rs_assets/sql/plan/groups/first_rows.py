@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from rs_assets.operators.window.trigger import ONCE
-from rs_assets.sql.expressions.values import Value
-from rs_assets.sql.plan.groups.over import over
-from rs_assets.sql.plan.outputs import called, named
+from rs_assets.sql.expressions.values import BOUNDS, Value
+from rs_assets.sql.plan.groups.over import has_map, over
+from rs_assets.sql.plan.outputs import named
 from rs_assets.sql.plan.planner import Planner
-from rs_assets.sql.plan.ranking_order import Numbered
+from rs_assets.sql.plan.ranking_order import Numbered, ordered_trees
 from rs_assets.sql.plan.relation import Relation
 from rs_assets.sql.read.lexer import CALL
-
-BOUNDS: Final = ("start", "end", "last")
 
 
 def first_rows(
@@ -25,13 +23,11 @@ def first_rows(
 
     A row comes when the watermark has passed it, so the first row of a key is never replaced. EMIT changes nothing.
     """
-    if not _by_event_time(planner, relation, numbered.window) or any(map(_is_map, outputs.values())):
+    if not _by_event_time(planner, relation, numbered.window) or any(map(has_map, outputs.values())):
         return None
     tree, context = numbered.tree.copy(), replace(numbered.context, firing=ONCE)
     _count_rows(next(each.unalias() for each in tree.expressions if each.unalias().key == "window"))
-    made = over(planner, relation, tree, context)
-    called(planner, made.outputs, (), numbered.window)
-    return named(planner, made, context, tree).called(numbered.alias)
+    return named(planner, over(planner, relation, tree, context), context, tree).called(numbered.alias)
 
 
 def _by_event_time(planner: Planner, relation: Relation, window: Any) -> bool:
@@ -39,15 +35,10 @@ def _by_event_time(planner: Planner, relation: Relation, window: Any) -> bool:
     orders = window.args["order"].expressions if window.args.get("order") is not None else []
     if len(orders) != 1 or orders[0].args.get("desc") or relation.changes or relation.pending is not None:
         return False
+    ((_, order, _),) = ordered_trees(planner, relation, window)
     values = planner.over(relation)
     parts = [values.value(each) for each in window.args.get("partition_by") or []]
-    order = values.value(orders[0].this)
     return order.role == "rowtime" and order.field is not None and not any(part.role in BOUNDS for part in parts)
-
-
-def _is_map(value: Value) -> bool:
-    """Whether a value has a map, which cannot order rows of one time."""
-    return value.type is not None and "map<" in value.type.text
 
 
 def _count_rows(window: Any) -> None:

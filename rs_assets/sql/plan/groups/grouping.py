@@ -11,7 +11,7 @@ from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.operators.window.output import EmitStrategy
 from rs_assets.operators.window.spec import Window
 from rs_assets.sql.expressions.aggregates import aggregated, aggregates_in, calls_in, is_aggregate
-from rs_assets.sql.expressions.values import Role, Value
+from rs_assets.sql.expressions.values import BOUNDS, Role, Value
 from rs_assets.sql.plan.group import ROWS, Group, renamed
 from rs_assets.sql.plan.outputs import check_steady
 from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts, name_of
@@ -126,7 +126,7 @@ def _add_key(group: Group, tree: Any) -> None:
         group.relation = cascaded(group.relation, window, value)
         return
     value = planner.over(group.relation).value(tree)
-    if value.role in ("start", "end", "last") and not group.own and _bounds(group, value, tree):
+    if value.role in BOUNDS and not group.own and _bounds(group, value, tree):
         return
     if any(key.text == value.text for key in group.keys.values()):
         return
@@ -189,7 +189,7 @@ def _of_group(group: Group, tree: Any, before: Value) -> Value | None:
     for name, key in group.keys.items():
         if key.text == before.text:
             return Value(quote_name(name), key.type, key.role if key.role == "proctime" else "")
-    if before.role in ("start", "end", "last") and group.window is not None and not group.own:
+    if before.role in BOUNDS and group.window is not None and not group.own:
         return _bound(group, before.role, tree)
     if tree.key in ("column", "dot"):
         raise group.planner.error(

@@ -157,12 +157,17 @@ def _resolved(step: Over, tree: Any) -> Value | None:
         return value
     if value.field == step.time:
         return Value(quote_name(END_TIME), TIMESTAMP, "rowtime")
-    if value.type is not None and "map<" in value.type.text:
+    if has_map(value):
         raise step.planner.error(
             f"{step.planner.text.written(tree)} is a MAP, which cannot order rows of the same time", tree,
             remedy="use a value of it: pairs['key']",
         )  # fmt: skip
     return Value(quote_name(step.keep(value)), value.type)
+
+
+def has_map(value: Value) -> bool:
+    """Whether a value has a map, which cannot order rows of the same time."""
+    return value.type is not None and "map<" in value.type.text
 
 
 def _aggregate(step: Over, window: Any) -> Value:

@@ -11,7 +11,7 @@ from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.operators.window.output import EmitStrategy
 from rs_assets.operators.window.spec import Window
 from rs_assets.records.types import Type
-from rs_assets.sql.expressions.values import Value
+from rs_assets.sql.expressions.values import BOUNDS, Value
 from rs_assets.sql.plan.groups.first_rows import first_rows
 from rs_assets.sql.plan.outputs import called
 from rs_assets.sql.plan.planner import Planner, QueryContext
@@ -276,7 +276,7 @@ def _columns(
 
 def _given(value: Value, *, often: bool) -> bool:
     """Whether a value is not a field of the ranked rows: processing time, or a bound that the window adds again."""
-    return value.role == "proctime" or (not often and value.role in ("start", "end", "last"))
+    return value.role == "proctime" or (not often and value.role in BOUNDS)
 
 
 def _apart(value: Value) -> Value:
@@ -295,8 +295,8 @@ def _window(planner: Planner, relation: Relation, at: Any) -> tuple[Window | Non
     """The window of the ranking, the window of the bounds, and the other keys; None for both without a window."""
     made = planner.over(relation)
     values = [(each, made.value(each)) for each in at.args.get("partition_by") or []]
-    bounds = [each for each, value in values if value.role in ("start", "end", "last")]
-    rest = [value for _, value in values if value.role not in ("start", "end", "last")]
+    bounds = [each for each, value in values if value.role in BOUNDS]
+    rest = [value for _, value in values if value.role not in BOUNDS]
     if not bounds:
         check_once(planner, relation, at)
         return None, None, rest
