@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -17,7 +18,7 @@ from rs_assets.connectors.delta.table import properties
 from rs_assets.connectors.generations import Point
 from rs_assets.connectors.sink import BatchMark
 from rs_assets.errors import ConfigurationError, SinkError
-from rs_assets.runtime.forget.keys import InColumns, Keys
+from rs_assets.runtime.forget.keys import InColumns, InTexts, Keys
 
 MARK = BatchMark("p1", 1, "out", -1, token=3)
 
@@ -134,6 +135,23 @@ def test_erase_leaves_no_other_value_of_the_row_in_the_log(tmp_path: Path) -> No
     assert holding(tmp_path, "a@x.org") == []
     assert not gone.found().anything
     assert History(DeltaTable(path).history(), MARK).version_for(Point(1, 0)) == DeltaTable(path).version()
+
+
+def test_erase_does_not_take_values_of_rows_that_stay_for_those_of_a_key(tmp_path: Path) -> None:
+    """The same record may be a dead letter of another pipeline, and another field of one may have the value."""
+    path, keys = str(tmp_path / "letters"), Keys.of({"user": "17"}, {})
+    own = {"namespace": "shop", "job": "a"}
+    records = ['{"user": 17}', '{"id": 17, "user": 5}', '{"user": 17}']
+    rows = pa.table({"namespace": ["shop"] * 3, "job": ["a", "a", "b"], "record": records, "reason": ["bad 17"] * 3})
+    for job in ("a", "b"):
+        write_deltalake(path, rows.filter(pc.equal(rows["job"], job)), mode="append")
+    matcher = InTexts(own, ("record", "reason"), keys, lambda texts: bool(keys.in_record(texts[0] or "")))
+    gone = TableErasure(path=path, matcher=matcher, step="dead_letters")
+    found = gone.found()
+    assert (found.rows, found.entries) == (1, 1)
+    gone.erase()
+    assert sorted(DeltaTable(path).to_pyarrow_table()["record"].to_pylist()) == sorted(records[1:])
+    assert not gone.found().anything
 
 
 def test_erase_that_ends_after_the_log_is_cut_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

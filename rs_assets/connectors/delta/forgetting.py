@@ -269,11 +269,13 @@ class TableErasure:
     def _naming(self, having: Collection[str]) -> list[int]:
         """The versions whose entry, or whose checkpoint of the log, names values of such rows."""
         found = []
+        # The values of these files are those of rows that stay, as of a row of others with the same text.
+        clean = _live(delta_table(self.path)).keys() - having
         for name in self._log_names():
             entry, whole = ENTRY.fullmatch(name), CHECKPOINT.fullmatch(name)
-            if entry is not None and any(self._names(action, having) for action in self._actions(int(entry[1]))):
+            if entry is not None and any(self._names(each, having, clean) for each in self._actions(int(entry[1]))):
                 found.append(int(entry[1]))
-            elif whole is not None and whole[2] == "parquet" and self._checkpoint_names(name, having):
+            elif whole is not None and whole[2] == "parquet" and self._checkpoint_names(name, having, clean):
                 found.append(int(whole[1]))
         return found
 
@@ -283,21 +285,24 @@ class TableErasure:
     def _actions(self, version: int) -> list[dict[str, Any]]:
         return [orjson.loads(line) for line in log_bytes(self.path, version).splitlines() if line.strip()]
 
-    def _names(self, action: Mapping[str, Any], having: Collection[str]) -> bool:
+    def _names(self, action: Mapping[str, Any], having: Collection[str], clean: Collection[str]) -> bool:
         condition = (action.get("commitInfo", {}).get("operationParameters") or {}).get("predicate")
         if condition is not None and self.matcher.mentioned(str(condition)):
             return True
-        return self._reveals(action.get("add") or action.get("remove") or {}, having)
+        return self._reveals(action.get("add") or action.get("remove") or {}, having, clean)
 
-    def _checkpoint_names(self, name: str, having: Collection[str]) -> bool:
+    def _checkpoint_names(self, name: str, having: Collection[str], clean: Collection[str]) -> bool:
         table = pq.read_table(f"{LOG}/{name}", columns=["add"], filesystem=self._filesystem, partitioning=None)
-        return any(self._reveals(add, having) for add in table["add"].to_pylist() if add)
+        return any(self._reveals(add, having, clean) for add in table["add"].to_pylist() if add)
 
-    def _reveals(self, added: Mapping[str, Any], having: Collection[str]) -> bool:
+    def _reveals(self, added: Mapping[str, Any], having: Collection[str], clean: Collection[str]) -> bool:
         """Whether least or greatest values of a file are those of a key, or may be other values of such a row."""
+        path = unquote(str(added.get("path")))
+        if path in clean:
+            return False
         made = orjson.loads(added["stats"]) if added.get("stats") else {}
         said = [each.get(which) or {} for each in (made, added.get("stats_parsed") or {}) for which in EXTREMES]
-        rows = unquote(str(added.get("path"))) in having
+        rows = path in having
         return any((rows and values) or self.matcher.named(values) for values in said)
 
     def _files(self) -> list[str]:
