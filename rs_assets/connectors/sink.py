@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from pyspark.sql import DataFrame
 
 from rs_assets.errors import LeaseLostError
+from rs_assets.records.fields import Types
 
 # A claim has 62 bits: Delta's transactions hold signed numbers of 64 bits.
 RANDOM_BITS = 47
@@ -195,6 +196,21 @@ class Beginning(Protocol):
 
         SinkError if they must be removed first, because they could not be distinguished from those of `begun`.
         Read-only.
+        """
+        ...
+
+
+@runtime_checkable
+class Columned(Protocol):
+    """A sink with columns that a new generation does not change.
+
+    A start asks it before a query begins a generation after the first, if the fields of its rows are known then.
+    """
+
+    def check_fields(self, fields: Types) -> None:
+        """SinkError if its columns are others than those of rows with these fields; read-only.
+
+        Afterwards it would be too late: the former generation would be left already.
         """
         ...
 

@@ -11,7 +11,14 @@ from rs_assets.cli.run.status import status_of
 from rs_assets.common.home import Home
 from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets.connectors.memory import MemoryChannel
-from rs_assets.errors import CheckpointError, ConfigurationError, SinkError, TopologyChangedError, TopologyError
+from rs_assets.errors import (
+    CheckpointError,
+    ConfigurationError,
+    SinkError,
+    StartRefused,
+    TopologyChangedError,
+    TopologyError,
+)
 from tests.crash import Crash
 from tests.operators.model import at
 
@@ -143,6 +150,31 @@ def test_a_removed_step_that_comes_back_goes_on_or_is_refused(world):
     assert world.table("others") == [("a", 0.0, 2), ("a", 20.0, 2)]
     world.run(two(50), reset_steps=("other",))
     assert world.table("others") == [("a", 0.0, 4)]
+
+
+@pytest.mark.parametrize("how", [{"new_generation": True}, {"reset_steps": ("pages",)}], ids=["generation", "step"])
+@pytest.mark.parametrize(
+    ("field", "value"), [("more", "total + 1"), ("page", "try_cast(page AS bigint)")], ids=["column", "type"]
+)
+def test_a_generation_whose_columns_the_table_lacks_leaves_the_former_one_as_it_is(world, how, field, value):
+    start(world)
+    world.first.put(*rows("b", 50))
+    world.run(world.windowed(world.stream("clicks")))
+    before = world.table()
+
+    def other(table):
+        window = world.stream("clicks").window(TumblingWindow.of(Time.seconds(10), "ts"), name="pages")
+        totals = window.group_by("page").sum("n", "total").to_data_stream().with_fields(**{field: value})
+        return totals.to_delta(table, name="pages_table")
+
+    with pytest.raises(StartRefused, match=f"the columns of the table and of the rows differ: {field}") as refused:
+        world.run(other("pages"), **how)
+    assert "write to another table" in refused.value.remedy
+    # The former code goes on with its state, and reads nothing again.
+    world.first.put(*rows("b", 51, 100))
+    assert world.run(world.windowed(world.stream("clicks"))).rows_in == 2
+    assert world.table() == sorted([*before, ("b", 50.0, 2)])
+    assert world.run(other("others"), **how).rows_in == 4
 
 
 def test_a_new_generation_after_a_reset_step_is_newer_than_both(world):

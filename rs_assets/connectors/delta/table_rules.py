@@ -13,6 +13,8 @@ from deltalake import Schema as DeltaSchema
 
 from rs_assets.connectors.delta.files.data_files import BatchFiles
 from rs_assets.errors import SinkError
+from rs_assets.records.fields import Types
+from rs_assets.records.types import SIMPLE
 
 # Features of a table that do not concern a writer of whole files with statistics, or are checked one by one below.
 SERVED = frozenset(
@@ -45,8 +47,26 @@ class Demand:
 
 def check_rules(table: DeltaTable, demand: Demand) -> None:
     """SinkError for the first rule of `table` that the rows of `demand` would break, or that would not be checked."""
-    for what, remedy in (*_unserved(table, demand), *_other_columns(table, demand), *_other_partitions(table, demand)):
+    broken = (*_unserved(table, demand), *_other_columns(table, demand))
+    for what, remedy in (*broken, *_other_partitions(table, demand.partition_by)):
         raise SinkError(what, remedy=remedy, step=demand.step, table=table.table_uri)
+
+
+def check_fields(table: DeltaTable, fields: Types, *, step: str, partition_by: tuple[str, ...] = ()) -> None:
+    """SinkError if `table` has other columns or partitions than rows with `fields` would have.
+
+    For rows that are not there yet: types count only as far as they are known, and have no parts.
+    """
+    have = {name: SIMPLE.get(str(kind)) for name, kind in _columns(table.schema()).items()}
+    want = {name: kind.name if kind is not None else None for name, kind in fields.items()}
+    plain = {name: kind if kind in SIMPLE.values() else None for name, kind in want.items()}
+    different = sorted(
+        name
+        for name in have.keys() | plain.keys()
+        if name not in have or name not in plain or len({have[name], plain[name]} - {None}) > 1
+    )
+    for what, remedy in (*_differing(different), *_other_partitions(table, partition_by)):
+        raise SinkError(what, remedy=remedy, step=step, table=table.table_uri)
 
 
 def check_files(table: DeltaTable, demand: Demand, files: BatchFiles) -> None:
@@ -129,18 +149,22 @@ def _other_columns(table: DeltaTable, demand: Demand) -> Refusals:
         for name in have.keys() | want.keys()
         if name not in have or name not in want or not _fits(have, want, name)
     )
-    if different:
+    yield from _differing(different)
+
+
+def _differing(columns: Sequence[str]) -> Refusals:
+    if columns:
         yield (
-            f"the columns of the table and of the rows differ: {', '.join(different)}",
+            f"the columns of the table and of the rows differ: {', '.join(columns)}",
             "write to another table, or change the table first",
         )
 
 
-def _other_partitions(table: DeltaTable, demand: Demand) -> Refusals:
+def _other_partitions(table: DeltaTable, partition_by: tuple[str, ...]) -> Refusals:
     have = tuple(table.metadata().partition_columns)
-    if demand.partition_by and demand.partition_by != have:
+    if partition_by and partition_by != have:
         yield (
-            f"the table is partitioned by {', '.join(have) or 'nothing'}, not by {', '.join(demand.partition_by)}",
+            f"the table is partitioned by {', '.join(have) or 'nothing'}, not by {', '.join(partition_by)}",
             "leave partition_by out: an existing table keeps its partitions",
         )
 

@@ -29,7 +29,7 @@ from rs_assets.connectors.delta.jvm_commit import merge_jvm, write_jvm
 from rs_assets.connectors.delta.log.commit_info import last_writer_of
 from rs_assets.connectors.delta.log.sole_writer import ALONE
 from rs_assets.connectors.delta.merge import Upsert, create, stays
-from rs_assets.connectors.delta.nodes import KEYED, DeltaMode
+from rs_assets.connectors.delta.nodes import KEYED, VALIDITY, DeltaMode
 from rs_assets.connectors.delta.rewind import (
     accept,
     act,
@@ -51,10 +51,11 @@ from rs_assets.connectors.delta.table import (
     properties,
     sink_errors,
 )
-from rs_assets.connectors.delta.table_rules import Demand, check_files, check_rules, nullable, signature
+from rs_assets.connectors.delta.table_rules import Demand, check_fields, check_files, check_rules, nullable, signature
 from rs_assets.connectors.delta.validity import Validity
 from rs_assets.connectors.sink import BatchMark, LastWriter, SinkChange, Staged
 from rs_assets.errors import SinkError
+from rs_assets.records.fields import Types
 from rs_assets.records.newest import winners_of
 
 # Metadata of the first commit of a table: no earlier version has rows of others.
@@ -136,6 +137,15 @@ class DeltaWriter:
         if table is not None:
             with sink_errors(self.name, self.path, mark):
                 commit_fence(table, mark)
+
+    def check_fields(self, fields: Types) -> None:
+        """SinkError if the table has other columns; the JVM connector checks that by itself."""
+        table = self.handle.newest() if self.connector == "native" else None
+        if table is None:
+            return
+        added = (*self.partition_by, *(VALIDITY if self.mode == "history" else ()))
+        kinds = {**dict.fromkeys(added), **{name: kind for name, kind in fields.items() if name != self.deletes}}
+        check_fields(table, kinds, step=self.name, partition_by=self.partition_by)
 
     def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
         """SinkError if no version of the table has exactly the rows of `kept`."""

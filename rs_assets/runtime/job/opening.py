@@ -13,7 +13,7 @@ from rs_assets.checkpoint.manifest import Manifest
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.shuffle import place_of
 from rs_assets.connectors.files.nodes import FileSource
-from rs_assets.connectors.sink import BatchMark, Beginning, Checked, SinkWriter
+from rs_assets.connectors.sink import BatchMark, Beginning, Checked, Columned, SinkWriter
 from rs_assets.errors import CheckpointError, SinkError, StartRefused
 from rs_assets.operators.state.exchange import settle
 from rs_assets.recovery import forget_marker as forgetting
@@ -34,6 +34,7 @@ from rs_assets.runtime.places import placed
 from rs_assets.runtime.upkeep.claims import Trust, claim_sinks
 from rs_assets.runtime.upkeep.returns import roll_back_dead_letters, undo_dead_letters
 from rs_assets.runtime.upkeep.uploads import begin_uploads, check_uploads, uploaded_token
+from rs_assets.topology.check.build import check_fields
 from rs_assets.topology.describe import as_text
 from rs_assets.topology.nodes.shuffle import ShuffleWrite
 from rs_assets.topology.nodes.versioned import VersionedTable
@@ -305,12 +306,14 @@ def _begin_again(session: JobSession, plan: QueryPlan, writers: Mapping[str, Sin
     requested = session.options.new_generation or session.options.reset_steps
     if generation == 1 or not requested or session.log(plan).begun:
         return
+    known = check_fields(session.topology)
     for name, writer in writers.items():
-        if isinstance(writer, Beginning):
-            stored = session.manifest.stored_name(name)
-            mark = BatchMark(session.manifest.pipeline_id, generation, stored, -1, session.held.token, session.claim)
-            try:
-                warning = writer.check_begin(mark)
-            except SinkError as error:
-                raise StartRefused(error.what, remedy=error.remedy, **error.facts) from error
-            session.warnings += (warning,) if warning else ()
+        stored = session.manifest.stored_name(name)
+        mark = BatchMark(session.manifest.pipeline_id, generation, stored, -1, session.held.token, session.claim)
+        try:
+            if isinstance(writer, Columned) and known[name].whole and name not in plan.late:
+                writer.check_fields(known[name].types)
+            warning = writer.check_begin(mark) if isinstance(writer, Beginning) else ""
+        except SinkError as error:
+            raise StartRefused(error.what, remedy=error.remedy, **error.facts) from error
+        session.warnings += (warning,) if warning else ()
