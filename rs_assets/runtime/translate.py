@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 
 from rs_assets.common.errors_wire import from_wire
-from rs_assets.errors import CheckpointError, DataLossError, EngineError, RsError, SourceReadError, WorkerStartError
+from rs_assets.errors import (
+    CheckpointError,
+    DataLossError,
+    EngineError,
+    RsError,
+    SourceReadError,
+    TopologyChangedError,
+    WorkerStartError,
+)
 
 # Parts of Spark's texts that identify errors; the first match decides.
 FILE = re.compile(r"file:[^\s,;]+?(?=[.]?\s|[,;]|$)")
@@ -95,6 +103,19 @@ KNOWN: tuple[tuple[str, type[RsError], str, str], ...] = (
             "DELTA_VERSION_NOT_FOUND",
             "DELTA_VERSIONS_NOT_CONTIGUOUS",
             "DELTA_TRUNCATED_TRANSACTION_LOG",
+        )
+    ),
+    *(
+        (
+            condition,
+            TopologyChangedError,
+            "the state has other columns than the steps have now",
+            "go back to the code that wrote it (--keep-state); or forget it: --reset-step NAME, or --new-generation",
+        )
+        for condition in (
+            "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
+            "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",
+            "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA",
         )
     ),
     ("No space left on device", EngineError, "the disk is full", "make room and start again: nothing was committed"),

@@ -96,6 +96,17 @@ def test_kept_state_is_used_on_the_word_of_the_user(world):
     assert end(world, world.windowed(world.stream("clicks"), condition="n > 0"), keep_state=True)[0][2] == 2
 
 
+def test_kept_state_that_does_not_fit_is_refused_and_taken_by_the_code_that_wrote_it(world):
+    start(world)
+    clicks = world.stream("clicks")
+    world.first.put(*rows("a", 3))
+    doubles = world.windowed(clicks.map("page", "ts", "CAST(n AS double) AS n"))
+    with pytest.raises(TopologyChangedError, match="the state has other columns") as refused:
+        world.run(doubles, keep_state=True)
+    assert "go back to the code that wrote it (--keep-state)" in refused.value.remedy
+    assert end(world, world.windowed(world.stream("clicks")), keep_state=True)[0][2] == 3
+
+
 def test_a_step_that_is_reset_reads_its_input_again_and_replaces_its_rows(world):
     start(world)
     world.first.put(*rows("b", 50))
