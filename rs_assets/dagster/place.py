@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rs_assets.catalog.catalog import Catalog
 from rs_assets.catalog.offsets import CheckpointStorage, default_storage, default_url, storage_named
 from rs_assets.common.home import Home
-from rs_assets.dagster.resources.resource_keys import RUN
+from rs_assets.dagster.runs.run_tags import FEW, first_of_stream, settings_of
 from rs_assets.runtime.options import RunOptions, SavepointPolicy
 from rs_assets.topology.topology import Topology
 
@@ -87,16 +87,13 @@ def place_of_run(run: DagsterRun | None) -> Place:
 
 
 def newest_run(instance: DagsterInstance, topology: Topology) -> DagsterRun | None:
-    """The current run of the pipeline, else its newest one; None if Dagster has none."""
+    """The current run of the pipeline, else its newest one; None if Dagster has none. Standbys come last."""
     from dagster import RunsFilter
     from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 
     tags = {"rs/pipeline": topology.name, "rs/mode": ["run", "start"]}
-    for statuses in (NOT_FINISHED_STATUSES, ()):
-        runs = instance.get_runs(RunsFilter(tags=tags, statuses=statuses), limit=1)
-        if runs:
-            return runs[0]
-    return None
+    filters = (RunsFilter(tags=tags, statuses=statuses) for statuses in (NOT_FINISHED_STATUSES, ()))
+    return first_of_stream(run for each in filters for run in instance.get_runs(each, limit=FEW))
 
 
 def instance_of(context: Any) -> DagsterInstance | None:
@@ -111,12 +108,10 @@ def instance_of(context: Any) -> DagsterInstance | None:
 
 
 def _settings(run: DagsterRun) -> dict[str, str]:
-    """The settings of the run's resource in the Launchpad."""
-    found: Any = run.run_config
-    for key in ("resources", RUN, "config"):
-        found = found.get(key, {}) if isinstance(found, Mapping) else {}
+    """The settings that say where a run stores its data."""
+    found = settings_of(run)
     names = ("home", "savepoints_uri", "checkpoint_storage", "storage_url")
-    return {name: _resolved(found[name]) for name in names if isinstance(found, Mapping) and name in found}
+    return {name: _resolved(found[name]) for name in names if name in found}
 
 
 def _resolved(value: object) -> str:

@@ -199,7 +199,9 @@ class TestEvents:
     def events(self, tables, *, live=True, computing_s=float, said=lambda _: None, **how):
         heard = []
         log = SimpleNamespace(info=said, warning=said)
-        context = SimpleNamespace(log=log, log_event=heard.append, run=SimpleNamespace(tags={}))
+        run = SimpleNamespace(run_id="r", tags={})
+        instance = SimpleNamespace(get_run_by_id=lambda _: run)
+        context = SimpleNamespace(log=log, log_event=heard.append, run=run, instance=instance)
         place = Place(home=Home(Path(next(iter(tables.values()))) / "home"))
         events = StepEvents(
             StreamAssets.of(pipeline()), context, place, live=live, tables=tables, computing_s=computing_s, **how

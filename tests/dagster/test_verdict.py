@@ -17,13 +17,14 @@ from rs_assets.dagster.place import Place
 from rs_assets.dagster.runs import upkeep
 from rs_assets.dagster.runs.external_runs import job_origin
 from rs_assets.dagster.runs.orphans import end_orphans, note_process
-from rs_assets.dagster.runs.run_tags import ANSWERS, LOST_SECONDS
+from rs_assets.dagster.runs.run_tags import ANSWERS, LOST_SECONDS, takeover_tags
 from rs_assets.dagster.sensors import recovery_sensor
 from rs_assets.dagster.sensors.stream_runs import LAUNCHED_WITHIN, refuse_if_stopped
 from rs_assets.dagster.sensors.verdict import End, Ran, judge
 from rs_assets.errors import PipelineBusyError
 from rs_assets.runtime.job.session import JobSession
 from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.run.standby import Vacancy
 
 PIPELINE = StreamBuilder.data_stream("shop", "hits").from_array([{"n": 1}]).to_delta("hits").build()
 
@@ -246,6 +247,40 @@ def test_recovery_of_a_stream_that_was_killed_between_two_heartbeats_passes_over
     restart = made(instance, job, **request.tags)
     lease = Lease.acquire(Home.default().leases, pipeline="shop.hits", run_id=restart.run_id)
     refuse_if_stopped(instance, restart, read_desired_state(folder), lease.before)
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["waits", "was canceled"])
+def test_recovery_passes_over_a_standby_that_does_not_have_the_stream(instance, job, folder, ended):
+    stream = made(instance, job)
+    request_run(folder, stream.run_id)
+    waits = instance.create_run_for_job(
+        job,
+        run_config={"resources": {"rs_run": {"config": {"mode": "start", "standby": True}}}},
+        tags=job.run_tags,
+        status=DagsterRunStatus.STARTED,
+    )
+    instance.report_run_failed(stream)
+    if ended:
+        instance.report_run_canceling(waits)
+        instance.report_run_canceled(waits)
+    [request] = tick(instance).run_requests
+    assert request.tags["rs/recovers"] == stream.run_id
+
+
+def test_a_standby_that_has_the_stream_is_its_run(instance, job, folder):
+    stream = made(instance, job)
+    wish = request_run(folder, stream.run_id)
+    config = {"resources": {"rs_run": {"config": {"mode": "start", "standby": True}}}}
+    taken = instance.create_run_for_job(job, run_config=config, tags=job.run_tags, status=DagsterRunStatus.STARTED)
+    instance.report_run_failed(stream)
+    request_run(folder, taken.run_id)
+    assert said(instance) == f"run {taken.run_id} begins or ends"
+    instance.add_run_tags(taken.run_id, takeover_tags(Vacancy(answers=wish.id, run_id=stream.run_id)))
+    instance.report_run_failed(taken)
+    [request] = tick(instance).run_requests
+    assert request.tags["rs/recovers"] == taken.run_id
+    # What follows does not wait.
+    assert "standby" not in request.run_config["resources"]["rs_run"]["config"]
 
 
 def test_judge_of_a_start_that_was_stopped_long_after_the_last_heartbeat_of_the_stream_leaves_it():

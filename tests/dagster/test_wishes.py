@@ -160,6 +160,10 @@ class TestRecovery:
         assert request.run_config["resources"]["rs_run"]["config"] == {"mode": "start", "home": home}
 
 
+def newest_home(instance, pipeline):
+    return place_of(build_sensor_context(instance=instance), pipeline.topology).home.root
+
+
 class TestNewInput:
     def tick(self, pipeline, instance, cursor=None):
         return new_input_sensor(StreamAssets.of(pipeline))(build_sensor_context(instance=instance, cursor=cursor))
@@ -187,6 +191,16 @@ class TestNewInput:
     def test_a_run_that_does_not_hold_the_pipeline_yet_is_enough(self, pipeline, instance, status):
         created(instance, pipeline, "run", status=status)
         assert "begins or ends" in self.tick(pipeline, instance).skip_message
+
+    def test_a_standby_that_waits_is_no_run_of_the_pipeline(self, pipeline, instance):
+        created(instance, pipeline, "start", standby=True)
+        assert len(self.tick(pipeline, instance).run_requests) == 1
+
+    def test_the_home_is_that_of_the_stream_and_not_that_of_its_standby(self, pipeline, instance, tmp_path):
+        """Which may wait for the uploads of another home."""
+        for home, more in (("first", {}), ("second", {"standby": True})):
+            created(instance, pipeline, "start", home=str(tmp_path / home), **more)
+        assert str(newest_home(instance, pipeline)) == str(tmp_path / "first")
 
 
 class TestUpkeep:
@@ -272,6 +286,9 @@ class TestStop:
 
             def computing_s(self):
                 return 0.0
+
+            def stand_by(self, topology, *, run_id):
+                pass
 
             def process(self, *, on_interrupt):
                 if canceling:

@@ -12,13 +12,20 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from dagster import DagsterInstance
+from dagster import DagsterEventType, DagsterInstance, DagsterRunStatus
 from deltalake import DeltaTable
 
 from rs_assets import Home, Pipeline, RunOptions, StreamBuilder, Time, TumblingWindow, build_definitions
 from rs_assets.catalog import requests
 from rs_assets.catalog.desired_state import read_desired_state
+from rs_assets.dagster.instance import ensure_home
+from rs_assets.dagster.runs.launch import LaunchRequest, launch
+from rs_assets.dagster.runs.run_tags import ANSWERS, RECOVERS
+from rs_assets.errors import RsError, SinkError
+from rs_assets.runtime.job.opening import opened
 from rs_assets.runtime.options import SavepointPolicy
+from rs_assets.runtime.run import standby as standing
+from rs_assets.runtime.run.run import open_stream
 from rs_assets.runtime.run.standby import Standby
 from tests.faults.processes import started, wait_for
 
@@ -133,3 +140,58 @@ def test_the_start_job_of_dagster_waits_as_a_standby(tmp_path, driver):
     assert done.success
     assert rows(tmp_path, "copy") == 300
     assert read_desired_state(folder).run_id == done.run_id
+
+
+@pytest.fixture
+def lost(tmp_path, monkeypatch):
+    """A stream in RS_HOME whose driver is gone, and a Dagster of its own."""
+    monkeypatch.setenv("RS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
+    ensure_home()
+    put(tmp_path, 0)
+    pipeline = stream_of(tmp_path)
+    with opened(pipeline.topology, RunOptions(run_id="first")) as session:
+        session.run_on()
+    return pipeline
+
+
+def test_the_run_of_a_standby_at_a_terminal_is_at_its_last_op_before_it_takes_the_lease(lost, driver, monkeypatch):
+    """Only what depends on the lease is left for afterwards. The tags of the run say then what it follows."""
+    before, said = [], []
+
+    def seen(*arguments):
+        with DagsterInstance.get() as instance:
+            (run,) = instance.get_runs()
+            steps = instance.all_logs(run.run_id, of_type=DagsterEventType.STEP_SUCCESS)
+            before.append((run.status, len(steps), ANSWERS in run.tags))
+        return open_stream(*arguments)
+
+    monkeypatch.setattr(standing, "open_stream", seen)
+    stop = {"reason": "the test is over"}
+    done = launch(
+        lost,
+        "start",
+        request=LaunchRequest(standby=True),
+        listener=lambda _: requests.ask(Home.default().job("web", "spare"), "stop", **stop),
+        said=said.append,
+    )
+    assert before == [(DagsterRunStatus.STARTED, len(lost.topology.nodes), False)]
+    assert [words.split(":")[0] for words in said] == ["standby", "the driver is gone"]
+    with DagsterInstance.get() as instance:
+        run = instance.get_run_by_id(done.run_id)
+        told = [each for each in instance.all_logs(done.run_id) if "restarted" in str(each.dagster_event)]
+    assert (run.status, run.tags[RECOVERS]) == (DagsterRunStatus.SUCCESS, "first")
+    assert told
+    assert done.report.rows_in == 100
+
+
+def test_a_first_batch_of_a_standby_that_fails_is_the_failure_of_its_run(lost, driver, monkeypatch):
+    def fails(*_, **__):
+        raise SinkError("the disk is full", remedy="make room")
+
+    monkeypatch.setattr("rs_assets.runtime.batch.work.BatchWork._stage", fails)
+    with pytest.raises(RsError, match="the disk is full"):
+        launch(lost, "start", request=LaunchRequest(standby=True))
+    with DagsterInstance.get() as instance:
+        (run,) = instance.get_runs()
+    assert (run.status, run.tags[RECOVERS]) == (DagsterRunStatus.FAILURE, "first")

@@ -6,6 +6,7 @@ import sys
 import threading
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -13,6 +14,7 @@ from rs_assets.catalog import requests
 from rs_assets.errors import PipelineBusyError, SinkError
 from rs_assets.runtime.job.opening import opened
 from rs_assets.runtime.run import standby as standing
+from rs_assets.runtime.run.run import open_stream
 from rs_assets.runtime.run.running import RunningPipeline
 from rs_assets.runtime.run.standby import Standby, Vacancy
 from rs_assets.spark.driver import SparkDriver
@@ -123,7 +125,23 @@ def test_a_start_that_a_person_was_faster_with_is_not_repeated(home):
     seen = Vacancy(answers=stream(home))
     stream(home)
     with pytest.raises(PipelineBusyError, match="by another request meanwhile"):
-        standing.open_stream(standby.topology, standby.options, answers=seen.answers)
+        open_stream(standby.topology, standby.options, partial(standing.run_on, vacancy=seen))
+
+
+def test_a_stream_that_is_refused_is_left_until_another_request_for_it(home):
+    """Its lease is not taken again and again for hours."""
+    first, asked = stream(home), []
+
+    def refuses(_, vacancy):
+        asked.append(vacancy.answers)
+        raise PipelineBusyError("it was stopped in Dagster", remedy="nothing to do")
+
+    standby = standby_of(home)
+    assert standby.take_over(timeout_s=1, begin=refuses) is None
+    assert asked == [first]
+    second = stream(home)
+    assert standby.take_over(timeout_s=1, begin=refuses) is None
+    assert asked == [first, second]
 
 
 def elsewhere(home, tmp_path):

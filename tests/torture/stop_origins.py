@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+import pytest
 from dagster import (
     DagsterInstance,
     DagsterRun,
@@ -30,10 +31,9 @@ from rs_assets.common.home import Home
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.dagster.runs.external_runs import run_recorded
-from rs_assets.dagster.runs.launch import launch
+from rs_assets.dagster.runs.launch import LaunchRequest, launch
 from rs_assets.dagster.sensors import recovery_sensor
 from rs_assets.deploy.deployments import Deployments
-from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.run.standby import Standby
 
 QUIET = {"config": {"log_level": "CRITICAL"}}
@@ -108,9 +108,14 @@ def _by_recovery(stream: Stream) -> Start:
 def _by_standby(stream: Stream) -> Start:
     with DagsterInstance.get() as instance:
         stream.lost(instance)
-    vacancy = Standby(stream.pipeline.topology, RunOptions()).vacancy()
-    assert vacancy is not None
-    return partial(launch, stream.pipeline, "start", vacancy=vacancy)
+    return partial(_stood_by, stream.pipeline)
+
+
+def _stood_by(pipeline: Pipeline) -> None:
+    """Without the preparation: its trial, in a home of its own, comes to the same phases."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Standby, "prepare", lambda _: None)
+        launch(pipeline, "start", request=LaunchRequest(standby=True))
 
 
 def _deployed(stream: Stream) -> Start:

@@ -94,8 +94,14 @@ class Case:
 
     @property
     def wished(self) -> bool:
-        """Whether a person asked for the end, also before a kill."""
-        return not self.kills and self.way != EVICTION
+        """Whether a person asked for the end of the stream, also before a kill."""
+        return not (self.kills or self.way == EVICTION or self.waits)
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is a standby that does not have the stream yet: to stop it stops no stream."""
+        order, word = tuple(PHASES), "writes its word"
+        return self.origin == "a standby" and (order.index(self.phase), self.behind) < (order.index(word), True)
 
     @property
     def kills(self) -> bool:
@@ -258,7 +264,9 @@ def _judged(case: Case, stream: Stream) -> str:
         was_stopped = case.kills and case.phase in BEHIND_A_STOP and case.by_hand
         if not case.wished and not was_stopped:
             result = tick(sensor_of(case.origin, stream), instance)
-            return "" if len(requests_of(result)) == 1 else f"it was killed and is not started again: {result}"
+            return (
+                "" if len(requests_of(result)) == 1 else f"its end was no stop, and it is not started again: {result}"
+            )
         if not case.kills and run.status not in (DagsterRunStatus.SUCCESS, DagsterRunStatus.CANCELED):
             return f"its run is {run.status.value}"
         return _stays(case, stream, instance)

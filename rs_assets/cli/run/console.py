@@ -29,11 +29,9 @@ from rs_assets.connectors.delta.rows import dataset_of
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.connectors.source import Metered
 from rs_assets.dagster.runs.launch import Launched, LaunchRequest, launch
-from rs_assets.errors import PipelineBusyError
 from rs_assets.operators.window.event_time import moving
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.report import BatchProgress, QueryReport, RunReport
-from rs_assets.runtime.run.standby import Standby, Vacancy
 from rs_assets.stream.pipeline import Pipeline
 
 COMMAND = "rs-assets"
@@ -87,36 +85,31 @@ def _launched(pipeline: Pipeline, request: LaunchRequest, bar: Bar) -> Launched:
 
 
 def stand_by(pipeline: Pipeline) -> None:
-    """Wait until the driver of `pipeline` is gone, then run its stream as `start_and_watch` does."""
-    from rs_assets.dagster.runs.launch import prepare_launch
+    """Wait until the driver of `pipeline` is gone, then run its stream as `start_and_watch` does.
 
-    out, standby = terminal(), Standby(pipeline.topology, RunOptions())
-    out.print(f"standby of {pipeline.name}: starting Spark")
-    prepare_launch(pipeline)
-    standby.prepare()
-    out.print(f"standby of {pipeline.name}: ready; Ctrl-C ends it")
-    while True:
-        vacancy = standby.await_vacancy()
-        out.print(f"the driver of {pipeline.name} is gone: taking over")
-        try:
-            start_and_watch(pipeline, vacancy=vacancy)
-        except PipelineBusyError as error:
-            out.print(f"standby of {pipeline.name}: {escape(error.what)}; it waits again")
-        else:
-            return
+    Its run in Dagster begins before the wait.
+    """
+    out = terminal()
+    out.print(f"standby of {pipeline.name}: starting Spark; Ctrl-C ends it")
+    _stream(pipeline, LaunchRequest(standby=True), out)
 
 
-def start_and_watch(pipeline: Pipeline, *, vacancy: Vacancy | None = None) -> None:
-    """Start `pipeline` through Dagster, or take it over, and show its batches until Ctrl-C."""
-    from dagster import DagsterExecutionInterruptedError
-
+def start_and_watch(pipeline: Pipeline) -> None:
+    """Start `pipeline` through Dagster and show its batches until Ctrl-C."""
     out = terminal()
     out.print(f"{pipeline.name} runs; Ctrl-C drains and stops it")
+    _stream(pipeline, LaunchRequest(), out)
+
+
+def _stream(pipeline: Pipeline, request: LaunchRequest, out: Console) -> None:
+    from dagster import DagsterExecutionInterruptedError
+
     report: RunReport | None = None
     said = "drained and stopped; the next start goes on from here"
     with bar_of(pipeline, out, hidden=False) as bar:
         try:
-            report = launch(pipeline, "start", listener=bar.show, begun=bar.begun, vacancy=vacancy).report
+            done = launch(pipeline, "start", request=request, listener=bar.show, begun=bar.begun, said=bar.say)
+            report = done.report
         except (KeyboardInterrupt, DagsterExecutionInterruptedError) as stopped:
             said = str(stopped) or STOPPED
     for warning in report.warnings if report is not None else ():
@@ -143,6 +136,11 @@ class Bar:
         """Show that Spark and the queries have started."""
         if not self.batches:
             self.progress.update(self.task, description="Spark runs; no batch so far")
+
+    def say(self, text: str) -> None:
+        """Show what a standby does, on a line of its own, too: a log has no bar."""
+        self.progress.console.print(text, soft_wrap=True)
+        self.progress.update(self.task, description=text)
 
     def show(self, batch: BatchProgress) -> None:
         """Advance by one batch."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dagster import AssetKey, AssetObservation, DagsterRun, EventLogRecord, MetadataValue
+from dagster import AssetKey, AssetObservation, EventLogRecord, MetadataValue
 
 from rs_assets.dagster.assets.roles import roles_of
 from rs_assets.dagster.assets.stream_assets import StreamAssets
@@ -43,9 +43,9 @@ def cause_shown(tags: Mapping[str, str]) -> Metadata:
     return made
 
 
-def restart_events(assets: StreamAssets, run: DagsterRun) -> list[AssetObservation]:
-    """What a run that a sensor launched says of itself on the assets of its sources; [] for a run of a person."""
-    described = _restart(run.tags)
+def restart_events(assets: StreamAssets, tags: Mapping[str, str]) -> list[AssetObservation]:
+    """What a run with `tags` that follows another says on the assets of its sources; [] for one of a person."""
+    described = _restart(tags)
     if described is None:
         return []
     text, metadata = described

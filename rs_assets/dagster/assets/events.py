@@ -25,7 +25,7 @@ from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.assets.sums import RunSums
 from rs_assets.dagster.assets.verdicts import IDLE_EVERY_S, JUDGED_EVERY_S
 from rs_assets.dagster.place import Place
-from rs_assets.dagster.runs.run_tags import LOST_SECONDS, RECOVERS, RECOVERY_REASON
+from rs_assets.dagster.runs.run_tags import LOST_SECONDS, RECOVERS, RECOVERY_REASON, tags_now
 from rs_assets.operators.window.event_time import moving, watermark_in_words
 from rs_assets.runtime.report import BatchProgress, RunReport
 
@@ -64,6 +64,7 @@ class StepEvents:
         self.place = place
         self.topology = assets.topology
         self.context = context
+        self._tags = tags_now(context.instance, context.run)
         self.live = live
         self._queue: SimpleQueue[BatchProgress | None] = SimpleQueue()
         self._passed: dict[str, str] = {}
@@ -153,7 +154,7 @@ class StepEvents:
 
     def _recovery(self) -> Metadata:
         """Metadata of a restart by the recovery sensor: the previous run, the reason, the downtime."""
-        tags = self.context.run.tags
+        tags = self._tags
         if RECOVERS not in tags:
             return {}
         return {

@@ -17,7 +17,7 @@ def pipeline_graph(assets: StreamAssets) -> GraphDefinition:
     topology = assets.topology
     refused = judged_anyway(assets)
     ops = {node.name: FACTORIES[node.family](topology, node, refused) for node in topology}
-    process = process_op(assets)
+    process = process_op(assets, refused)
     outputs = [output_name(step, role) for step, role in roles_of(topology)]
 
     @graph(name=assets.label, out={name: GraphOut() for name in outputs}, description=assets.pipeline.description)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from rs_assets.common.loading import uncollected
 from rs_assets.errors import EngineError, RsError
 from rs_assets.runtime.report import RunReport
-from rs_assets.runtime.run.standby import Vacancy
 from rs_assets.stream.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -27,6 +25,7 @@ class LaunchRequest:
     new_generation: bool = False
     reset_steps: tuple[str, ...] = ()
     keep_state: bool = False
+    standby: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +45,12 @@ def launch(
     begun: Callable[[], None] | None = None,
     preview_rows: int = 0,
     verbose: bool = False,
-    vacancy: Vacancy | None = None,
+    said: Callable[[str], None] | None = None,
 ) -> Launched:
     """Run the job of `pipeline` through Dagster in this process; raises the RsError that ended it.
 
-    With `vacancy` it takes a stream over, and is refused if that was started or stopped meanwhile. `begun` is called
-    when Spark has started and all steps are wired, `listener` with the BatchProgress of every batch.
+    `begun` is called when Spark has started and all steps are wired, `listener` with the BatchProgress of every batch,
+    `said` with what a standby does.
     """
     with uncollected():
         from dagster import DagsterError, DagsterInstance
@@ -63,6 +62,7 @@ def launch(
         from rs_assets.dagster.runs.external_runs import run_recorded
         from rs_assets.dagster.runs.interrupts import heard_at_terminal
         from rs_assets.dagster.runs.orphans import end_orphans
+        from rs_assets.dagster.runs.outcome import BY_HAND
 
         ensure_home()
         # The session of this process may be there already, and ends with it.
@@ -74,12 +74,13 @@ def launch(
         heard_at_terminal(),
         _listening(runtime.LISTENERS, listener),
         _listening(runtime.BEGUN, begun),
+        _listening(runtime.SAID, said),
         instance,
         _unheard_by_helpers(instance),
     ):
         end_orphans(instance, pipeline.topology)
         try:
-            run_id = run_recorded(job, instance, run_config=config, tags=_tags(mode, vacancy))
+            run_id = run_recorded(job, instance, run_config=config, tags={BY_HAND: mode})
         except DagsterError as error:
             ours = cause_of(error)
             if ours is None:
@@ -91,35 +92,6 @@ def launch(
     return Launched(run_id, report)
 
 
-def _tags(mode: str, vacancy: Vacancy | None) -> dict[str, str]:
-    """The tags of a run at a terminal, which may take over from another run."""
-    from rs_assets.dagster.runs.outcome import BY_HAND
-    from rs_assets.dagster.runs.run_tags import ANSWERS, ENDED, LOST_SECONDS, RECOVERS, RECOVERY_REASON
-
-    if vacancy is None:
-        return {BY_HAND: mode}
-    lost = {
-        RECOVERS: vacancy.run_id,
-        ENDED: f"{time.time() - vacancy.silent_s:.6f}",
-        LOST_SECONDS: f"{vacancy.silent_s:.0f}",
-        RECOVERY_REASON: "its driver is gone; a standby has taken over",
-    }
-    return {BY_HAND: mode, ANSWERS: vacancy.answers, **(lost if vacancy.run_id else {})}
-
-
-def prepare_launch(pipeline: Pipeline) -> None:
-    """Load what `launch` of a stream needs, so that it begins at once."""
-    from dagster import DagsterInstance
-
-    from rs_assets.dagster.definitions_of import build_definitions
-    from rs_assets.dagster.instance import ensure_home
-    from rs_assets.dagster.runs import external_runs, interrupts, orphans, outcome, runtime, stoppable  # noqa: F401
-
-    ensure_home()
-    with DagsterInstance.get():
-        build_definitions([pipeline]).resolve_job_def(f"{pipeline.topology.label}_start")
-
-
 def _run_config(mode: str, request: LaunchRequest, *, preview_rows: int, log_level: str) -> dict[str, Any]:
     """Dagster's configuration of the run."""
     from rs_assets.dagster.resources.resource_keys import RUN, key_of
@@ -129,6 +101,7 @@ def _run_config(mode: str, request: LaunchRequest, *, preview_rows: int, log_lev
         "new_generation": request.new_generation,
         "reset_steps": list(request.reset_steps),
         "keep_state": request.keep_state,
+        "standby": request.standby,
         "preview_rows": preview_rows,
     }
     return {

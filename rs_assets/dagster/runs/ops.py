@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
@@ -27,6 +28,7 @@ from rs_assets.dagster.runs.outcome import (
     shown_in,
     stop_was_requested,
 )
+from rs_assets.dagster.runs.run_tags import tags_now
 from rs_assets.dagster.runs.runtime import RuntimeResource
 from rs_assets.errors import RsError, StartRefused, UserError
 from rs_assets.topology.topology import Topology
@@ -108,20 +110,27 @@ def _wiring_op(topology: Topology, node: Node, verb: str, refused: Refused) -> O
     def wire(context: OpExecutionContext, **upstream: Flows) -> Flows:
         inputs = {name: upstream[f"from_{name}"] for name in node.inputs}
         runtime: RuntimeResource = getattr(context.resources, RUNTIME)
-        try:
-            with cause_first(context):
-                return runtime.wire(topology, node.name, inputs, run_id=context.run_id)
-        except DagsterExecutionInterruptedError:
-            refuse_interrupted(context, UNBEGUN)
-            raise
-        except (StartRefused, UserError):
-            refused(context)
-            raise
+        with _beginning(context, refused):
+            return runtime.wire(topology, node.name, inputs, run_id=context.run_id)
 
     return wire
 
 
-def process_op(assets: StreamAssets) -> OpDefinition:
+@contextmanager
+def _beginning(context: OpExecutionContext, refused: Refused) -> Iterator[None]:
+    """Report a start that is refused, or interrupted before it has read anything."""
+    try:
+        with cause_first(context):
+            yield
+    except DagsterExecutionInterruptedError:
+        refuse_interrupted(context, UNBEGUN)
+        raise
+    except (StartRefused, UserError):
+        refused(context)
+        raise
+
+
+def process_op(assets: StreamAssets, refused: Refused = report_nothing) -> OpDefinition:
     """The last op: starts the queries, waits for them, and reports the steps that data went through."""
     topology, roles = assets.topology, roles_of(assets.topology)
 
@@ -136,6 +145,8 @@ def process_op(assets: StreamAssets) -> OpDefinition:
         rs_runtime: RuntimeResource,
         **after: Flows,  # noqa: ARG001  they order the ops
     ) -> Iterator[Output[None]]:
+        with _beginning(context, refused):
+            rs_runtime.stand_by(topology, run_id=context.run_id)
         place = rs_runtime.run.place()
         tables = delta_outputs(topology, place.home)
         live = rs_runtime.run.mode == "start"
@@ -151,7 +162,7 @@ def process_op(assets: StreamAssets) -> OpDefinition:
             ops=ops,
         )
         rs_runtime.listen(events.put)
-        for event in restart_events(assets, context.run):
+        for event in restart_events(assets, tags_now(context.instance, context.run)):
             context.log_event(event)
         with shown_in(context), cause_first(context), events.closing():
             try:

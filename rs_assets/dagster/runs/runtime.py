@@ -12,6 +12,7 @@ from pydantic import Field, PrivateAttr
 
 from rs_assets.catalog.desired_state import read_desired_state
 from rs_assets.common.interrupts import held_back
+from rs_assets.common.node import Node
 from rs_assets.common.storage import use_storage
 from rs_assets.compile.planner.context import Flow
 from rs_assets.dagster.place import Place
@@ -26,7 +27,8 @@ from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.dagster.resources.step import StepResource
 from rs_assets.dagster.resources.table import TableResource
 from rs_assets.dagster.resources.window import WindowResource
-from rs_assets.dagster.runs.run_tags import answers_of
+from rs_assets.dagster.runs.orphans import end_orphans
+from rs_assets.dagster.runs.run_tags import ANSWERS, answers_of, takeover_tags
 from rs_assets.dagster.sensors.stream_runs import refuse_if_stopped
 from rs_assets.runtime.job.ending import record
 from rs_assets.runtime.job.opening import opened
@@ -43,7 +45,7 @@ from rs_assets.runtime.options import (
 from rs_assets.runtime.report import BatchProgress, RunReport
 from rs_assets.runtime.run.run import run_wired
 from rs_assets.runtime.run.running import RunningPipeline
-from rs_assets.runtime.run.standby import Standby
+from rs_assets.runtime.run.standby import Standby, Vacancy
 from rs_assets.runtime.run.stopping import drain_and_stop
 from rs_assets.topology.topology import Topology
 
@@ -52,6 +54,8 @@ Listener = Callable[[BatchProgress], None]
 LISTENERS: list[Listener] = []
 # Called when Spark has started and the steps of a run in this process are wired.
 BEGUN: list[Callable[[], None]] = []
+# Called with what a standby in this process does, in words.
+SAID: list[Callable[[str], None]] = []
 # The reports of finished runs by run id, for their launcher in this process.
 LAST_REPORTS: dict[str, RunReport] = {}
 # Seconds that a stopping run waits for its batch in flight.
@@ -235,10 +239,12 @@ class RuntimeResource(ConfigurableResource[None]):
         """The flows of `step` by query, from those of its inputs; the first call opens the pipeline.
 
         The resource of the step's family wires it, unless nothing is new: then there are no queries.
+        A standby wires its steps later; see `stand_by`.
         """
-        family: FamilyResource = getattr(self, topology[step].family)
+        if self._waits:
+            return {}
         session = self._open(topology, run_id)
-        return {} if session.unchanged_since else family.wire(session, step, inputs)
+        return {} if session.unchanged_since else self._family(topology[step]).wire(session, step, inputs)
 
     def process(self, *, on_interrupt: Callable[[], bool] = bool) -> Ended:
         """Run the wired queries in `mode`. An interrupt drains and stops them; it is not an error by itself.
@@ -262,36 +268,61 @@ class RuntimeResource(ConfigurableResource[None]):
 
     def _open(self, topology: Topology, run_id: str) -> JobSession:
         if self._session is None:
-            options = self.options(run_id)
-            if self.run.standby and self.run.mode == "start":
-                self._session = self._taken_over(Standby(topology, options))
-            else:
-                self._session = opened(topology, options)
-                if self.run.mode == "start":
-                    self._begin_stream(self._session)
+            self._session = opened(topology, self.options(run_id))
+            if self.run.mode == "start":
+                self._begin_stream(self._session)
             if self.run.mode == "start" or not is_unchanged(self._session, finish=self._finish):
                 self._session.options.driver.call(self._session.prepare)
         return self._session
 
-    def _taken_over(self, standby: Standby) -> JobSession:
-        """Wait until the stream has no driver, and record that this run is the stream."""
-        standby.prepare()
-        if self._context is not None and self._context.log is not None:
-            self._context.log.info("standby: ready, and waiting for the end of the driver")
-        session = standby.take_over()
-        assert session is not None  # noqa: S101  there is no limit
-        return session
+    def stand_by(self, topology: Topology, *, run_id: str) -> None:
+        """In a standby: wait until the stream has no driver, make this run the stream, and wire its steps.
 
-    def _begin_stream(self, session: JobSession) -> None:
+        The ops of the steps have ended by then: to record them takes longer than to wire all steps.
+        """
+        if not self._waits:
+            return
+        standby = Standby(topology, self.options(run_id))
+        standby.prepare()
+        self._say("standby: ready, and waits for the end of the driver")
+        self._session = session = standby.take_over(begin=self._begin_stream)
+        assert session is not None  # noqa: S101  there is no limit
+        self._say("the driver is gone: taking over")
+        session.options.driver.call(session.prepare)
+        for node in topology:
+            self._family(node).wire(session, node.name, {})
+        if self._context is not None and self._context.instance is not None:
+            end_orphans(self._context.instance, topology)
+
+    @property
+    def _waits(self) -> bool:
+        return self.run.standby and self.run.mode == "start"
+
+    def _family(self, node: Node) -> FamilyResource:
+        family: FamilyResource = getattr(self, node.family)
+        return family
+
+    def _say(self, text: str) -> None:
+        if self._context is not None and self._context.log is not None:
+            self._context.log.info(text)
+        for said in SAID:
+            said(text)
+
+    def _begin_stream(self, session: JobSession, vacancy: Vacancy | None = None) -> None:
         """Record that this run is the stream; PipelineBusyError for a restart if the stream was stopped since.
 
-        The lease is held, so no other run starts or stops the stream meanwhile.
+        The lease is held, so no other run starts or stops the stream meanwhile. The tags of a standby, which takes
+        over, say from now on what it follows.
         """
         run, instance = (self._context.run, self._context.instance) if self._context is not None else (None, None)
-        answers = answers_of(run.tags) if run is not None else None
+        tags = takeover_tags(vacancy) if vacancy is not None else {}
+        answers = tags.get(ANSWERS) if run is None or tags else answers_of(run.tags)
         if run is not None and instance is not None and answers is not None:
-            refuse_if_stopped(instance, run, read_desired_state(session.folder), session.held.before)
+            now = run.with_tags({**run.tags, **tags})
+            refuse_if_stopped(instance, now, read_desired_state(session.folder), session.held.before)
         session.run_on(answers=answers)
+        if run is not None and instance is not None and tags:
+            instance.add_run_tags(run.run_id, tags)
 
     def options(self, run_id: str) -> RunOptions:
         """The options of a run: those of its place and course, and those that each family sets."""

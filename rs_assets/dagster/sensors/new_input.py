@@ -21,6 +21,7 @@ from rs_assets.connectors.source import Ends
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import instance_of, place_of
 from rs_assets.dagster.runs.orphans import is_gone
+from rs_assets.dagster.runs.run_tags import waits
 from rs_assets.dagster.sensors.inputs import ends_of, watched
 from rs_assets.dagster.sensors.refusals import failed_with
 from rs_assets.errors import PipelineBusyError, SourceReadError
@@ -77,7 +78,9 @@ def _busy(context: SensorEvaluationContext, topology: Topology) -> str | None:
     instance = instance_of(context)
     since = datetime.now(UTC) - LAUNCHED_WITHIN
     waiting = RunsFilter(tags={"rs/pipeline": topology.name}, statuses=WAITING, created_after=since)
-    runs = [run for run in instance.get_runs(waiting) if not is_gone(instance, run)] if instance is not None else []
+    if instance is None:
+        return None
+    runs = [run for run in instance.get_runs(waiting) if not (waits(run) or is_gone(instance, run))]
     return f"run {runs[0].run_id} begins or ends" if runs else None
 
 

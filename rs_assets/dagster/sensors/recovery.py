@@ -34,12 +34,14 @@ from rs_assets.dagster.resources.resource_keys import RUN
 from rs_assets.dagster.runs.run_tags import (
     ANSWERS,
     ENDED,
+    FEW,
     LOST_SECONDS,
     RECOVERS,
     RECOVERY_REASON,
     RESUMES,
     RESUMES_AFTER,
     RESUMES_RUN,
+    first_of_stream,
 )
 from rs_assets.dagster.sensors import cursor
 from rs_assets.dagster.sensors.resuming import resume_request
@@ -47,7 +49,7 @@ from rs_assets.dagster.sensors.stream_runs import StreamRuns
 from rs_assets.dagster.sensors.verdict import Verdict
 
 # Settings of one start only: a second start would read everything again, or forget state again.
-ONCE = ("new_generation", "reset_steps", "keep_state")
+ONCE = ("new_generation", "reset_steps", "keep_state", "standby")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +117,7 @@ def answers(desired: DesiredState | None) -> dict[str, str]:
 
 
 def _newest(context: SensorEvaluationContext, job: str) -> DagsterRun | None:
-    runs = context.instance.get_runs(RunsFilter(job_name=job), limit=1)
-    return runs[0] if runs else None
+    return first_of_stream(context.instance.get_runs(RunsFilter(job_name=job), limit=FEW))
 
 
 def _again(run: DagsterRun | None) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunRecord, Ru
 from rs_assets.catalog.desired_state import DesiredState
 from rs_assets.catalog.lease import BEATS, LeaseRow
 from rs_assets.dagster.runs.orphans import LOST, is_gone
-from rs_assets.dagster.runs.run_tags import ENDED, RECOVERS, answers_of
+from rs_assets.dagster.runs.run_tags import ENDED, RECOVERS, answers_of, waits
 from rs_assets.dagster.sensors.refusals import failed_with, refusal_of, was_canceled
 from rs_assets.dagster.sensors.verdict import End, Ran, Verdict, judge
 from rs_assets.errors import PipelineBusyError
@@ -40,7 +40,9 @@ class StreamRuns:
         records = list(instance.get_run_records(runs, limit=MOST_RUNS))
         if desired is not None and all(record.dagster_run.run_id != desired.run_id for record in records):
             records += instance.get_run_records(RunsFilter(run_ids=[desired.run_id]))
-        return cls(instance, records, desired, lease)
+        stream = desired.run_id if desired is not None else ""
+        runs_of_stream = [each for each in records if each.dagster_run.run_id == stream or not waits(each.dagster_run)]
+        return cls(instance, runs_of_stream, desired, lease)
 
     def run(self, run_id: str) -> DagsterRun | None:
         """One of the runs."""

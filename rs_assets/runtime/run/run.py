@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -127,11 +127,13 @@ def start(topology: Topology, options: RunOptions | None = None) -> RunningPipel
     return started(open_stream(topology, options or RunOptions()))
 
 
-def open_stream(topology: Topology, options: RunOptions, *, answers: str | None = None) -> JobSession:
-    """The opened session of a stream, recorded as the one that is to go on; see `JobSession.run_on` for `answers`."""
+def open_stream(
+    topology: Topology, options: RunOptions, begin: Callable[[JobSession], None] = JobSession.run_on
+) -> JobSession:
+    """The opened session of a stream, which `begin` has recorded as the one that is to go on."""
     session = opened(topology, options)
     try:
-        session.run_on(answers=answers)
+        begin(session)
     except BaseException:
         session.close()
         raise

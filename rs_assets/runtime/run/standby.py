@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from rs_assets.catalog import requests
 from rs_assets.catalog.desired_state import read_desired_state
@@ -40,6 +42,15 @@ class Vacancy:
     silent_s: float = 0.0
 
 
+# Records that the run of an opened session is the stream; PipelineBusyError if another start or stop came first.
+Begin = Callable[[JobSession, Vacancy], None]
+
+
+def run_on(session: JobSession, vacancy: Vacancy) -> None:
+    """Record it in the home."""
+    session.run_on(answers=vacancy.answers)
+
+
 class Standby:
     """Waits for the end of the driver of one pipeline, in this home or, by its uploads, in another one.
 
@@ -54,6 +65,8 @@ class Standby:
         self._read_at = 0.0
         self._sign: SignOfLife | None = None
         self._sign_at = 0.0
+        # The request whose stream is not to be taken over.
+        self._refused: str | None = None
 
     def prepare(self) -> None:
         """Start Spark, analyse each step, and run the pipeline once without input and without its sinks.
@@ -74,7 +87,8 @@ class Standby:
             self._read_at = now
             self._lease = read_lease(self.options.home.leases, self.topology.name)
             self._hear(now)
-        return self._there() if self._sign is not None else self._here()
+        found = self._there() if self._sign is not None else self._here()
+        return None if found is None or found.answers == self._refused else found
 
     def await_vacancy(self, *, timeout_s: float | None = None, stop: threading.Event | None = None) -> Vacancy | None:
         """Wait for a vacancy; None if `timeout_s` or `stop` came first. What cannot be read is read again."""
@@ -87,19 +101,35 @@ class Standby:
             pause.wait(LOOK_S)
         return None
 
-    def take_over(self, *, timeout_s: float | None = None, stop: threading.Event | None = None) -> JobSession | None:
+    def take_over(
+        self,
+        *,
+        timeout_s: float | None = None,
+        stop: threading.Event | None = None,
+        begin: Begin = run_on,
+    ) -> JobSession | None:
         """Wait for a vacancy, and open the stream; None as for `await_vacancy`.
 
-        It waits again if another standby, or a person, was first.
+        It waits again if another standby, or a person, was first. A stream that `begin` refuses is left until another
+        request for it.
         """
-        until = None if timeout_s is None else time.monotonic() + timeout_s
+        until, pause = None if timeout_s is None else time.monotonic() + timeout_s, stop or threading.Event()
         while True:
             left = None if until is None else until - time.monotonic()
-            vacancy = self.await_vacancy(timeout_s=left, stop=stop)
+            vacancy = self.await_vacancy(timeout_s=left, stop=pause)
             if vacancy is None:
                 return None
             with suppress(PipelineBusyError):
-                return open_stream(self.topology, self.options, answers=vacancy.answers)
+                return open_stream(self.topology, self.options, partial(self._begin, vacancy, begin))
+            pause.wait(READ_S)
+
+    def _begin(self, vacancy: Vacancy, begin: Begin, session: JobSession) -> None:
+        try:
+            begin(session, vacancy)
+        except PipelineBusyError:
+            # A request that was stopped or replaced is never valid again.
+            self._refused = vacancy.answers
+            raise
 
     def _here(self) -> Vacancy | None:
         """By the lease and the desired state of this home."""
