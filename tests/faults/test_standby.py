@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import tempfile
 import threading
 import time
 from dataclasses import replace
@@ -22,11 +23,13 @@ from rs_assets.dagster.instance import ensure_home
 from rs_assets.dagster.runs.launch import LaunchRequest, launch
 from rs_assets.dagster.runs.run_tags import ANSWERS, RECOVERS
 from rs_assets.errors import RsError, SinkError
+from rs_assets.runtime.batch.work import BatchWork
 from rs_assets.runtime.job.opening import opened
 from rs_assets.runtime.options import SavepointPolicy
 from rs_assets.runtime.run import standby as standing
 from rs_assets.runtime.run.run import open_stream
 from rs_assets.runtime.run.standby import Standby
+from rs_assets.runtime.run.warming import RUNS, warm_up
 from tests.faults.processes import started, wait_for
 
 PROGRAM = """
@@ -140,6 +143,28 @@ def test_the_start_job_of_dagster_waits_as_a_standby(tmp_path, driver):
     assert done.success
     assert rows(tmp_path, "copy") == 300
     assert read_desired_state(folder).run_id == done.run_id
+
+
+def test_the_warm_up_of_a_standby_commits_batches_and_leaves_nothing(tmp_path, driver, monkeypatch):
+    """Whatever the environment asks of runs."""
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
+    monkeypatch.chdir(tmp_path)
+    for name in ("RS_HOME", "RS_SAVEPOINTS"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    for name in ("RS_UPLOAD", "RS_OPENLINEAGE"):
+        monkeypatch.setenv(name, "1")
+    places, commit = [], BatchWork.commit
+
+    def seen(work, *arguments, **more):
+        places.append(work.folder)
+        return commit(work, *arguments, **more)
+
+    monkeypatch.setattr(BatchWork, "commit", seen)
+    warm_up(driver)
+    assert len(places) >= 2 * RUNS
+    assert all(place.is_relative_to(tmp_path / "scratch") for place in places)
+    assert sorted(tmp_path.rglob("*")) == [tmp_path / "scratch"]
 
 
 @pytest.fixture

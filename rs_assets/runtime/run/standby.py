@@ -20,6 +20,7 @@ from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.run.run import open_stream, started
 from rs_assets.runtime.run.running import RunningPipeline
 from rs_assets.runtime.run.trial import try_rows
+from rs_assets.runtime.run.warming import warm_up
 from rs_assets.runtime.upkeep.ownership import readable
 from rs_assets.runtime.upkeep.uploads import current_home
 from rs_assets.topology.topology import Topology
@@ -69,7 +70,7 @@ class Standby:
         self._refused: str | None = None
 
     def prepare(self) -> None:
-        """Start Spark, analyse each step, and run the pipeline once without input and without its sinks.
+        """Start Spark, analyse each step, run the pipeline once without input and without its sinks, and `warm_up`.
 
         So classes are loaded and compiled. A pipeline that cannot be tried without input is only analysed.
         """
@@ -79,6 +80,8 @@ class Standby:
             analyse(self.topology, driver)
         with suppress(RsError):
             try_rows(self.topology, {source.name: () for source in self.topology.origins}, driver)
+        with suppress(RsError):
+            warm_up(driver)
 
     def vacancy(self) -> Vacancy | None:
         """The vacancy at this moment, None if there is none. CheckpointError if lease or uploads cannot be read."""
