@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from rs_assets.connectors.delta.forgetting import TableErasure
+from rs_assets.connectors.delta.forgetting import QUIET_S, Found, TableErasure
 from rs_assets.connectors.delta.log.history import CannotReturn, History, change_of
 from rs_assets.connectors.delta.log.versions import files_added
 from rs_assets.connectors.delta.table import properties
@@ -34,7 +36,7 @@ def written(path: str, batch: int, users: list[str], **settings: Any) -> None:
 
 def erasure(path: str, batch: int, **wanted: str) -> TableErasure:
     keys = Keys.of(wanted, {})
-    return TableErasure(path=path, matcher=InColumns(keys.at("out"), keys), step="out", mark=mark(batch))
+    return TableErasure(path=path, matcher=InColumns(keys.at("out"), keys), step="out", mark=mark(batch), pipeline="p1")
 
 
 def holding(folder: Path, text: str) -> list[str]:
@@ -146,12 +148,63 @@ def test_erase_does_not_take_values_of_rows_that_stay_for_those_of_a_key(tmp_pat
     for job in ("a", "b"):
         write_deltalake(path, rows.filter(pc.equal(rows["job"], job)), mode="append")
     matcher = InTexts(own, ("record", "reason"), keys, lambda texts: bool(keys.in_record(texts[0] or "")))
-    gone = TableErasure(path=path, matcher=matcher, step="dead_letters")
+    gone = TableErasure(path=path, matcher=matcher, step="dead_letters", pipeline="p1")
     found = gone.found()
     assert (found.rows, found.entries) == (1, 1)
     gone.erase()
     assert sorted(DeltaTable(path).to_pyarrow_table()["record"].to_pylist()) == sorted(records[1:])
     assert not gone.found().anything
+
+
+def test_erase_that_was_killed_while_it_wrote_a_file_is_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "visits")
+    written(path, 0, ["ann", "zoe"])
+    gone, write = erasure(path, 0, user="zoe"), pq.write_table
+
+    def killed(*arguments: Any, **named: Any) -> None:
+        write(*arguments, **named)
+        (half,) = tmp_path.rglob("*.forgetting")
+        half.write_bytes(half.read_bytes()[:40])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pq, "write_table", killed)
+    with pytest.raises(KeyboardInterrupt):
+        gone.erase()
+    monkeypatch.undo()
+    assert gone.found().broken == 1
+    gone.erase()
+    assert users(path) == ["ann"]
+    assert not gone.found().anything
+    assert not list(tmp_path.rglob("*.forgetting"))
+
+
+@pytest.mark.parametrize("name", ["part-1.parquet", "part-1.parquet#1"])
+def test_erase_removes_what_a_killed_write_has_left_once_it_cannot_be_going_on(tmp_path: Path, name: str) -> None:
+    path, left = str(tmp_path / "visits"), tmp_path / "visits" / name
+    written(path, 0, ["ann", "bob"])
+    (whole,) = (tmp_path / "visits").glob("*.parquet")
+    left.write_bytes(whole.read_bytes()[:40])
+    gone = erasure(path, 0, user="zoe")
+    gone.erase()
+    assert gone.found() == Found(version=0, broken=1)
+    long_ago = time.time() - QUIET_S - 1
+    os.utime(left, (long_ago, long_ago))
+    gone.erase()
+    assert not left.exists()
+    assert not gone.found().anything
+    assert users(path) == ["ann", "bob"]
+
+
+def test_erase_finds_the_rows_of_a_write_that_was_killed_before_its_file_got_its_name(tmp_path: Path) -> None:
+    path = str(tmp_path / "visits")
+    written(path, 0, ["ann", "bob"])
+    pq.write_table(pa.table({"user": ["zoe"], "day": ["a"], "n": [1]}), tmp_path / "visits" / "part-1.parquet#1")
+    gone = erasure(path, 0, user="zoe")
+    assert gone.found().earlier == 1
+    gone.erase()
+    assert not list(tmp_path.rglob("*#1"))
 
 
 def test_erase_that_ends_after_the_log_is_cut_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

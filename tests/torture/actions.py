@@ -6,7 +6,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -17,26 +17,14 @@ from rs_assets.dagster.runs.compaction import compact_everything
 from rs_assets.errors import RsError
 from rs_assets.runtime.run.rescale import rescale
 from rs_assets.runtime.upkeep import savepoints
+from tests.torture.act import Act, Chances, pick
 from tests.torture.history import EMPTY, Finding, History, Refusal, Saved, forget_state
-from tests.torture.model import Windows, copied
+from tests.torture.model import Copy, Windows, copied
+from tests.torture.recorded_actions import backfilling, forgetting, proving, redriving, refusing, trying
 from tests.torture.site import COPY, WINDOWS
 
-Chances = tuple[float, float, float]
 # What is done; `done` is what must hold afterwards.
 Do = Callable[[], object]
-
-
-@dataclass(frozen=True, slots=True)
-class Act:
-    """Something to do: `do` calls the product, `done` tells what must hold then. `again`: a killed one is repeated."""
-
-    do: Callable[[], object]
-    done: Callable[[], None]
-    again: bool = False
-
-
-def _pick(chance: float, number: int) -> int:
-    return min(int(chance * number), number - 1)
 
 
 # Input.
@@ -45,7 +33,7 @@ def _pick(chance: float, number: int) -> int:
 def grow(history: History, chances: Chances) -> None:
     """Records come."""
     sources = history.site.code.sources
-    history.site.grow(sources[_pick(chances[0], len(sources))], 3 + _pick(chances[1], 12))
+    history.site.grow(sources[pick(chances[0], len(sources))], 3 + pick(chances[1], 12))
 
 
 # What runs.
@@ -63,7 +51,7 @@ def streaming(history: History, chances: Chances) -> Act:
 
 def rescaling(history: History, chances: Chances) -> Act:
     """Another number of state partitions; all that is there is processed before."""
-    number = 1 + _pick(chances[0], 3)
+    number = 1 + pick(chances[0], 3)
     topology = history.site.pipeline().topology
 
     def done() -> None:
@@ -98,7 +86,7 @@ def restoring(history: History, chances: Chances) -> Act | None:
     """Back, or forward, to a savepoint."""
     if not history.saved:
         return None
-    saved = history.saved[_pick(chances[0], len(history.saved))]
+    saved = history.saved[pick(chances[0], len(history.saved))]
 
     def done() -> None:
         history.unseen = saved.unseen
@@ -135,11 +123,11 @@ def forking(history: History, chances: Chances) -> Act | None:
     code = history.site.code
     alike = [each for each in history.saved if (each.sources, each.names) == (code.sources, code.names)]
     alike = [
-        each for each in alike if None not in (each.now[COPY].rows, each.now[WINDOWS].rows, each.now[WINDOWS].read)
+        each for each in alike if None not in (each.now[COPY].read, each.now[WINDOWS].rows, each.now[WINDOWS].read)
     ]
     if not alike:
         return None
-    saved = alike[_pick(chances[0], len(alike))]
+    saved = alike[pick(chances[0], len(alike))]
     history.forks += 1
     job = f"fork{history.forks}"
     site, topology = history.site, history.site.pipeline(job).topology
@@ -150,11 +138,13 @@ def forking(history: History, chances: Chances) -> Act | None:
     def done() -> None:
         before = site.held()
         site.pipeline(job).run(site.options)
-        there, windows = site.input.of(code.sources), saved.now[WINDOWS].read
+        there, copy, windows = site.input.of(code.sources), saved.now[COPY].read, saved.now[WINDOWS].read
+        assert isinstance(copy, Copy)
         assert isinstance(windows, Windows)
-        wanted = {COPY: copied(there), WINDOWS: windows.read(there).closed}
+        closed = windows.read(there).closed
         wanted = {
-            query: [row for row in rows if row not in (saved.now[query].rows or ())] for query, rows in wanted.items()
+            COPY: copied(there - copy.seen),
+            WINDOWS: [row for row in closed if row not in (saved.now[WINDOWS].rows or ())],
         }
         held = site.held(job)
         history.expect({query: before[query] for query in (COPY, WINDOWS)}, "behind a fork of it")
@@ -169,7 +159,7 @@ def forking(history: History, chances: Chances) -> Act | None:
 
 def renaming(history: History, chances: Chances) -> Act:
     """A sink, a source or the window gets another name."""
-    what = (COPY, WINDOWS, "a", "window")[_pick(chances[0], 4)]
+    what = (COPY, WINDOWS, "a", "window")[pick(chances[0], 4)]
     history.site.code = history.site.code.rename(what, f"{what}{len(history.site.code.renamed) + 1}")
     return running(history, chances)
 
@@ -193,7 +183,7 @@ def compacting(history: History, chances: Chances) -> Act:
 
 def vacuuming(history: History, chances: Chances) -> None:
     """Somebody vacuums an output, with everything that may be wrong about it."""
-    table = history.site.table((COPY, WINDOWS)[_pick(chances[0], 2)])
+    table = history.site.table((COPY, WINDOWS)[pick(chances[0], 2)])
     if DeltaTable.is_deltatable(str(table)):
         DeltaTable(str(table)).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
 
@@ -211,13 +201,13 @@ def restoring_by_hand(history: History, chances: Chances) -> None:
         if table is not None:
             newest = DeltaTable(str(table))
             with suppress(Exception):  # a version whose files are gone
-                newest.restore(_pick(chances[1], newest.version() + 1))
+                newest.restore(pick(chances[1], newest.version() + 1))
 
 
 @contextmanager
 def _damaged(history: History, chances: Chances) -> Iterator[Path | None]:
     """An output is damaged in the block: then a run is right, or is refused until the output is put back."""
-    sink = (COPY, WINDOWS)[_pick(chances[0], 2)]
+    sink = (COPY, WINDOWS)[pick(chances[0], 2)]
     table, kept = history.site.table(sink), history.site.root / ".kept"
     if not DeltaTable.is_deltatable(str(table)):
         yield None
@@ -306,6 +296,12 @@ ACTS: Mapping[str, tuple[int, Callable[[History, Chances], Act | None]]] = Mappi
         "rename": (1, renaming),
         "change sources": (1, changing_sources),
         "compact": (1, compacting),
+        "try": (1, trying),
+        "backfill": (1, backfilling),
+        "prove": (1, proving),
+        "refuse": (1, refusing),
+        "redrive": (1, redriving),
+        "forget": (1, forgetting),
     }
 )
 DEEDS: Mapping[str, tuple[int, Callable[[History, Chances], None]]] = MappingProxyType(
@@ -320,7 +316,10 @@ DEEDS: Mapping[str, tuple[int, Callable[[History, Chances], None]]] = MappingPro
     }
 )
 # May be killed on the way.
-KILLED = ("run", "stream", "rescale", "savepoint", "restore", "rewind", "fork", "compact", "rename", "change sources")
+KILLED = (
+    *("run", "stream", "rescale", "savepoint", "restore", "rewind", "fork", "compact", "rename", "change sources"),
+    *("backfill", "prove", "refuse", "redrive", "forget"),
+)
 
 
 def act(history: History, name: str, chances: Chances) -> str:

@@ -13,7 +13,8 @@ from pathlib import Path
 import psutil
 
 from rs_assets.spark.driver import SparkDriver
-from tests.torture.actions import ACTS, DEEDS, KILLED, Chances, act, kill
+from tests.torture.act import Chances
+from tests.torture.actions import ACTS, DEEDS, KILLED, act, kill
 from tests.torture.gate import Gate
 from tests.torture.history import Finding, History, forget_state
 from tests.torture.site import Code, Site
@@ -64,15 +65,16 @@ def done(seed: int, steps: Sequence[Step], root: Path, driver: SparkDriver) -> R
     began, used = time.monotonic(), cpu_s()
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir(parents=True)
-    shuffled = seed % 6 == 4
+    shuffled, fired = seed % 6 == 4, seed % 4 == 3
     site = Site(
         root,
         driver,
         tail=seed % 10 == 9,
         remote=seed % 2 == 1,
-        fired=seed % 4 == 3,
+        fired=fired,
         shuffled=shuffled,
         uploaded=seed % 5 == 2 and not shuffled,
+        parted=seed % 9 in (5, 6) and not shuffled and not fired,
     )
     history, finding = History(site, Gate.here(), random.Random(seed)), ""
     forget_state(site)

@@ -12,7 +12,7 @@ from rs_assets.errors import RsError
 from rs_assets.runtime.report import BatchProgress
 from rs_assets.runtime.run.running import RunningPipeline
 from tests.torture.gate import Gate
-from tests.torture.model import Numbers, Row, Windows, copied, difference, record
+from tests.torture.model import STRICT, Copy, Row, Windows, difference, record, too_strict
 from tests.torture.site import COPY, WINDOWS, Site
 
 Deed = Callable[[], object]
@@ -27,11 +27,11 @@ class Known:
     """What a query's table held behind a batch, and what the query had read then; None for what nobody saw."""
 
     rows: tuple[Row, ...] | None
-    read: Numbers | Windows | None
+    read: Copy | Windows | None
 
 
 UNKNOWN = Known(None, None)
-EMPTY: Mapping[str, Known] = {COPY: Known((), frozenset()), WINDOWS: Known((), Windows())}
+EMPTY: Mapping[str, Known] = {COPY: Known((), Copy()), WINDOWS: Known((), Windows())}
 # The batches of one line of generations, with what was seen behind each.
 Trail = dict[int, Known]
 
@@ -64,6 +64,8 @@ class History:
     unseen: frozenset[str] = frozenset()
     # Whether the newest upload is that of the outputs: a run has ended, and nobody has gone back since.
     uploaded: bool = False
+    # Records were refused by strict code, or forgotten: a table does not hold just what its query has read.
+    mixed: bool = False
     # Dead letters went with a home that was lost.
     letters_lost: bool = False
     forks: int = 0
@@ -100,7 +102,7 @@ class History:
     def _query(self, progress: BatchProgress) -> str:
         return WINDOWS if progress.query == self.site.code.names["window"] else COPY
 
-    def _all_read(self, query: str) -> Numbers | Windows | None:
+    def _all_read(self, query: str) -> Copy | Windows | None:
         """What a query has read once it has caught up with the sources of today."""
         read, there = self.now[query].read, self.site.input.of(self.site.code.sources)
         if self.unseen - {*self.site.code.sources}:
@@ -108,9 +110,9 @@ class History:
         if isinstance(read, Windows):
             return read.read(there)
         if read is not None:
-            return read | there
+            return read.read(there, strict=self.site.code.usual == STRICT)
         # Behind what nobody saw: known again once every source is read.
-        return there if query == COPY and self._every_source else None
+        return Copy(there) if query == COPY and self._every_source and not self.mixed else None
 
     @property
     def _every_source(self) -> bool:
@@ -123,21 +125,24 @@ class History:
         windows = self._all_read(WINDOWS)
         if finished and isinstance(windows, Windows):
             windows = windows.finished()
-        numbers = self._all_read(COPY)
+        copy = self._all_read(COPY)
         wanted = {}
-        if isinstance(numbers, frozenset):
-            wanted[COPY] = copied(numbers)
+        if isinstance(copy, Copy):
+            wanted[COPY] = copy.rows
         if isinstance(windows, Windows):
             wanted[WINDOWS] = windows.closed
         self.expect(wanted, "behind a run")
-        self._check_letters(windows)
+        self._check_letters(copy, windows)
         held, self.unseen, self.uploaded = self.site.held(), frozenset(), self.site.uploaded
-        self.now = {COPY: Known(tuple(held[COPY]), numbers), WINDOWS: Known(tuple(held[WINDOWS]), windows)}
+        self.now = {COPY: Known(tuple(held[COPY]), copy), WINDOWS: Known(tuple(held[WINDOWS]), windows)}
 
-    def _check_letters(self, windows: Numbers | Windows | None) -> None:
+    def _check_letters(self, copy: Copy | Windows | None, windows: Copy | Windows | None) -> None:
         sources = self.site.code.sources
         held, wanted = Counter(self.site.held()["letters"]), Counter(self.site.input.letters(sources))
         known = Counter(self.site.input.letters(self.site.input.bad))
+        refused = copy.refused if isinstance(copy, Copy) else ()
+        wanted.update((record(number),) for number in refused)
+        known.update((record(number),) for number in refused or filter(too_strict, self.site.input.of("ab")))
         if isinstance(windows, Windows):
             # As are rows of a source that came back behind a new generation which began without it.
             known.update((record(number),) for number in self.site.input.of(sources) - windows.taken)
@@ -152,6 +157,35 @@ class History:
         self.uploaded = False
         self.now[query] = replace(known, rows=tuple(self.site.held_by(query)))
         self.trails[query] = dict(trail)
+
+    def settled(self) -> bool:
+        """Process what is there; whether it is known then what both queries have read."""
+        self.run()
+        self.caught_up()
+        return not self.unseen and None not in (self.now[COPY].read, self.now[WINDOWS].read)
+
+    def redriven(self) -> None:
+        """The records that were refused are rows of the copy, as of its last batch."""
+        copy = self.now[COPY].read
+        assert isinstance(copy, Copy)
+        self.expect({COPY: copy.redriven().rows}, "behind a redrive")
+        self._check_letters(copy.redriven(), self.now[WINDOWS].read)
+        now = Known(tuple(self.site.held_by(COPY)), copy.redriven())
+        self.now[COPY] = self.trails[COPY][max(self.trails[COPY], default=-1)] = now
+
+    def forgot(self, page: str) -> None:
+        """The records of a page that were read are gone, and no way leads to a batch before."""
+        copy, windows = self.now[COPY].read, self.now[WINDOWS].read
+        assert isinstance(copy, Copy)
+        assert isinstance(windows, Windows)
+        copy, windows = copy.without(page), windows.without(page)
+        self.expect({COPY: copy.rows, WINDOWS: windows.closed}, "behind forgetting")
+        self._check_letters(copy, windows)
+        self.mixed, read = True, {COPY: copy, WINDOWS: windows}
+        for query, trail in self.trails.items():
+            self.now[query] = Known(tuple(self.site.held_by(query)), read[query])
+            self.trails[query] = {max(trail, default=-1) + 1: self.now[query]}
+        self.saved.clear()
 
     def at(self, query: str, batch: int) -> Known:
         """What is known of a query behind a batch: the last that was seen until then, for others change nothing."""

@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 # The length of a window, and how long the watermark stays behind the newest record, in seconds (and so in records).
 WINDOW_S, DELAY_S = 10, 15
 PAGES = 3
 FOR_EVER = 1 << 40
 NO_RECORD = "{no record"
+# The condition of code that refuses some records, which corrected code takes.
+STRICT = "n % 5 <> 4"
 
 Row = tuple[object, ...]
 # What a query has read of: the numbers of records.
@@ -25,7 +27,7 @@ Numbers = frozenset[int]
 def record(number: int) -> str:
     """The line of the record with a number."""
     seconds = f"{number // 3600:02d}:{number // 60 % 60:02d}:{number % 60:02d}"
-    return json.dumps({"page": f"p{number % PAGES}", "n": number, "ts": f"2024-01-01T{seconds}Z"})
+    return json.dumps({"page": page_of(number), "n": number, "ts": f"2024-01-01T{seconds}Z"})
 
 
 def bad_line(number: int) -> str:
@@ -65,11 +67,40 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
+class Copy:
+    """What the query of the copy knows: the records that it read, those that it refused, and those that it forgot."""
+
+    seen: Numbers = frozenset()
+    refused: Numbers = frozenset()
+    gone: Numbers = frozenset()
+
+    def read(self, numbers: Numbers, *, strict: bool = False) -> Copy:
+        """With more records; `strict` code refuses some of them."""
+        refused = frozenset(filter(too_strict, numbers - self.seen)) if strict else frozenset()
+        return replace(self, seen=self.seen | numbers, refused=self.refused | refused)
+
+    def redriven(self) -> Copy:
+        """Nothing is refused any more."""
+        return replace(self, refused=frozenset())
+
+    def without(self, page: str) -> Copy:
+        """The records of a page are forgotten."""
+        gone = of_page(page, self.seen)
+        return Copy(self.seen, self.refused - gone, self.gone | gone)
+
+    @property
+    def rows(self) -> list[Row]:
+        """What the table holds."""
+        return copied(self.seen - self.refused - self.gone)
+
+
+@dataclass(frozen=True, slots=True)
 class Windows:
-    """What the query of windows knows: the records that it took, and how far its watermark is, in seconds."""
+    """What the query of windows knows: the records that it took, how far its watermark is, and what it forgot."""
 
     taken: Numbers = frozenset()
     watermark: int = 0
+    gone: Numbers = frozenset()
 
     def read(self, numbers: Numbers) -> Windows:
         """Behind a batch with more records (those of before are not taken again), and the empty batch that follows.
@@ -78,20 +109,24 @@ class Windows:
         """
         fresh = frozenset(n for n in numbers - self.taken if end_of(n) > self.watermark)
         newest = max(fresh, default=0)
-        return Windows(self.taken | fresh, max(self.watermark, newest - DELAY_S))
+        return replace(self, taken=self.taken | fresh, watermark=max(self.watermark, newest - DELAY_S))
 
     def finished(self) -> Windows:
         """At the end of input."""
-        return Windows(self.taken, FOR_EVER)
+        return replace(self, watermark=FOR_EVER)
+
+    def without(self, page: str) -> Windows:
+        """The records of a page are forgotten."""
+        return replace(self, gone=self.gone | of_page(page, self.taken))
 
     @property
     def closed(self) -> list[Row]:
         """The rows of the windows that were closed: page, start, count, sum."""
         counts: Counter[tuple[str, int]] = Counter()
         sums: Counter[tuple[str, int]] = Counter()
-        for number in self.taken:
+        for number in self.taken - self.gone:
             if end_of(number) <= self.watermark:
-                key = f"p{number % PAGES}", end_of(number) - WINDOW_S
+                key = page_of(number), end_of(number) - WINDOW_S
                 counts[key] += 1
                 sums[key] += number
         return sorted((*key, counts[key], sums[key]) for key in counts)
@@ -100,6 +135,21 @@ class Windows:
 def end_of(number: int) -> int:
     """The end of a record's window, in seconds."""
     return number // WINDOW_S * WINDOW_S + WINDOW_S
+
+
+def page_of(number: int) -> str:
+    """The page of a record."""
+    return f"p{number % PAGES}"
+
+
+def of_page(page: str, numbers: Iterable[int]) -> Numbers:
+    """The records of a page."""
+    return frozenset(number for number in numbers if page_of(number) == page)
+
+
+def too_strict(number: int) -> bool:
+    """Whether the condition `STRICT` refuses a record."""
+    return number % 5 == 4
 
 
 def all_read(numbers: Numbers) -> dict[str, list[Row]]:

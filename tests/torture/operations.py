@@ -25,7 +25,8 @@ from rs_assets.runtime.run.running import RunningPipeline
 from rs_assets.runtime.upkeep import savepoints
 from rs_assets.spark.driver import SparkDriver
 from tests.torture.history import process_all
-from tests.torture.site import FIRST_HOUR, SMALL, Code, Site
+from tests.torture.model import STRICT
+from tests.torture.site import FIRST_HOUR, REFUSED, SMALL, Code, Site
 
 # What is done, and what was done before that needs no recording; both get the site.
 Deed = Callable[[Site], object]
@@ -35,9 +36,11 @@ JOB, FORK = "town", "forked"
 SHUFFLED, UPLOADED, PARTED = "--shuffled", "--uploaded", "--parted"
 # Those after which a whole home may be lost, if it is uploaded.
 OF_UPLOADS = ("first start", "batch", "stop", "live rescale", "recover", "finish")
-# Those of a pipeline whose windows are partitions, and the condition of the code that is promoted.
-OF_PARTITIONS = ("first start", "batch", "promote")
-PROMOTED, FORMER = "n % 7 <> 3", Code().kept
+# Those of a pipeline whose windows are partitions, the condition of the code that is promoted, and the code before.
+OF_PARTITIONS = ("first start", "batch", "backfill", "redrive", "promote", "forget")
+PROMOTED, FORMER = "n % 7 <> 3", Code()
+# The records of this page are forgotten.
+FORGOTTEN = "p1"
 # The pipeline that was started and is to be stopped.
 RUNNING: list[RunningPipeline] = []
 
@@ -106,18 +109,54 @@ def _rescale_live(site: Site) -> None:
     running.stop()
 
 
+def backfill(site: Site) -> None:
+    """Replace the rows of the first partition by those of the code that will be promoted; the former one goes on."""
+    site.code = replace(FORMER, kept=PROMOTED)
+    try:
+        site.pipeline().backfill(FIRST_HOUR, replace(site.options, keep_state=True))
+    finally:
+        site.code = FORMER
+
+
+def _refuse_some(site: Site) -> None:
+    """Too strict code makes dead letters."""
+    site.code = replace(FORMER, usual=STRICT)
+    _grow_and_run(site)
+    site.code = FORMER
+
+
+def redrive(site: Site) -> None:
+    """Redrive the dead letters of the strict code through the code of before."""
+    site.code = FORMER
+    site.pipeline().redrive(site.options, where=REFUSED)
+
+
 def promote(site: Site) -> None:
     """Promote the code with the other condition, and replace the rows of all partitions that have closed."""
-    site.code = replace(site.code, kept=PROMOTED)
+    site.code = replace(FORMER, kept=PROMOTED)
     pipeline = site.pipeline()
     pipeline.promote(pipeline.topology.code, replace(site.options, keep_state=True), rewrite_from=FIRST_HOUR)
 
 
 def _former_first(site: Site) -> None:
     """Before the switch the former code is that of the pipeline, and goes on."""
-    site.code = replace(site.code, kept=FORMER)
+    site.code = FORMER
     _grow_and_run(site)
     promote(site)
+
+
+def _begin_anew(site: Site) -> None:
+    """What is forgotten is in a savepoint, too, and in an earlier generation."""
+    site.code = FORMER
+    _grow(site)
+    site.pipeline().run(replace(site.options, new_generation=True))
+    _savepoint(site)
+
+
+def forget(site: Site) -> None:
+    """Forget the records of a page that were read until now."""
+    done = site.pipeline().forget({"page": [FORGOTTEN]}, site.options, savepoints="remove")
+    assert done.complete, str(done)
 
 
 def _compact(site: Site) -> None:
@@ -163,7 +202,10 @@ OPERATIONS: Mapping[str, Operation] = {
     "live rescale": Operation(_rescale_live, first=_start),
     "recover": Operation(_run, first=_lose, again=_restore_newest),
     "finish": Operation(_finish, first=_grow),
+    "backfill": Operation(backfill, first=_grow_and_run),
+    "redrive": Operation(redrive, first=_refuse_some),
     "promote": Operation(promote, first=_grow_and_run, again=_former_first),
+    "forget": Operation(forget, first=_begin_anew, again=forget),
 }
 
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from rs_assets.errors import RsError
-from rs_assets.runtime.upkeep import savepoints
+from tests.torture.going_on import Rows, check_savepoints, goes_on
 from tests.torture.history import forget_state
-from tests.torture.model import Row, Windows, all_read, difference
-from tests.torture.operations import FORK, JOB, OPERATIONS, PROMOTED, ROWS, Operation, promote
+from tests.torture.judges import JUDGES, forked
+from tests.torture.operations import OPERATIONS
 from tests.torture.recorder import Crash, Recording
-from tests.torture.site import WINDOWS, Code, Site
-
-Rows = dict[str, list[Row]]
+from tests.torture.site import Code, Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,93 +76,16 @@ def outcome(site: Site, crash: Crash, *, points: int = 1, saved: Rows | None = N
     refused: list[str] = []
     site.code = Code()
     try:
-        if crash.point.operation == "fork":
-            wrong = _fork(site, saved or {}, refused)
-        elif crash.point.operation == "promote":
-            wrong = _promoted(site, refused)
-        else:
-            sealed = crash.point.operation == "finish"
-            wrong = _goes_on(site, OPERATIONS[crash.point.operation], refused, sealed=sealed, lost=lost)
+        wrong = _judged(site, crash.point.operation, refused, saved=saved or {}, lost=lost)
         check_savepoints(site)
     except Exception as error:  # noqa: BLE001  whatever it is, it is told of
         wrong = f"{type(error).__name__}: {error}"
     return Outcome(crash, points, wrong, tuple(refused))
 
 
-def _goes_on(
-    site: Site, operation: Operation, refused: list[str], *, sealed: bool, lost: bool, checked: bool = True
-) -> str:
-    """Run to the end of the input, which has grown unless it was being ended; what was cut short is done again.
-
-    Dead letters may have been lost with the home. Without `checked` the outputs are not compared at the end.
-    """
-    if not sealed:
-        site.grow("a", ROWS)
-    before = site.held()
-    try:
-        finish(site)
-    except RsError as error:
-        refused.append(f"{type(error).__name__}: {error}")
-        changed = difference(site.held(), before)
-        if changed or operation.again is None:
-            return f"it was refused, and {changed or 'nothing helps'}: {error}"
-        operation.again(site)
-        finish(site)
-    if not checked:
-        return ""
-    letters = {} if lost or site.uploaded else {"letters": site.input.letters("a")}
-    return difference(site.held(), {**all_read(site.input.of("a")), **letters})
-
-
-def _promoted(site: Site, refused: list[str]) -> str:
-    """The new code goes on, or the former does and is promoted again; at last all rows are those of the new one."""
-    site.code = replace(site.code, kept=PROMOTED)
-    wrong = _goes_on(site, OPERATIONS["promote"], refused, sealed=False, lost=False, checked=False)
-    if not wrong and not refused:
-        site.code = Code()
-        wrong = _refused(site)
-    site.code = replace(site.code, kept=PROMOTED)
-    promote(site)
-    numbers = site.input.of("a")
-    windows = Windows(frozenset(n for n in numbers if n % 7 != 3)).finished().closed
-    wanted = {**all_read(numbers), WINDOWS: windows, "letters": site.input.letters("a")}
-    return wrong or difference(site.held(), wanted)
-
-
-def _refused(site: Site) -> str:
-    """What is wrong if a start of today's code is not refused, or changes something."""
-    before = site.held()
-    try:
-        finish(site)
-    except RsError:
-        return difference(site.held(), before)
-    return "both codes go on"
-
-
-def _fork(site: Site, saved: Rows, refused: list[str]) -> str:
-    """Fork again, unless it was forked; the fork goes on where the savepoint was, the first pipeline is as it was."""
-    before = site.held()
-    try:
-        OPERATIONS["fork"].deed(site)
-    except RsError as error:
-        refused.append(f"{type(error).__name__}: {error}")
-    finish(site, FORK)
-    changed = difference(site.held(), before)
-    if changed:
-        return f"the pipeline that was forked: {changed}"
-    wanted = {
-        name: [row for row in rows if row not in saved[name]] for name, rows in all_read(site.input.of("a")).items()
-    }
-    return difference(site.held(FORK), wanted)
-
-
-def check_savepoints(site: Site) -> None:
-    """Every savepoint that is listed is whole; an RsError if one is not."""
-    store = savepoints.savepoints_of(site.options)
-    for listed in store.savepoints("shop", JOB):
-        store.load("shop", JOB, listed.id)
-
-
-def finish(site: Site, job: str = JOB) -> None:
-    """Run to the end of the input and close all windows."""
-    site.pipeline(job).run(site.options, finish=True)
+def _judged(site: Site, operation: str, refused: list[str], *, saved: Rows, lost: bool) -> str:
+    if operation == "fork":
+        return forked(site, saved, refused)
+    if operation in JUDGES:
+        return JUDGES[operation](site, refused)
+    return goes_on(site, OPERATIONS[operation], refused, sealed=operation == "finish", lost=lost)

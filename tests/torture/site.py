@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from rs_assets import EventTimePartitions, Pipeline, StreamBuilder, Time, TumblingWindow
 from rs_assets.catalog.lease import DEFAULT_TTL
 from rs_assets.common.home import Home
-from rs_assets.connectors.dead_letters import UNDONE
+from rs_assets.connectors.dead_letters import REDRIVEN, UNDONE
 from rs_assets.runtime.options import RunOptions, SavepointPolicy
 from rs_assets.spark.driver import SparkDriver
 from rs_assets.spark.settings import SparkSettings
@@ -33,19 +33,23 @@ SLOWER = 3600 // WINDOW_S
 SLOWLY = f"timestamp_seconds(unix_seconds(TIMESTAMP'2024-01-01 00:00:00') + {SLOWER} * n)"
 HOURS = EventTimePartitions.hourly("start_time", since="2024-01-01")
 FIRST_HOUR = "2024-01-01-00:00"
+# The dead letters of the code's condition `usual`.
+REFUSED = "step = 'usual'"
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
     """What the user's program says today: its sources, what its sinks are called, and what they were called before.
 
-    `kept` is the condition of the records that windows count; none by default.
+    `kept` is the condition of the records that windows count, `usual` that of those that the copy takes: others become
+    dead letters. Both are only asked where windows are partitions; by default they take all.
     """
 
     sources: tuple[str, ...] = ("a",)
     names: Mapping[str, str] = None  # type: ignore[assignment]
     renamed: Mapping[str, str] = None  # type: ignore[assignment]
     kept: str = "true"
+    usual: str = "true"
 
     def __post_init__(self) -> None:
         """Names are those of the first version unless given."""
@@ -66,7 +70,8 @@ class Site:
     Its source is a folder of files, or one that grows (`tail`); savepoints lie in the home, or elsewhere (`remote`).
     Windows fire once, or more often, of which the last rows are kept (`fired`); they may follow a durable shuffle
     (`shuffled`). With `uploaded` each checkpoint is uploaded, and tables are outside of the home, which may be lost.
-    With `parted` each window is a partition by event time, and the code's condition may be another.
+    With `parted` each window is a partition by event time, and the code's conditions may be others. Then the copy reads
+    the sources for itself: dead letters of records that go to several outputs cannot be redriven.
     """
 
     def __init__(
@@ -134,14 +139,10 @@ class Site:
         """The pipeline as the code has it today."""
         names = self.code.names
         builder = StreamBuilder.data_stream("shop", job)
-        streams = [
-            builder.from_file(
-                self.place(source), schema=SCHEMA, tail=self.tail, bad_records="dead_letter", name=names[source]
-            )
-            for source in self.code.sources
-        ]
-        stream = streams[0].union(*streams[1:]) if len(streams) > 1 else streams[0]
-        stream.to_delta(str(self.table(COPY, job)), name=names[COPY])
+        stream = self._read(builder, names, "dead_letter")
+        copied = stream if not self.parted else self._read(builder, {each: f"{each}_copied" for each in "ab"}, "skip")
+        taken = copied.expect(self.code.usual, on_fail="dead_letter", name="usual") if self.parted else copied
+        taken.to_delta(str(self.table(COPY, job)), name=names[COPY])
         if self.shuffled:
             stream = stream.shuffle(1, keys=("page",), strategy="delta", name="spread")
         slower = 1
@@ -153,6 +154,15 @@ class Site:
         closed = self._closed(counted).to_delta(f"{job}_windows", partitions=partitions, name=names[WINDOWS])
         ends = {*names.values()} - {names[s] for s in ("a", "b") if s not in self.code.sources}
         return closed.build(renamed={old: new for old, new in self.code.renamed.items() if new in ends})
+
+    def _read(self, builder: StreamBuilder, names: Mapping[str, str], bad_records: str) -> DataStream:
+        streams = [
+            builder.from_file(
+                self.place(source), schema=SCHEMA, tail=self.tail, bad_records=bad_records, name=names[source]
+            )
+            for source in self.code.sources
+        ]
+        return streams[0].union(*streams[1:]) if len(streams) > 1 else streams[0]
 
     def _closed(self, counted: WindowStream[Any]) -> DataStream:
         """The rows of windows that have closed."""
@@ -176,7 +186,7 @@ class Site:
     def held(self, job: str = "town") -> dict[str, list[Row]]:
         """What every sink holds, and the dead letters that count."""
         rows = rows_of(Home(self.home).dead_letters)
-        letters = [row for row in rows if row["job"] == job and row[UNDONE] is None]
+        letters = [row for row in rows if row["job"] == job and row[UNDONE] is None and row.get(REDRIVEN) is None]
         return {
             COPY: self.held_by(COPY, job),
             WINDOWS: self.held_by(WINDOWS, job),

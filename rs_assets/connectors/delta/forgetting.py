@@ -7,6 +7,7 @@ greatest one of a file, and then the files that earlier versions name, if they h
 
 from __future__ import annotations
 
+import hashlib
 import re
 import time
 import uuid
@@ -45,6 +46,10 @@ SUMS = re.compile(r"\.?(\d{20})\.(?:json\.)?crc|(\d{20})\.\d{20}\.compacted\.jso
 # Features by which rows are not simply those of the files that the log names.
 FEATURES = ("deletionVectors", "v2Checkpoint")
 EXTREMES = ("minValues", "maxValues")
+# Files of rows: whole ones, and what a killed write has left of one. delta-rs writes `...parquet#1` and renames it.
+ROWS = re.compile(r".*\.parquet(?:#\d+|\.[0-9a-f]+\.forgetting)?")
+# Into a file that is being written something comes more often.
+QUIET_S = 3600.0
 AGAIN = "forget the keys again"
 File = dict[str, Any]
 Stats = Mapping[str, Any]
@@ -72,17 +77,21 @@ class Matcher(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The rows in the newest version, those in other files of the table's folder, and the entries of its log."""
+    """The rows in the newest version, those in other files of the table's folder, and the entries of its log.
+
+    `broken` files are those that a killed write has left, or that are being written: nobody can read their rows.
+    """
 
     version: int | None = None
     rows: int = 0
     earlier: int = 0
     entries: int = 0
+    broken: int = 0
 
     @property
     def anything(self) -> bool:
         """Whether there is something to remove."""
-        return bool(self.rows or self.earlier or self.entries)
+        return bool(self.rows or self.earlier or self.entries or self.broken)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +99,13 @@ class TableErasure:
     """The rows of some keys in the table at `path`, which may not be there.
 
     `mark` names the sink, its generation, the last batch and the token of the lease; None for a table of the catalog.
+    `pipeline` is who removes them: of an interrupted call its next one removes the files that were not whole yet.
     """
 
     path: str
     matcher: Matcher
     step: str
+    pipeline: str
     mark: BatchMark | None = None
 
     def check(self) -> None:
@@ -132,12 +143,13 @@ class TableErasure:
         if table is None:
             return Found()
         live = _live(table)
-        counts = self._counts()
+        counts, broken = self._scan()
         return Found(
             version=table.version(),
             rows=sum(count for name, count in counts.items() if name in live),
             earlier=sum(count for name, count in counts.items() if name not in live),
             entries=len(self._naming(counts.keys())),
+            broken=len(broken),
         )
 
     def erase(self) -> None:
@@ -145,11 +157,13 @@ class TableErasure:
         if open_table(self.path) is None:
             return
         try:
+            self._remove_begun()
             self._rewrite()
-            earlier = self._counts().keys()
+            earlier, broken = self._scan()
             # As long as the files are there, a repeated call knows which entries are about them.
             self._cut_log(earlier)
             self._remove_files(earlier)
+            self._remove_broken(broken)
         except CommitFailedError as error:
             raise self._refused("the table was written to each time when its rows were to be removed", AGAIN) from error
         except (DeltaError, pa.ArrowException, OSError) as error:
@@ -211,7 +225,10 @@ class TableErasure:
         if not rows.num_rows:
             return None
         made = f"{uuid.uuid4().hex}.parquet"
-        pq.write_table(rows, made, filesystem=files, coerce_timestamps="us")
+        begun = made if is_remote(self.path) else f"{made}{self._begun}"
+        pq.write_table(rows, begun, filesystem=files, coerce_timestamps="us")
+        if begun != made:
+            files.move(begun, made)
         facts = files.get_file_info(made)
         return AddAction(
             path=made,
@@ -228,6 +245,23 @@ class TableErasure:
         for name in (name for name in names if name not in live):
             self._filesystem.delete_file(name)
             self._delete_sum(name)
+
+    @property
+    def _begun(self) -> str:
+        """How the name of a file ends that is being written."""
+        return f".{hashlib.blake2b(self.pipeline.encode(), digest_size=8).hexdigest()}.forgetting"
+
+    def _remove_begun(self) -> None:
+        for name in self._files():
+            if name.endswith(self._begun):
+                self._filesystem.delete_file(name)
+
+    def _remove_broken(self, names: Collection[str]) -> None:
+        """Remove files that a killed write has left; those that may be in writing stay, for whoever writes them."""
+        files = self._filesystem
+        for info in files.get_file_info([*names]):
+            if time.time() - info.mtime.timestamp() > QUIET_S:
+                files.delete_file(info.path)
 
     def _delete_sum(self, name: str) -> None:
         folder, _, last = name.rpartition("/")
@@ -308,12 +342,22 @@ class TableErasure:
     def _files(self) -> list[str]:
         """All files of rows in the table's folder, except those that other sinks have staged."""
         found = self._filesystem.get_file_info(fs.FileSelector("", recursive=True, allow_not_found=True))
-        names = (info.path for info in found if info.is_file and info.path.endswith(".parquet"))
+        names = (info.path for info in found if info.is_file and ROWS.fullmatch(info.path))
         return sorted(name for name in names if not name.startswith(f"{LOG}/") and not self._of_others(name))
 
-    def _counts(self) -> dict[str, int]:
-        """The files with such rows, and how many each has."""
-        return {name: count for name in self._files() if (count := self._count(name))}
+    def _scan(self) -> tuple[dict[str, int], list[str]]:
+        """The files with such rows, and how many each has; and those that no version names and nobody can read."""
+        counts, broken, live = dict[str, int](), list[str](), _live(delta_table(self.path))
+        for name in self._files():
+            try:
+                count = self._count(name)
+            except pa.ArrowInvalid:
+                if name in live:
+                    raise
+                broken.append(name)
+            else:
+                counts.update({name: count} if count else {})
+        return counts, broken
 
     def _of_others(self, name: str) -> bool:
         if not name.startswith(f"{STAGING}/") or is_remote(self.path) or self.mark is None:

@@ -149,7 +149,7 @@ def copies(world: World) -> Iterator[Place]:
         exported = state_path(topology, step, home)
         if Path(exported).exists():
             mark = replace(world.mark(step, query), sink=f"state.{step}")
-            erasure = TableErasure(path=exported, matcher=matcher, step=step, mark=mark)
+            erasure = TableErasure(path=exported, matcher=matcher, step=step, mark=mark, pipeline=world.topology.name)
             yield TableRows(place="state table", name=step, erasure=erasure)
         folder = served_folder(topology, step, home)
         if folder.exists():

@@ -22,6 +22,7 @@ from rs_assets.runtime.forget.report import Finding, Place
 from rs_assets.runtime.forget.world import World
 
 DEAD_LETTERS = "dead_letters"
+BROKEN = "a write has not finished: it goes once nothing was written into it for an hour"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +100,13 @@ def outputs(world: World) -> Iterator[Place]:
         schema = dataset_of(table, path).schema
         _check_named(world, sink, schema)
         if wanted.columns(schema):
-            erasure = TableErasure(path=path, matcher=wanted, step=sink.name, mark=world.mark(sink.name, query))
+            erasure = TableErasure(
+                path=path,
+                matcher=wanted,
+                step=sink.name,
+                mark=world.mark(sink.name, query),
+                pipeline=world.topology.name,
+            )
             yield OutputTable(name=sink.name, path=path, wanted=wanted, erasure=erasure)
 
 
@@ -118,7 +125,9 @@ def dead_letters(world: World) -> DeadLetterRows:
     topology = world.topology
     own = {"namespace": topology.namespace, "job": topology.job}
     matcher = InTexts(own, ("record", "reason"), world.keys, partial(_in_letter, world.keys))
-    erasure = TableErasure(path=world.options.home.dead_letters, matcher=matcher, step=DEAD_LETTERS)
+    erasure = TableErasure(
+        path=world.options.home.dead_letters, matcher=matcher, step=DEAD_LETTERS, pipeline=topology.name
+    )
     return DeadLetterRows(world=world, erasure=erasure)
 
 
@@ -127,7 +136,7 @@ def quarantine_notes(world: World) -> TableRows:
     own = {"pipeline": world.topology.name, "kind": "quarantine"}
     matcher = InTexts(own, ("details",), world.keys, partial(_in_details, world.keys))
     path = str(world.options.home.catalog / "operations")
-    erasure = TableErasure(path=path, matcher=matcher, step="operations")
+    erasure = TableErasure(path=path, matcher=matcher, step="operations", pipeline=world.topology.name)
     return TableRows(place="catalog", name="operations", what="operation", erasure=erasure)
 
 
@@ -137,9 +146,10 @@ def in_words(found: Found, what: str, more: str = "") -> Finding:
         f"{count_of(found.rows, what)}{more}",
         f"{count_of(found.earlier, 'row')} in files of earlier versions" * bool(found.earlier),
         f"{count_of(found.entries, 'entry')} of the log with a value" * bool(found.entries),
+        f"{count_of(found.broken, 'file')} that {BROKEN}" * bool(found.broken),
     ]
     said = ", ".join(filter(None, parts)) if found.anything else ""
-    return Finding(rows=found.rows, more=found.earlier + found.entries, said=said, version=found.version)
+    return Finding(rows=found.rows, more=found.earlier + found.entries + found.broken, said=said, version=found.version)
 
 
 def _in_letter(keys: Keys, texts: Sequence[str | None]) -> bool:
