@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
+import sys
 import uuid
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -269,6 +271,22 @@ def test_who_was_killed_at_work_is_not_waited_for(local, job):
     marker.touch()
     os.utime(marker, (0, 0))
     save(job, local)
+
+
+def test_work_of_a_process_that_is_gone_is_not_waited_for(local, job):
+    taken = save(job, local)
+    local.remove(taken)
+    program = f"""
+import os
+from rs_assets.recovery.savepoints import SavepointStore
+with SavepointStore({local.path!r}).announced("taking"):
+    os.kill(os.getpid(), 9)
+"""
+    subprocess.run([sys.executable, "-c", program], check=False)
+    assert len(list(Path(local.path, "work").iterdir())) == 1
+    done = collect_garbage(local, now=datetime.now(UTC) + 2 * HOUR)
+    assert not done.postponed
+    assert done.objects > 10
 
 
 def test_nothing_is_removed_when_a_savepoint_cannot_be_read(store, job):

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from rs_assets import EventTimePartitions, MemoryChannel, RsError, StreamBuilder, Time, TumblingWindow
+from rs_assets import EventTimePartitions, Home, MemoryChannel, RsError, StreamBuilder, Time, TumblingWindow
 from rs_assets.catalog.forgotten import digest_of
 from rs_assets.catalog.ledger import Ledger
 from rs_assets.checkpoint.log import CheckpointLog
@@ -26,7 +26,7 @@ from rs_assets.runtime.forget import state
 from rs_assets.runtime.forget.state import QueryState
 from rs_assets.runtime.options import RunOptions, SavepointPolicy
 from rs_assets.runtime.upkeep import beside
-from rs_assets.runtime.upkeep.savepoints import rewind, savepoint
+from rs_assets.runtime.upkeep.savepoints import rewind, savepoint, savepoints_of
 from rs_assets.runtime.upkeep.state import snapshot_state
 from rs_assets.stream.pipeline import Pipeline
 
@@ -380,6 +380,37 @@ def test_uploads_of_earlier_batches_are_replaced(source: MemoryChannel, options:
     pipeline.run(uploading)
     assert [(each["user"], each["n"]) for each in table(options, "of_user")] == [(OTHER, 1)]
     assert pipeline.forget({"user": "zoe"}, off, savepoints="remove").complete
+
+
+def test_forget_is_refused_before_anything_changes_while_a_savepoint_is_taken(
+    visits: Pipeline, options: RunOptions
+) -> None:
+    savepoint(visits.topology, options)
+    before = table(options, "visits")
+    with savepoints_of(options).announced("taking"), pytest.raises(CheckpointError, match="is being taken"):
+        visits.forget({"user": KEY}, options, savepoints="remove")
+    assert table(options, "visits") == before
+    assert visits.run(options).rows_in == 0
+    assert visits.forget({"user": KEY}, options, savepoints="remove").complete
+
+
+def test_new_generation_knows_its_output_when_the_home_is_lost_after_a_removal(
+    source: MemoryChannel, options: RunOptions, tmp_path: Path
+) -> None:
+    begin = StreamBuilder.data_stream("gone", "visits")
+    pipeline = begin.from_memory(source, name="read").to_delta(str(tmp_path / "out"), name="out").build()
+    source.put(row(KEY, 1), row(OTHER, 2))
+    pipeline.run(options)
+    assert pipeline.forget({"user": KEY}, options).complete
+    elsewhere = replace(options, home=Home.at(tmp_path / "new"))
+    with pytest.raises(CheckpointError, match="written from another one") as refused:
+        pipeline.run(elsewhere)
+    assert str(options.home.root) in str(refused.value)
+    pipeline.run(replace(elsewhere, new_generation=True))
+    assert sorted(each["user"] for each in DeltaTable(str(tmp_path / "out")).to_pyarrow_table().to_pylist()) == [
+        OTHER,
+        KEY,
+    ]
 
 
 def test_join_keyed_by_the_field_forgets_its_waiting_rows(options: RunOptions) -> None:

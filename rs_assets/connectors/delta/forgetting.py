@@ -30,7 +30,7 @@ from rs_assets.common.storage import is_remote
 from rs_assets.connectors.delta.backfill import partition_values, removal
 from rs_assets.connectors.delta.files.staging import STAGING, staging_of
 from rs_assets.connectors.delta.files.statistics import file_statistics
-from rs_assets.connectors.delta.log.commit_info import FORGOTTEN, FORGOTTEN_BATCH
+from rs_assets.connectors.delta.log.commit_info import FORGOTTEN, FORGOTTEN_BATCH, claim_carried_on
 from rs_assets.connectors.delta.log.retry import retried
 from rs_assets.connectors.delta.log.sole_writer import ALONE, SoleWriterCheck
 from rs_assets.connectors.delta.log.store import delta_table, files_of, log_bytes, log_names
@@ -79,7 +79,7 @@ class Matcher(Protocol):
 class Found:
     """The rows in the newest version, those in other files of the table's folder, and the entries of its log.
 
-    `broken` files are those that a killed write has left, or that are being written: nobody can read their rows.
+    `broken` files are those that a killed write has left, or that are being written: their rows cannot be read.
     """
 
     version: int | None = None
@@ -209,7 +209,7 @@ class TableErasure:
         check = SoleWriterCheck()
         check.others(table, mark, deep=True)
         facts = check.facts(table.version())
-        said = {FORGOTTEN: mark.writer, FORGOTTEN_BATCH: str(mark.batch_id)}
+        said = {FORGOTTEN: mark.writer, FORGOTTEN_BATCH: str(mark.batch_id), **claim_carried_on(table, mark)}
         if ALONE in facts:
             said[f"rs.{ALONE}"] = facts[ALONE]
         return CommitProperties(

@@ -13,9 +13,12 @@ from datetime import UTC, datetime, timedelta
 from typing import BinaryIO, Literal
 
 import fsspec.core  # type: ignore[import-untyped]
+import orjson
+import psutil
 from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-untyped]
 
 from rs_assets.common.names import checked_name
+from rs_assets.common.processes import lives, started_s, this_host
 from rs_assets.common.uri import shown_uri
 from rs_assets.errors import CheckpointError, ConfigurationError
 from rs_assets.recovery.savepoints.model import Savepoint, checked_id, damaged, decode, encode, newest_first
@@ -201,17 +204,29 @@ class SavepointStore:
     def announced(self, work: Work) -> Iterator[None]:
         """Announce an operation on the store to other processes, during the block."""
         path = f"{self.path}/work/{work}-{uuid.uuid4().hex}"
-        self.write(path, b"")
+        me = {"host": this_host(), "pid": os.getpid(), "started": started_s(psutil.Process())}
+        self.write(path, orjson.dumps(me))
         try:
             yield
         finally:
             self.remove_file(path)
 
     def at_work(self, work: Work, *, within: timedelta) -> bool:
-        """Whether `work` is announced and not ended; one older than `within` was killed."""
+        """Whether `work` is announced and not ended.
+
+        Work that is older than `within` was killed, and so was that of a process of this machine which is gone.
+        """
         since = datetime.now(UTC) - within
-        announced = (self.modified(path) for path in self.files("work") if f"/{work}-" in path)
-        return any(at is not None and at > since for at in announced)
+        announced = [(path, self.modified(path)) for path in self.files("work") if f"/{work}-" in path]
+        return any(at is not None and at > since and not self._killed(path) for path, at in announced)
+
+    def _killed(self, path: str) -> bool:
+        """Whether the process of an announcement is known to be gone."""
+        try:
+            who = orjson.loads(self.fs.cat_file(path) or b"{}")
+        except FileNotFoundError:
+            return True
+        return who.get("host") == this_host() and not lives(who["pid"], who["started"])
 
     # Files.
 

@@ -9,7 +9,7 @@ from rs_assets.checkpoint import manifest as manifests
 from rs_assets.common.plural import count_of
 from rs_assets.errors import CheckpointError, ConfigurationError
 from rs_assets.recovery.savepoints import Savepoint, SavepointStore, collect_garbage
-from rs_assets.recovery.savepoints.retention import GRACE
+from rs_assets.recovery.savepoints.retention import GRACE, TAKING_LASTS
 from rs_assets.recovery.uploads.store import UploadId, UploadStore
 from rs_assets.runtime.forget.report import Finding
 from rs_assets.runtime.forget.world import World
@@ -29,8 +29,10 @@ class Savepoints:
     name: str = ""
 
     def check(self) -> None:
-        """ConfigurationError if there are some and they may not be removed."""
-        found = self._mine()
+        """ConfigurationError if there are some and they may not be removed; CheckpointError while one is taken."""
+        found, store = self._mine(), savepoints_of(self.world.options)
+        if store.at_work("taking", within=TAKING_LASTS):
+            raise _taken_now(store)
         if found and self.world.savepoints != "remove":
             raise ConfigurationError(
                 f"{count_of(len(found), 'savepoint')} of {self.world.topology.name} may have the keys, and a restore"
@@ -113,10 +115,14 @@ def collect(store: SavepointStore) -> None:
     for _ in range(MOST_COLLECTIONS):
         done = collect_garbage(store, now=datetime.now(UTC) + GRACE)
         if done.postponed:
-            raise CheckpointError(
-                "a savepoint is being taken, so the content of removed ones cannot be removed",
-                remedy="wait until it is complete, then forget the keys again",
-                store=store.address,
-            )
+            raise _taken_now(store)
         if not done.objects:
             return
+
+
+def _taken_now(store: SavepointStore) -> CheckpointError:
+    return CheckpointError(
+        "a savepoint is being taken, so the content of removed ones cannot be removed",
+        remedy="wait until it is complete, then forget the keys again",
+        store=store.address,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from deltalake import DeltaTable, Transaction
@@ -52,20 +52,30 @@ def last_writer_of(table: DeltaTable, mark: BatchMark) -> LastWriter:
     """The last writer of the mark's pipeline; for the connector inside Spark only as far back as the history goes."""
     token, claim = table.transaction_version(mark.fence) or 0, table.transaction_version(mark.claimed) or 0
     entry = last_claim(table, mark)
-    writer = WRITER.fullmatch(str(entry.get("rs.writer") or entry.get("rs.rewound_by")))
+    writer = author(entry)
     return LastWriter(
         token=token,
         claim=claim or int(entry.get(CLAIM, 0)),
-        pipeline_id=writer[1] if writer else "",
+        pipeline_id=writer[0] if writer else "",
         home=str(entry.get(HOME, "")),
     )
 
 
 def last_claim(table: DeltaTable, mark: BatchMark) -> Entry:
     """The entry of the last commit under the mark's name; {} if the history does not contain one (any more)."""
+    return _newest(table, lambda entry: entry.get(CLAIMED) == mark.claimed)
+
+
+def claim_carried_on(table: DeltaTable, mark: BatchMark) -> dict[str, str]:
+    """The metadata of the last start of the mark's pipeline, for a commit behind which the history is cut."""
+    last = _newest(table, lambda entry: CLAIMED in entry and author(entry) == (mark.pipeline_id, mark.sink))
+    return {name: str(last[name]) for name in (CLAIMED, CLAIM, HOME) if name in last}
+
+
+def _newest(table: DeltaTable, wanted: Callable[[Entry], bool]) -> Entry:
     for limit in (NEWEST, None):
         found = (noted(entry) for entry in table.history(limit))
-        last = next((entry for entry in found if entry.get(CLAIMED) == mark.claimed), None)
+        last = next((entry for entry in found if wanted(entry)), None)
         if last is not None or table.version() < NEWEST:
             return last or {}
     return {}
