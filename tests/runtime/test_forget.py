@@ -455,6 +455,26 @@ def test_backfill_and_proof_leave_forgotten_keys_out(tmp_path: Path, options: Ru
     assert proof.holds
 
 
+def test_batches_before_keys_were_forgotten_twice_are_read_again(tmp_path: Path, options: RunOptions) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    hours = EventTimePartitions.hourly("start_time", since="2026-01-01")
+    read = StreamBuilder.data_stream("gone", "twice").from_file(folder, schema=SCHEMA, name="read")
+    minutes = read.window(TumblingWindow.of(Time.minutes(1), "ts"), name="minutes").group_by("user").count("n")
+    pipeline = minutes.to_delta("twice", partitions=hours, name="out").build()
+
+    def run(number: int, *rows: dict[str, Any]) -> None:
+        (folder / f"f{number}.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in rows))
+        pipeline.run(options)
+
+    run(0, row(KEY, 1), row(OTHER, 2), row("bob", 3), row("cid", 4))
+    for key in (KEY, "bob"):
+        assert pipeline.forget({"user": key}, options).complete
+    run(1, {**row(OTHER, 4), "ts": "2026-01-05 12:00:00"})
+    (proof,) = pipeline.prove(options, partition="2026-01-05-10:00")
+    assert (proof.holds, proof.rows_stream) == (True, 2)
+
+
 def test_backfill_leaves_forgotten_keys_of_steps_out_that_have_other_names_since(
     tmp_path: Path, options: RunOptions
 ) -> None:

@@ -8,18 +8,21 @@ away. Later starts are refused, and forgetting the same keys again completes it:
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, get_args
 
 from pyspark.sql import SparkSession
 
-from rs_assets.catalog.catalog import Catalog, operation
+from rs_assets.catalog.batch_offsets import TABLE as OFFSETS
+from rs_assets.catalog.batch_offsets import offsets_row
+from rs_assets.catalog.catalog import Catalog, Row, operation, row_of
 from rs_assets.catalog.forgotten import FORGET
 from rs_assets.catalog.lease import Lease
 from rs_assets.catalog.ledger import Ledger
 from rs_assets.checkpoint import manifest as manifests
+from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.common.plural import count_of
 from rs_assets.errors import CheckpointError, ConfigurationError, LeaseLostError
 from rs_assets.recovery import forget_marker as forgetting
@@ -139,6 +142,9 @@ class _Run:
             self.world.options.driver.call(lambda _: None)
             forgetting.undo(self.world.job)
             raise
+        # Before the plans of earlier batches go: older batches are found by a chain of plans.
+        rows = [row for state in states for row in _planned(self.world, state.query)]
+        Catalog(self.world.options.home.catalog).append(OFFSETS, rows)
         self._noted(replace(self.marker, switched=True))
 
     def _noted(self, marker: Forgetting) -> None:
@@ -210,6 +216,16 @@ class _Run:
             complete=done.complete,
         )
         Catalog(world.options.home.catalog).append("operations", [row])
+
+
+def _planned(world: World, query: Query) -> Iterator[Row]:
+    """The plan of the batch that the state of a query is written as, for the catalog: no run records it."""
+    log, last = CheckpointLog(query.log.folder), query.last
+    planned = log.offsets(last)
+    if planned is not None:
+        columns = offsets_row(planned, log.offsets(last - 1))
+        pipeline, run = world.topology.name, world.options.run_id
+        yield row_of(pipeline, generation=query.generation, run_id=run, query=query.stored, batch_id=last, **columns)
 
 
 def _columns(world: World) -> dict[str, str]:
