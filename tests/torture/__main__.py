@@ -69,7 +69,7 @@ def arguments() -> argparse.Namespace:
     points.add_argument("--minutes", type=float, default=1e6, help="begin none behind that time")
     points.add_argument("--shuffled", action="store_true", help="of a pipeline with a durable shuffle")
     points.add_argument("--uploaded", action="store_true", help="of a pipeline that loses its home with each crash")
-    points.add_argument("--parted", action="store_true", help="of a pipeline whose windows are partitions: promote")
+    points.add_argument("--parted", action="store_true", help="of a pipeline whose windows are partitions")
     _in_parts(points)
     points.add_argument("--point", help="only that one: its name, as it is printed, or its number")
     past = parts.add_parser("histories", help="what people do, by a seed")

@@ -84,16 +84,17 @@ def test_a_pipeline_goes_on_from_crash_points_of_a_live_rescale_that_was_request
 
 
 @pytest.mark.long
-def test_a_pipeline_goes_on_from_crash_points_of_a_promotion(driver, tmp_path):
-    """Some of them, evenly: one code goes on, and the promotion is repeated; `crashes --parted` goes on from all."""
+def test_a_pipeline_goes_on_from_crash_points_of_what_reads_recorded_batches_again(driver, tmp_path):
+    """Some of them, evenly: backfills, redrives, promotions and keys that are forgotten; `crashes --parted` has all."""
     try:
         compile_shim(tmp_path)
     except ShimError as error:
         pytest.skip(str(error))
-    recording = record(tmp_path, PARTED)
-    assert any("window" in crash.point.path for crash in recording.of("promote"))
+    recording, again = record(tmp_path, PARTED), ("backfill", "redrive", "promote", "forget")
+    for operation in again:
+        assert recording.of(operation), operation
     site = Site(recording.root, driver, parted=True)
-    for outcome in outcomes(site, recording, evenly(distinct(recording.of("promote")))[:15]):
+    for outcome in outcomes(site, recording, evenly(distinct(recording.of(*again)))[:40]):
         assert outcome.wrong == "", outcome.crash.point
 
 

@@ -346,7 +346,7 @@ class TableErasure:
         return sorted(name for name in names if not name.startswith(f"{LOG}/") and not self._of_others(name))
 
     def _scan(self) -> tuple[dict[str, int], list[str]]:
-        """The files with such rows, and how many each has; and those that no version names and nobody can read."""
+        """The files with such rows, and how many each has; and those that no version names and that cannot be read."""
         counts, broken, live = dict[str, int](), list[str](), _live(delta_table(self.path))
         for name in self._files():
             try:

@@ -67,7 +67,7 @@ def last_claim(table: DeltaTable, mark: BatchMark) -> Entry:
 
 
 def claim_carried_on(table: DeltaTable, mark: BatchMark) -> dict[str, str]:
-    """The metadata of the last start of the mark's pipeline, for a commit behind which the history is cut."""
+    """The metadata of the last start of the mark's pipeline, for a commit after which the history is cut."""
     last = _newest(table, lambda entry: CLAIMED in entry and author(entry) == (mark.pipeline_id, mark.sink))
     return {name: str(last[name]) for name in (CLAIMED, CLAIM, HOME) if name in last}
 
