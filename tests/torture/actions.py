@@ -14,7 +14,6 @@ from deltalake import DeltaTable
 
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.dagster.runs.compaction import compact_everything
-from rs_assets.errors import RsError
 from rs_assets.runtime.run.rescale import rescale
 from rs_assets.runtime.upkeep import savepoints
 from tests.torture.act import Act, Chances, pick
@@ -384,8 +383,3 @@ def kill(history: History, name: str, chances: Chances) -> str:
     if not made.again:
         return said
     return f"{said}, again: {_acted(history, name, made) or 'done'}"
-
-
-def told(error: RsError) -> str:
-    """An error in a line."""
-    return f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"

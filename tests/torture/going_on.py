@@ -18,14 +18,16 @@ def finish(site: Site, job: str = JOB) -> None:
     site.pipeline(job).run(site.options, finish=True)
 
 
-def goes_on(site: Site, operation: Operation, refused: list[str], *, sealed: bool = False, lost: bool = False) -> str:
-    """As `gone_on`, and the outputs are those of all input; dead letters may have been lost with the home."""
-    wrong = gone_on(site, operation, refused, sealed=sealed)
+def judge_after_crash(
+    site: Site, operation: Operation, refused: list[str], *, sealed: bool = False, lost: bool = False
+) -> str:
+    """As `finish_after_crash`; the outputs are those of all input. Dead letters may have been lost with the home."""
+    wrong = finish_after_crash(site, operation, refused, sealed=sealed)
     letters = {} if lost or site.uploaded else {"letters": site.input.letters("a")}
     return wrong or difference(site.held(), {**all_read(site.input.of("a")), **letters})
 
 
-def gone_on(site: Site, operation: Operation, refused: list[str], *, sealed: bool = False) -> str:
+def finish_after_crash(site: Site, operation: Operation, refused: list[str], *, sealed: bool = False) -> str:
     """Run to the end of the input, which has grown unless it was being ended; what was cut short is done again.
 
     Says what is wrong with a refusal.

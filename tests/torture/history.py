@@ -207,8 +207,14 @@ class History:
         forget_state(self.site)
 
     def forgotten(self) -> None:
-        """The checkpoints are not those that were seen: all that is known is what was read."""
+        """The checkpoints are not those that were seen: all that is known is what was read.
+
+        Of records that were refused not even that: behind a savepoint from before they are read again.
+        """
         self.trails = {COPY: {-1: UNKNOWN}, WINDOWS: {-1: UNKNOWN}}
+        copy = self.now[COPY].read
+        if isinstance(copy, Copy) and copy.refused:
+            self.now[COPY] = replace(self.now[COPY], read=None)
 
     def begun_anew(self) -> None:
         """Nothing that was read counts any more: rows of sources that were taken out go with the rest."""

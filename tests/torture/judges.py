@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from rs_assets.errors import RsError
-from tests.torture.going_on import Rows, finish, gone_on, refusal
+from tests.torture.going_on import Rows, finish, finish_after_crash, refusal
 from tests.torture.model import WINDOW_S, Numbers, Row, Windows, all_read, copied, difference, of_page, too_strict
 from tests.torture.operations import FORGOTTEN, FORK, FORMER, OPERATIONS, PROMOTED, backfill, forget, promote, redrive
 from tests.torture.site import COPY, WINDOWS, Site
@@ -37,13 +37,13 @@ def forked(site: Site, saved: Rows, refused: list[str]) -> str:
 def _promoted(site: Site, refused: list[str]) -> str:
     """The new code goes on, or the former does and is promoted again; at last all rows are those of the new one."""
     site.code = replace(FORMER, kept=PROMOTED)
-    wrong = gone_on(site, OPERATIONS["promote"], refused)
+    wrong = finish_after_crash(site, OPERATIONS["promote"], refused)
     if not wrong and not refused:
         site.code = FORMER
         wrong = _refused(site)
     promote(site)
     numbers = site.input.of("a")
-    wanted = {**all_read(numbers), WINDOWS: closed(numbers.difference(LEFT_OUT)), "letters": site.input.letters("a")}
+    wanted = {**all_read(numbers), WINDOWS: _closed(numbers.difference(LEFT_OUT)), "letters": site.input.letters("a")}
     return wrong or difference(site.held(), wanted)
 
 
@@ -59,7 +59,7 @@ def _refused(site: Site) -> str:
 
 def _backfilled(site: Site, refused: list[str]) -> str:
     """The first partition was replaced or not; the code of the stream goes on; at last the partition is replaced."""
-    wrong = gone_on(site, OPERATIONS["backfill"], refused)
+    wrong = finish_after_crash(site, OPERATIONS["backfill"], refused)
     numbers = site.input.of("a")
     replaced = _with_replaced(numbers)
     wrong = wrong or _either(site, all_read(numbers), replaced)
@@ -69,14 +69,14 @@ def _backfilled(site: Site, refused: list[str]) -> str:
 
 def _with_replaced(numbers: Numbers) -> Rows:
     """What both outputs hold at the end with the first partition replaced."""
-    return {**all_read(numbers), WINDOWS: closed(numbers - FIRST_NUMBERS.intersection(LEFT_OUT))}
+    return {**all_read(numbers), WINDOWS: _closed(numbers - FIRST_NUMBERS.intersection(LEFT_OUT))}
 
 
 def _redriven(site: Site, refused: list[str]) -> str:
     """All dead letters of the strict code are rows, or none; at last all are, each once. A backfill was before."""
     since, until = _last_growth(site)
     strict = frozenset(filter(too_strict, range(since, until)))
-    wrong = gone_on(site, OPERATIONS["redrive"], refused)
+    wrong = finish_after_crash(site, OPERATIONS["redrive"], refused)
     numbers, bad = site.input.of("a"), site.input.letters("a")
     after = _with_replaced(numbers)
     wrong = wrong or _either(site, {**after, COPY: copied(numbers - strict)}, after)
@@ -93,7 +93,7 @@ def _last_growth(site: Site) -> tuple[int, int]:
 def _forgotten(site: Site, refused: list[str]) -> str:
     """The records of the page are all there or all gone, and what came since is there; at last all of them are gone."""
     read = site.input.of("a")
-    wrong = gone_on(site, OPERATIONS["forget"], refused)
+    wrong = finish_after_crash(site, OPERATIONS["forget"], refused)
     numbers = site.input.of("a")
     wrong = wrong or _either(site, _without(numbers, frozenset()), _without(numbers, of_page(FORGOTTEN, read)))
     forget(site)
@@ -103,7 +103,7 @@ def _forgotten(site: Site, refused: list[str]) -> str:
 
 def _without(numbers: Numbers, gone: Numbers) -> Rows:
     """What both outputs hold at the end without the records that were forgotten."""
-    return {COPY: copied(numbers - gone), WINDOWS: closed(numbers - gone)}
+    return {COPY: copied(numbers - gone), WINDOWS: _closed(numbers - gone)}
 
 
 def _either(site: Site, one: Rows, other: Rows) -> str:
@@ -113,7 +113,7 @@ def _either(site: Site, one: Rows, other: Rows) -> str:
     return wrong and difference(held, other) and f"neither: {wrong}"
 
 
-def closed(numbers: Numbers) -> list[Row]:
+def _closed(numbers: Numbers) -> list[Row]:
     """The rows of all windows, at the end."""
     return Windows(numbers).finished().closed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tests.torture.going_on import Rows, check_savepoints, goes_on
+from tests.torture.going_on import Rows, check_savepoints, judge_after_crash
 from tests.torture.history import forget_state
 from tests.torture.judges import JUDGES, forked
 from tests.torture.operations import OPERATIONS
@@ -88,4 +88,4 @@ def _judged(site: Site, operation: str, refused: list[str], *, saved: Rows, lost
         return forked(site, saved, refused)
     if operation in JUDGES:
         return JUDGES[operation](site, refused)
-    return goes_on(site, OPERATIONS[operation], refused, sealed=operation == "finish", lost=lost)
+    return judge_after_crash(site, OPERATIONS[operation], refused, sealed=operation == "finish", lost=lost)
