@@ -143,12 +143,12 @@ class TableErasure:
         if table is None:
             return Found()
         live = _live(table)
-        counts, broken = self._scan()
+        counts, broken = self._scan(live)
         return Found(
             version=table.version(),
             rows=sum(count for name, count in counts.items() if name in live),
             earlier=sum(count for name, count in counts.items() if name not in live),
-            entries=len(self._naming(counts.keys())),
+            entries=len(self._naming(counts, live)),
             broken=len(broken),
         )
 
@@ -157,11 +157,11 @@ class TableErasure:
         if open_table(self.path) is None:
             return
         try:
-            self._remove_begun()
             self._rewrite()
-            earlier, broken = self._scan()
+            live = _live(delta_table(self.path))
+            earlier, broken = self._scan(live)
             # As long as the files are there, a repeated call knows which entries are about them.
-            self._cut_log(earlier)
+            self._cut_log(earlier, live)
             self._remove_files(earlier)
             self._remove_broken(broken)
         except CommitFailedError as error:
@@ -251,16 +251,11 @@ class TableErasure:
         """How the name of a file ends that is being written."""
         return f".{hashlib.blake2b(self.pipeline.encode(), digest_size=8).hexdigest()}.forgetting"
 
-    def _remove_begun(self) -> None:
-        for name in self._files():
-            if name.endswith(self._begun):
-                self._filesystem.delete_file(name)
-
     def _remove_broken(self, names: Collection[str]) -> None:
-        """Remove files that a killed write has left; those that may be in writing stay, for whoever writes them."""
+        """Remove files that a killed write has left; those that others may be writing stay."""
         files = self._filesystem
         for info in files.get_file_info([*names]):
-            if time.time() - info.mtime.timestamp() > QUIET_S:
+            if info.path.endswith(self._begun) or time.time() - info.mtime.timestamp() > QUIET_S:
                 files.delete_file(info.path)
 
     def _delete_sum(self, name: str) -> None:
@@ -269,13 +264,13 @@ class TableErasure:
         if self._filesystem.get_file_info(crc).is_file:
             self._filesystem.delete_file(crc)
 
-    def _cut_log(self, having: Collection[str]) -> None:
+    def _cut_log(self, having: Collection[str], live: Collection[str]) -> None:
         """Remove the log up to the last entry that names such values; a checkpoint takes its place.
 
-        `having` are the files with such rows. The removal of keys is what the log then begins with: it says which batch
-        the rows are of.
+        `having` are the files with such rows, `live` those of the newest version. The removal of keys is what the log
+        then begins with: it says which batch the rows are of.
         """
-        naming = self._naming(having)
+        naming = self._naming(having, live)
         if not naming:
             return
         last = max(naming)
@@ -300,11 +295,11 @@ class TableErasure:
         infos = (action.get("commitInfo", {}) for version in later for action in self._actions(version))
         return any(info.get(FORGOTTEN) == author for info in infos)
 
-    def _naming(self, having: Collection[str]) -> list[int]:
+    def _naming(self, having: Collection[str], live: Collection[str]) -> list[int]:
         """The versions whose entry, or whose checkpoint of the log, names values of such rows."""
         found = []
         # The values of these files are those of rows that stay, as of a row of others with the same text.
-        clean = _live(delta_table(self.path)).keys() - having
+        clean = {*live}.difference(having)
         for name in self._log_names():
             entry, whole = ENTRY.fullmatch(name), CHECKPOINT.fullmatch(name)
             if entry is not None and any(self._names(each, having, clean) for each in self._actions(int(entry[1]))):
@@ -345,19 +340,20 @@ class TableErasure:
         names = (info.path for info in found if info.is_file and ROWS.fullmatch(info.path))
         return sorted(name for name in names if not name.startswith(f"{LOG}/") and not self._of_others(name))
 
-    def _scan(self) -> tuple[dict[str, int], list[str]]:
-        """The files with such rows, and how many each has; and those that no version names and that cannot be read."""
-        counts, broken, live = dict[str, int](), list[str](), _live(delta_table(self.path))
+    def _scan(self, live: Collection[str]) -> tuple[dict[str, int], list[str]]:
+        """The files with such rows, and how many each has; and those that a write has not finished."""
+        counts, broken = dict[str, int](), list[str]()
         for name in self._files():
+            if name.endswith(self._begun):
+                broken.append(name)
+                continue
             try:
-                count = self._count(name)
+                counts[name] = self._count(name)
             except pa.ArrowInvalid:
                 if name in live:
                     raise
                 broken.append(name)
-            else:
-                counts.update({name: count} if count else {})
-        return counts, broken
+        return {name: count for name, count in counts.items() if count}, broken
 
     def _of_others(self, name: str) -> bool:
         if not name.startswith(f"{STAGING}/") or is_remote(self.path) or self.mark is None:
