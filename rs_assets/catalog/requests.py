@@ -21,7 +21,7 @@ import orjson
 import psutil
 
 from rs_assets.common.files import write_atomically
-from rs_assets.common.processes import lives, started_s, this_host
+from rs_assets.common.processes import has_ended, started_s, this_host
 
 Request = Literal["stop", "resume", "change", "rescale"]
 # How many answers are kept: each is read within a second by the process that asked.
@@ -77,7 +77,7 @@ def _content(path: Path) -> dict[str, Any] | None:
 def is_left(request: dict[str, Any]) -> bool:
     """Whether the process that made a request was on this machine and has ended."""
     try:
-        return request["host"] == this_host() and not lives(request["pid"], request["process_started"])
+        return has_ended(request["host"], request["pid"], request["process_started"])
     except KeyError:
         return False
 

@@ -34,6 +34,11 @@ def lives(pid: int, started: float) -> bool:
         return False
 
 
+def has_ended(host: str, pid: int, started: float) -> bool:
+    """Whether a process of this machine has ended; False if `host`, as of `this_host`, is another one: unknown."""
+    return host == this_host() and not lives(pid, started)
+
+
 def started_s(process: psutil.Process) -> float:
     """Its start time in seconds since boot, which setting the wall clock does not change."""
     return float(process.create_time() - psutil.boot_time())

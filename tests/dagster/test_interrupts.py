@@ -117,7 +117,7 @@ def test_run_recorded_that_is_killed_as_soon_as_its_run_is_made_is_known_by_its_
         raise MemoryError
 
     monkeypatch.setattr(DagsterInstance, "create_run_for_job", killed)
-    monkeypatch.setattr("rs_assets.dagster.runs.orphans.lives", lambda *_: False)
+    monkeypatch.setattr("rs_assets.common.processes.lives", lambda *_: False)
     with DagsterInstance.local_temp(str(tmp_path)) as instance:
         with pytest.raises(MemoryError):
             run_recorded(interrupted_job("never"), instance, run_config={}, tags={BY_HAND: "start"})

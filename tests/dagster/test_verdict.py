@@ -169,7 +169,7 @@ def test_recovery_of_a_start_that_was_killed_before_it_held_the_lease_starts_it_
     note_process(instance, run.job_name, run.run_id)
     assert "begins or ends" in said(instance)
     with monkeypatch.context() as patched:
-        patched.setattr("rs_assets.dagster.runs.orphans.lives", lambda *_: False)
+        patched.setattr("rs_assets.common.processes.lives", lambda *_: False)
         [request] = tick(instance).run_requests
         assert request.tags["rs/recovery_reason"] == "its process ended without a trace"
     later = time.time() + LAUNCHED_WITHIN.total_seconds() + 60

@@ -466,7 +466,7 @@ def test_the_last_batches_are_left_to_a_run_that_has_given_its_lease_back(pipeli
     assert isinstance(tick(), SkipReason)
     with monkeypatch.context() as patched:
         # Its process was killed before it did.
-        patched.setattr("rs_assets.dagster.sensors.checkpoints.lives", lambda *_: False)
+        patched.setattr("rs_assets.common.processes.lives", lambda *_: False)
         assert [event.metadata["batch_id"].value for event in tick().asset_events] == [7]
     instance.report_run_failed(run)
     [event] = tick().asset_events

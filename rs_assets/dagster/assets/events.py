@@ -64,7 +64,7 @@ class StepEvents:
         self.place = place
         self.topology = assets.topology
         self.context = context
-        self._tags = tags_now(context.instance, context.run)
+        self.tags = tags_now(context.instance, context.run)
         self.live = live
         self._queue: SimpleQueue[BatchProgress | None] = SimpleQueue()
         self._passed: dict[str, str] = {}
@@ -154,7 +154,7 @@ class StepEvents:
 
     def _recovery(self) -> Metadata:
         """Metadata of a restart by the recovery sensor: the previous run, the reason, the downtime."""
-        tags = self._tags
+        tags = self.tags
         if RECOVERS not in tags:
             return {}
         return {

@@ -28,7 +28,6 @@ from rs_assets.dagster.runs.outcome import (
     shown_in,
     stop_was_requested,
 )
-from rs_assets.dagster.runs.run_tags import tags_now
 from rs_assets.dagster.runs.runtime import RuntimeResource
 from rs_assets.errors import RsError, StartRefused, UserError
 from rs_assets.topology.topology import Topology
@@ -162,7 +161,7 @@ def process_op(assets: StreamAssets, refused: Refused = report_nothing) -> OpDef
             ops=ops,
         )
         rs_runtime.listen(events.put)
-        for event in restart_events(assets, tags_now(context.instance, context.run)):
+        for event in restart_events(assets, events.tags):
             context.log_event(event)
         with shown_in(context), cause_first(context), events.closing():
             try:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from rs_assets.common.processes import lives, started_s, this_host
+from rs_assets.common.processes import has_ended, started_s, this_host
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance, DagsterRun
@@ -48,7 +48,7 @@ def end_orphans(instance: DagsterInstance, topology: Topology) -> None:
 def is_gone(instance: DagsterInstance, run: DagsterRun) -> bool:
     """Whether the process of a run at a terminal was on this machine, since its boot, and has ended."""
     facts = _facts(instance, run)
-    return facts is not None and facts[HOST] == this_host() and not lives(facts[PID], facts[STARTED])
+    return facts is not None and has_ended(facts[HOST], facts[PID], facts[STARTED])
 
 
 def _facts(instance: DagsterInstance, run: DagsterRun) -> dict[str, Any] | None:

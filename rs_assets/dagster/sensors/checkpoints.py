@@ -29,7 +29,7 @@ from deltalake import DeltaTable
 from rs_assets.catalog.lease import LeaseRow, read_lease
 from rs_assets.catalog.offsets import CheckpointRow
 from rs_assets.common.background import BackgroundFailures
-from rs_assets.common.processes import lives
+from rs_assets.common.processes import has_ended
 from rs_assets.connectors.delta.log.commit_info import CLAIMED, FENCED, NEWEST, REWOUND, WRITER, Entry, noted
 from rs_assets.connectors.delta.log.history import HARMLESS
 from rs_assets.connectors.delta.nodes import DeltaSink
@@ -107,7 +107,7 @@ def _may_report(lease: LeaseRow) -> bool:
     """Whether the process of a lease goes on: a run gives its lease back before it reports its last batches."""
     if not lease.released:
         return not (lease.free or lease.stale)
-    return lease.age < LAUNCHED_WITHIN and not (lease.here and not lives(lease.pid, lease.process_started))
+    return lease.age < LAUNCHED_WITHIN and not has_ended(lease.host, lease.pid, lease.process_started)
 
 
 def _new_rows(topology: Topology, place: Place, seen: dict[str, Any]) -> list[CheckpointRow]:

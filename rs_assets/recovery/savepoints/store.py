@@ -18,7 +18,7 @@ import psutil
 from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-untyped]
 
 from rs_assets.common.names import checked_name
-from rs_assets.common.processes import lives, started_s, this_host
+from rs_assets.common.processes import has_ended, started_s, this_host
 from rs_assets.common.uri import shown_uri
 from rs_assets.errors import CheckpointError, ConfigurationError
 from rs_assets.recovery.savepoints.model import Savepoint, checked_id, damaged, decode, encode, newest_first
@@ -204,7 +204,7 @@ class SavepointStore:
     def announced(self, work: Work) -> Iterator[None]:
         """Announce an operation on the store to other processes, during the block."""
         path = f"{self.path}/work/{work}-{uuid.uuid4().hex}"
-        me = {"host": this_host(), "pid": os.getpid(), "started": started_s(psutil.Process())}
+        me = {"host": this_host(), "pid": os.getpid(), "process_started": started_s(psutil.Process())}
         self.write(path, orjson.dumps(me))
         try:
             yield
@@ -226,7 +226,7 @@ class SavepointStore:
             who = orjson.loads(self.fs.cat_file(path) or b"{}")
         except FileNotFoundError:
             return True
-        return who.get("host") == this_host() and not lives(who["pid"], who["started"])
+        return bool(who) and has_ended(who["host"], who["pid"], who["process_started"])
 
     # Files.
 
