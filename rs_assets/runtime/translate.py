@@ -148,7 +148,7 @@ def translate(error: BaseException, *, query: str) -> RsError:
             file = FILE.search(text)
             return kind(what, remedy=remedy, query=query, file=file.group() if file else None, spark=_cause(text))
     remedy = OF_VALUES_REMEDY if OF_VALUES.search(text) else "the cause is chained to this error"
-    return EngineError(_first_line(text), remedy=remedy, query=query)
+    return EngineError(first_line(text), remedy=remedy, query=query)
 
 
 def _cause(text: str) -> str | None:
@@ -157,7 +157,7 @@ def _cause(text: str) -> str | None:
     return causes[-1] if causes else None
 
 
-def _first_line(text: str) -> str:
+def first_line(text: str) -> str:
     """The most useful line: the last of a worker's Python traceback, else the first."""
     told = (line.removeprefix(": ") for line in text.split("JVM stacktrace", maxsplit=1)[0].splitlines())
     lines = [line for line in told if line.strip() and not line.startswith(CALLING)]

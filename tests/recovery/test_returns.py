@@ -5,17 +5,20 @@ import shutil
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from rs_assets import StreamBuilder, Time, TumblingWindow
 from rs_assets.checkpoint import manifest as manifests
 from rs_assets.checkpoint.log import PARTITIONS, CheckpointLog
 from rs_assets.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.compile.planner.plan import plan_queries
+from rs_assets.connectors.dead_letters import DeadLetters
 from rs_assets.connectors.sink import Staged
 from rs_assets.errors import CheckpointError, RsError, SinkError, TopologyChangedError, TopologyError
 from rs_assets.recovery import rollback_marker as returning
@@ -413,6 +416,22 @@ def test_dead_letters_of_batches_that_are_undone_are_marked_and_come_once(world)
     assert letters() == [(1, None), (2, 3)]
     world.run(kept, new_generation=True)
     assert letters() == [(1, 4), (2, 3), (4, None)]
+
+
+def test_rewind_that_cannot_mark_dead_letters_says_what_to_do_and_is_completed(world, monkeypatch):
+    for _ in range(2):
+        world.run()
+    with monkeypatch.context() as patch:
+        full = DeltaError("Generic LocalFileSystem error: No space left on device")
+        patch.setattr(DeadLetters, "go_to", Mock(side_effect=full))
+        with pytest.raises(SinkError, match="No space left") as refused:
+            rewind(world.topology, 0, world.options)
+    assert "check the disk" in refused.value.remedy
+    with pytest.raises(CheckpointError, match="was interrupted"):
+        world.run(rows=0)
+    rewind(world.topology, 0, world.options)
+    world.run(rows=0)
+    assert world.complete()
 
 
 def test_dead_letters_that_a_query_wrote_under_another_name_go_back_with_it(world):

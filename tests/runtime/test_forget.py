@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow.parquet as pq
 import pytest
@@ -213,6 +214,22 @@ def test_state_that_spark_writes_wrongly_is_undone_at_once(
     source.put({**row(OTHER, 1), "ts": "2026-01-05 10:05:00"})
     visits.run(options)
     assert sorted((each["user"], each["n"]) for each in table(options, "of_user")) == [(OTHER, 2), (KEY, 2)]
+
+
+def test_cause_for_which_spark_cannot_write_state_is_shown(
+    visits: Pipeline, options: RunOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "An error occurred while calling z:leaveOut.\n: SparkException: Job aborted\nCaused by: No space left"
+    real = QueryState._call
+
+    def call(state: QueryState, spark: object) -> Mock:
+        return Mock(wraps=real(state, spark), leaveOut=Mock(side_effect=RuntimeError(text)))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(QueryState, "_call", call)
+        with pytest.raises(CheckpointError, match=r"again: SparkException: Job aborted \(No space left\)"):
+            visits.forget({"user": KEY}, options)
+    assert visits.forget({"user": KEY}, options).complete
 
 
 def test_forget_killed_after_state_is_written_is_refused_by_starts_until_it_is_done_again(

@@ -22,6 +22,7 @@ from rs_assets.recovery.forgetting import complete_alone, earlier_files, remove_
 from rs_assets.recovery.rewinding import rewindable
 from rs_assets.runtime.forget.report import Finding
 from rs_assets.runtime.forget.world import Query, World
+from rs_assets.runtime.translate import first_line
 from rs_assets.runtime.upkeep.state import operator_of
 from rs_assets.spark.processor.session import processors_in
 from rs_assets.topology.nodes.join import StreamJoin
@@ -179,7 +180,7 @@ class QueryState:
             )
         except Exception as error:
             raise CheckpointError(
-                f"Spark could not write the state of {self.name} again: {str(error).splitlines()[0][:300]}",
+                f"Spark could not write the state of {self.name} again: {first_line(str(error))}",
                 remedy=f"nothing was removed; check the cause, then {AGAIN}",
                 file=log.folder,
             ) from error
@@ -212,7 +213,7 @@ class QueryState:
             lines = self._call(spark).found(spark._jsparkSession, str(log.folder), last, self._wanted())  # noqa: SLF001
         except Exception as error:
             raise CheckpointError(
-                f"the state of {self.name} cannot be read: {str(error).splitlines()[0][:300]}",
+                f"the state of {self.name} cannot be read: {first_line(str(error))}",
                 remedy="look for damage: rs-assets verify",
                 file=log.folder,
             ) from error

@@ -19,6 +19,7 @@ from rs_assets.errors import CheckpointError
 from rs_assets.operators.state.reader import STORE
 from rs_assets.recovery.preflight.state import DEFAULT_STORE
 from rs_assets.recovery.rewinding import rewind
+from rs_assets.runtime.translate import first_line
 
 # The column of the partition, which a rescale changes; and the option for the timers of a processor.
 PARTITION, TIMERS = "partition_id", "readRegisteredTimers"
@@ -89,7 +90,7 @@ def rewrite(spark: SparkSession, query: str, log: CheckpointLog, wanted: int) ->
             # With its state: Spark would load a snapshot that was left.
             rewind(log.folder, last)
         raise CheckpointError(
-            f"Spark could not rewrite the state of {query}: {str(error).splitlines()[0][:300]}",
+            f"Spark could not rewrite the state of {query}: {first_line(str(error))}",
             remedy="the state is unchanged; check the cause, then rescale again",
             file=log.folder,
         ) from error

@@ -7,6 +7,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from deltalake.exceptions import DeltaError
+
 from rs_assets.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.common.home import Home
 from rs_assets.compile.planner.plan import plan_queries
@@ -160,7 +162,14 @@ def _route_dead_letters(
     names: tuple[str, ...] | None,
 ) -> None:
     mark = replace(begun, sink=f"{folder}.dead_letters")
-    DeadLetters(home.dead_letters).go_to(path, mark, job=(topology.namespace, topology.job), names=names)
+    try:
+        DeadLetters(home.dead_letters).go_to(path, mark, job=(topology.namespace, topology.job), names=names)
+    except (DeltaError, OSError) as error:
+        raise SinkError(
+            f"the dead letters cannot be marked: {str(error).splitlines()[0][:300]}",
+            remedy="check the disk and the permissions of the table, then do the same again",
+            table=home.dead_letters,
+        ) from error
 
 
 def path_of(facts: QueryFacts, batch: int) -> dict[int, int]:
