@@ -1,6 +1,7 @@
 """What interrupts a stream: uploads of its batches, the loss of its machine, and a rescale of its state.
 
-Run as a module with a folder and a home it is the stream whose driver is killed.
+Run as a module with a folder and a home it is the stream whose driver is killed. With the folder in `FOLDER` of the
+environment it has that stream as a pipeline, for the command of a standby.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from itertools import count, pairwise
 from pathlib import Path
@@ -29,10 +30,13 @@ from benchmarks.upkeep import keyed, write_keys
 from rs_assets import Home, Pipeline, RunOptions, StreamBuilder, Time, TumblingWindow
 from rs_assets.recovery.uploads import Uploader
 from rs_assets.runtime.options import SavepointPolicy
-from rs_assets.runtime.run.running import RunningPipeline
 
-TTL = timedelta(seconds=5)
+TTL = timedelta(seconds=3)
 TIMES = 3
+FOLDER = "RS_BENCH_FOLDER"
+COMMAND = (sys.executable, "-W", "ignore", "-m", "rs_assets.cli.main", "standby", "--module", "benchmarks.takeover")
+# What the command says when it has started Spark and looks for the end of the driver.
+WAITS = "waits for the end"
 ROWS = 1_000
 LOOK_S = 0.01
 # 5,000 rows a second.
@@ -102,46 +106,67 @@ def _takeover(bench: Bench, where: str, *, elsewhere: bool, target: float) -> Fi
     bench.say(f"takeover by a standby {where}")
     took = [_once(bench, elsewhere=elsewhere) for _ in range(TIMES)]
     return Figure(
-        benchmark="a lost machine", what=f"from SIGKILL to the first commit of a standby {where}",
+        benchmark="a lost machine", what=f"from SIGKILL to the first commit of `rs-assets standby` {where}",
         value=statistics.median(took), unit="s", target=target,
         note=", ".join(f"{each:.1f} s" for each in took),
     )  # fmt: skip
 
 
 def _once(bench: Bench, *, elsewhere: bool) -> float:
-    """Seconds from the kill of a stream to the first rows of the standby, which runs in this process."""
+    """Seconds from the kill of a stream to the first rows of the command, with its run in Dagster."""
     with bench.place() as folder:
-        home, taken = folder / "home", list[RunningPipeline | None]()
-        options = replace(options_of(folder, folder / "other" if elsewhere else home), driver=bench.driver)
-        _put(folder, 0)
-        child = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", "benchmarks.takeover", str(folder), str(home)],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
-        try:
-            _await_rows(folder, ROWS)
-            waiting = threading.Thread(
-                target=lambda: taken.append(stream_of(folder).stand_by(options, timeout_s=PATIENCE_S))
-            )
-            waiting.start()
-            # Until the standby is warm, which it does not say.
-            waiting.join(timeout=TTL.total_seconds() * 2)
+        home = folder / "home"
+        settings = {
+            FOLDER: str(folder),
+            "RS_HOME": str(folder / "other" if elsewhere else home),
+            "DAGSTER_HOME": str(folder / "dagster"),
+            "RS_SAVEPOINTS": str(folder / "store"),
+            "RS_UPLOAD": "1",
+            "RS_LEASE_SECONDS": str(TTL.seconds),
+        }
+        with _lost(folder, home) as lose, _process(COMMAND, settings) as command:
+            assert command.stdout is not None
+            if not any(WAITS in line for line in iter(command.stdout.readline, "")):
+                raise ChildProcessError("the standby ended before it was ready")
+            return lose()
+
+
+@contextmanager
+def _lost(folder: Path, home: Path) -> Iterator[Callable[[], float]]:
+    """A running stream; what it gives kills it, and returns the seconds until somebody else has written rows."""
+    _put(folder, 0)
+    program = (sys.executable, "-W", "ignore", "-m", "benchmarks.takeover", str(folder), str(home))
+    with _process(program, {}) as process:
+        _await_rows(folder, ROWS)
+
+        def lose() -> float:
             _put(folder, 1)
             _await_rows(folder, 2 * ROWS)
             _put(folder, 2)
-        finally:
-            os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-        before, began = _rows(folder), time.perf_counter()
-        if before == 3 * ROWS:
-            _put(folder, 3)
-        _await_rows(folder, before + 1)
-        seconds = time.perf_counter() - began
-        waiting.join()
-        for running in taken:
-            if running is not None:
-                running.stop()
-        return seconds
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            before, began = _rows(folder), time.perf_counter()
+            if before == 3 * ROWS:
+                _put(folder, 3)
+            _await_rows(folder, before + 1)
+            return time.perf_counter() - began
+
+        yield lose
+
+
+@contextmanager
+def _process(command: Sequence[str], settings: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """A process whose group is killed at the end, its JVM included."""
+    process = subprocess.Popen(
+        command, env={**os.environ, **settings}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
 
 
 def _rescale(bench: Bench) -> Iterator[Figure]:
@@ -230,3 +255,5 @@ def main(folder: Path, home: Path) -> None:
 
 if __name__ == "__main__":
     main(*map(Path, sys.argv[1:]))
+elif FOLDER in os.environ:
+    stream = stream_of(Path(os.environ[FOLDER]))
