@@ -30,6 +30,8 @@ PATIENCE_S = 240
 # Several times what the run takes alone: how fast a machine starts workers beside other tests is not what is tested.
 RUN_S = 600
 
+pytestmark = [pytest.mark.cluster, pytest.mark.long]
+
 PROGRAM = """
 import sys
 from pathlib import Path
@@ -113,7 +115,6 @@ def master(tmp_path: Path) -> Iterator[str]:
         yield address
 
 
-@pytest.mark.cluster
 @pytest.mark.timeout(900)
 def test_two_workers_write_what_one_batch_would(tmp_path: Path, master: str) -> None:
     log = write(tmp_path / "in" / "access.log", LINES)

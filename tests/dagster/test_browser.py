@@ -65,7 +65,7 @@ def plain_run(world):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_should_show_launch_and_terminate(page, ui, world):
+def test_should_show_a_launched_run(page, ui, world):
     page.goto(f"{ui}/asset-groups")
     for group in ("web_access_log", "shop_order_totals"):
         page.get_by_text(group, exact=True).first.wait_for(timeout=PATIENCE_MS)
@@ -79,6 +79,9 @@ def test_should_show_launch_and_terminate(page, ui, world):
     wait_for_text(page, "newest_rows")
     shot(page, "output_asset")
 
+
+@pytest.mark.long
+def test_should_drain_a_stream_that_is_terminated(page, ui, world):
     home = Path(world["RS_HOME"])
     checkpoint = home / "checkpoints" / "web" / "access_log" / "g0001" / "page_windows" / "checkpoint"
     committed = batches(checkpoint / "commits")

@@ -22,6 +22,8 @@ from tests.faults.processes import PATIENCE_S, started, wait_for
 LINES, BATCH = 2_000, 700
 KILLS = 20
 
+pytestmark = [pytest.mark.faults, pytest.mark.long]
+
 # Runs the example with uploads and with tables outside of its home; with a word it waits for good at that point.
 PROGRAM = """
 import sys, threading
@@ -92,7 +94,6 @@ class Machine:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.faults
 @pytest.mark.parametrize("point", ["sink", "upload"], ids=["after its first commit", "before its first commit"])
 def test_a_lost_machine_costs_no_row(tmp_path: Path, point: str) -> None:
     machine = Machine(tmp_path)
@@ -103,9 +104,7 @@ def test_a_lost_machine_costs_no_row(tmp_path: Path, point: str) -> None:
     machine.check()
 
 
-@pytest.mark.long
 @pytest.mark.timeout(3600)
-@pytest.mark.faults
 def test_twenty_lost_machines_cost_no_row(tmp_path: Path) -> None:
     """Killed at random moments of the batches, with the seed in the message."""
     seed = random.randrange(10_000)
