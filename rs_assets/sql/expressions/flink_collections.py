@@ -1,24 +1,19 @@
-"""Functions of arrays, maps and JSON as in Flink."""
+"""Functions of arrays and maps as in Flink."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from types import MappingProxyType
 from typing import Final
 
 from rs_assets.expressions.functions.builtin.arrays import pairs_map
-from rs_assets.expressions.functions.literals import quote, unquote
 from rs_assets.records.types import Type
-from rs_assets.sql.expressions.sql_function import MANY, Refusal, SqlFunction, as_int, kind_of_first, textual
+from rs_assets.sql.expressions.sql_function import MANY, SqlFunction, as_int, kind_of_first, textual
 from rs_assets.sql.expressions.values import Value
 
-# A path to one value: $.a.b[0]['c d'], with or without lax or strict.
-PATH: Final = re.compile(r"(?:lax |strict )?\$((?:\.[^.\[\]*'\" ()?@]+|\[\d+\]|\.?\['[^'*\]]+'\])*)")
 # Variables of lambdas that have an argument inside: no column has such a name.
 ELEMENT, PLACE = "_rs_e", "_rs_i"
-STEP: Final = re.compile(r"\.([^.\[\]']+)|\[(\d+)\]|\.?\['([^']+)'\]")
 
 
 def _element_type(values: Sequence[Value]) -> Type | None:
@@ -88,23 +83,6 @@ def _same_arrays(name: str) -> SqlFunction:
     return SqlFunction(2, 2, f"{name}({{0}}, {{1}})", kind_of_first)
 
 
-def _known_path(values: Sequence[Value]) -> Refusal:
-    path = unquote(values[1].text)
-    if path is None or PATH.fullmatch(path) is None:
-        return "its path must be a literal that selects one value", "write it as '$.a.b[0]'"
-    return None
-
-
-def _json_value(values: Sequence[Value]) -> str:
-    """The text of a value; null for an object, an array, and invalid JSON."""
-    found = PATH.fullmatch(unquote(values[1].text) or "")
-    assert found is not None  # noqa: S101  checked before
-    steps = [each.groups() for each in STEP.finditer(found[1])]
-    path = quote("$" + "".join(f"[{place}]" if place else f"['{name or other}']" for name, place, other in steps))
-    value = f"try_variant_get(try_parse_json({values[0].plain}), {path}, "
-    return f"(CASE WHEN NOT schema_of_variant({value}'variant')) RLIKE '^(OBJECT|ARRAY)' THEN {value}'string') END)"
-
-
 def _pairs(values: Sequence[Value]) -> str:
     """The separators are patterns, by default a comma and an equals sign."""
     given = [value.plain for value in values]
@@ -136,6 +114,5 @@ COLLECTIONS: Final[Mapping[str, SqlFunction]] = MappingProxyType(
         "MAP_FROM_ARRAYS": SqlFunction(2, 2, "map_from_arrays({0}, {1})", ""),
         "MAP_UNION": SqlFunction(1, MANY, _united, kind_of_first),
         "STR_TO_MAP": textual(_pairs, 1, 3, "map<string,string>", (0, 1, 2)),
-        "JSON_VALUE": textual(_json_value, 2, 2, texts=(0, 1), refuses=_known_path),
     }
 )

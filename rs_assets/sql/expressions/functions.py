@@ -21,6 +21,7 @@ from rs_assets.expressions.functions.udf import UDF, AggregateFunction, Declared
 from rs_assets.records.types import Type, type_in
 from rs_assets.sql.expressions.expressions import Expressions, a_type
 from rs_assets.sql.expressions.flink_collections import COLLECTIONS
+from rs_assets.sql.expressions.flink_json import JSON_FUNCTIONS, clause
 from rs_assets.sql.expressions.flink_numbers import NUMBERS
 from rs_assets.sql.expressions.flink_texts import TEXTS
 from rs_assets.sql.expressions.flink_times import TIMES_OF_FLINK
@@ -28,6 +29,7 @@ from rs_assets.sql.expressions.predicates import aligned, branches_type, check_a
 from rs_assets.sql.expressions.sql_function import MANY, SqlFunction, kind_of_first
 from rs_assets.sql.expressions.udf import aggregate_called, called
 from rs_assets.sql.expressions.values import Value
+from rs_assets.sql.read.json_clauses import MARKS
 from rs_assets.sql.read.source import nearest
 from rs_assets.sql.read.types import is_number, is_time
 
@@ -43,6 +45,7 @@ SQL_FUNCTIONS: Final[Mapping[str, SqlFunction]] = MappingProxyType(
         **TEXTS,
         **TIMES_OF_FLINK,
         **COLLECTIONS,
+        **JSON_FUNCTIONS,
     }
 )
 # Which types an argument may have that must be of a kind, and the cast to one of them.
@@ -58,7 +61,7 @@ IN_GROUPS: Final = "write the rows of groups to a table, and collect them when r
 # Unsupported functions of Flink and their replacements; scripts may have others with these names.
 NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
     {
-        **dict.fromkeys(("JSON_EXISTS", "JSON_QUERY", "JSON_STRING", "JSON_OBJECT", "JSON_ARRAY"), JSON_PARTS),
+        **dict.fromkeys(("JSON_STRING", "JSON_OBJECT", "JSON_ARRAY"), JSON_PARTS),
         **dict.fromkeys(("JSON_QUOTE", "JSON_UNQUOTE", "JSON_LENGTH"), JSON_PARTS),
         **dict.fromkeys(("COLLECT", "LISTAGG", "ARRAY_AGG", "JSON_OBJECTAGG", "JSON_ARRAYAGG"), IN_GROUPS),
         **dict.fromkeys(("FIRST_VALUE", "LAST_VALUE"), "it needs OVER here: FIRST_VALUE(x) OVER (ORDER BY ts)"),
@@ -111,6 +114,8 @@ class Calls:
 
     def __call__(self, made: Expressions, name: str, values: list[Value], tree: Any) -> Value:
         """The Spark SQL of a call; SqlError for an unknown function, or a wrong number of arguments."""
+        if name in MARKS:
+            return clause(name, values)
         known = self.own.get(name, name)
         if not isinstance(known, str):
             return called(made, known, name, values, tree)

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from rs_assets.sql.read.hints import check_hints
+from rs_assets.sql.read.json_clauses import DEFAULT, MOST_WORDS, argument, clause_at
 from rs_assets.sql.read.source import Text
 from rs_assets.sql.read.token import like, word
 from rs_assets.sql.spark.words import as_streaming
@@ -251,6 +252,8 @@ class _Rewriter:
         if here == "(":
             self.calls.append("")
         inside = self.calls[-1] if self.calls else ""
+        if self._clause(token, here, inside):
+            return
         if inside in ("FLOOR", "CEIL", "CEILING") and here == "TO" and behind in UNITS:
             self.made += [like(token, "COMMA", ","), like(self.tokens[self.at + 1], "STRING", behind)]
             self.at += 2
@@ -259,6 +262,23 @@ class _Rewriter:
             token = like(token, "COMMA", ",")
         self.made.append(token)
         self.at += 1
+
+    def _clause(self, token: Token, here: str, inside: str) -> bool:
+        """Whether a clause of a JSON function is here, which becomes an argument; a default ends before its ON."""
+        if inside == DEFAULT and here == "ON":
+            of = like(token, "STRING", word(self._peek()))
+            self.made += [like(token, "COMMA", ","), of, like(token, "R_PAREN", ")")]
+            self.calls.pop()
+            self.at += 2
+            return True
+        name, words = clause_at(self.tokens[self.at : self.at + MOST_WORDS], inside)
+        if name == DEFAULT:
+            self.made += argument(DEFAULT, [token])[:3]
+            self.calls.append(DEFAULT)
+        elif name:
+            self.made += argument(name, self.tokens[self.at : self.at + words])
+        self.at += words
+        return bool(name)
 
     def _open(self, name: str) -> None:
         """Drops a word and its bracket, and later the closing bracket."""

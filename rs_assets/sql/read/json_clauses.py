@@ -1,0 +1,61 @@
+"""Clauses of JSON functions, which are words between brackets: each becomes one more argument."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from rs_assets.sql.read.token import like, word
+
+if TYPE_CHECKING:
+    from sqlglot.tokenizer_core import Token
+
+# The functions that have clauses, and the words that begin one.
+CLAUSES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        "JSON_VALUE": frozenset({"RETURNING", "NULL", "ERROR", "DEFAULT"}),
+        "JSON_EXISTS": frozenset({"TRUE", "FALSE", "UNKNOWN", "ERROR"}),
+        "JSON_QUERY": frozenset({"RETURNING", "NULL", "ERROR", "EMPTY", "WITH", "WITHOUT"}),
+    }
+)
+# The names of the arguments: no name of a function has a blank.
+RETURNING, WRAPPER, ON, DEFAULT = "JSON RETURNING", "JSON WRAPPER", "JSON ON", "JSON DEFAULT"
+MOST_WORDS: Final = 16
+MARKS: Final = frozenset({RETURNING, WRAPPER, ON, DEFAULT})
+
+
+def clause_at(tokens: Sequence[Token], call: str) -> tuple[str, int]:
+    """The name of the clause of `call` that begins with `tokens`, and of how many words it consists; none: '', 0.
+
+    Of a default these are the words before its expression.
+    """
+    words = [word(token) for token in tokens] + [""] * MOST_WORDS
+    if words[0] not in CLAUSES.get(call, ()):
+        return "", 0
+    if words[0] in ("WITH", "WITHOUT"):
+        ends = next((place for place, each in enumerate(words[:4]) if each == "WRAPPER"), 0)
+        return (WRAPPER, ends + 1) if ends else ("", 0)
+    if words[0] == "RETURNING":
+        return RETURNING, _type_ends(words)
+    if words[0] == "DEFAULT":
+        return DEFAULT, 1
+    of = 2 if words[0] == "EMPTY" else 1
+    return (ON, of + 2) if words[of] == "ON" else ("", 0)
+
+
+def _type_ends(words: Sequence[str]) -> int:
+    """The place of the first word after a type, which may have brackets."""
+    depth = 0
+    for place, each in enumerate(words[2:], start=2):
+        depth += each.count("(") - each.count(")") + each.count("<") - each.count(">")
+        if depth < 0 or (depth == 0 and each not in (")", ">")):
+            return place
+    return len(words)
+
+
+def argument(name: str, words: Sequence[Token]) -> list[Token]:
+    """The words of a clause as an argument that is a call with one text."""
+    said, first = " ".join(map(word, words)), words[0]
+    called = [like(first, "COMMA", ","), like(first, "VAR", name), like(first, "L_PAREN", "(")]
+    return [*called, like(first, "STRING", said), like(words[-1], "R_PAREN", ")")]
