@@ -84,7 +84,15 @@ class Ledger:
     def _entries(self, table: DeltaTable | None) -> Sequence[Entry]:
         if table is None:
             return ()
-        found = table.to_pyarrow_table(filters=[("pipeline", "=", self.pipeline)])
+        try:
+            found = table.to_pyarrow_table(filters=[("pipeline", "=", self.pipeline)])
+        except (DeltaError, OSError) as error:
+            raise CheckpointError(
+                "the ledger cannot be read",
+                remedy="restore its files from a backup",
+                file=str(self.root / TABLE),
+                cause=str(error)[:200],
+            ) from error
         return [dict.fromkeys(SCHEMA.names) | row for row in found.sort_by("number").to_pylist()]
 
     @retry(
@@ -99,12 +107,12 @@ class Ledger:
         entries = self._entries(table)
         last = entries[-1] if entries else None
         row = dict.fromkeys(SCHEMA.names) | dict(proof)
-        row |= {"pipeline": self.pipeline, "number": last["number"] + 1 if last else 0, "proved_at": _now()}
+        row |= {"pipeline": self.pipeline, "number": self._next(table, entries), "proved_at": _now()}
         row["previous"] = last["hash"] if last else NOTHING_BEFORE
         row["hash"] = hash_of(row)
         data, path = pa.Table.from_pylist([row], schema=SCHEMA), str(self.root / TABLE)
         # Delta refuses the same transaction twice: that of another process for this number.
-        marker = CommitProperties(app_transactions=[Transaction(f"ledger/{self.pipeline}", row["number"])])
+        marker = CommitProperties(app_transactions=[Transaction(self._marker, row["number"])])
         try:
             if table is None:
                 make_folder(self.root)
@@ -120,9 +128,13 @@ class Ledger:
         return row
 
     def first_break(self) -> str:
-        """The first entry that was changed, removed or inserted since it was written; empty if none was."""
-        before, number = NOTHING_BEFORE, 0
-        for entry in self.entries():
+        """The first entry that was changed, removed or inserted since it was written; empty if none was.
+
+        The newest ones cannot be removed unseen: the log of the table has the number of the last one that was added.
+        """
+        before, number, table = NOTHING_BEFORE, 0, self._table()
+        entries = self._entries(table)
+        for entry in entries:
             if entry["number"] != number:
                 return f"entry {number} is missing"
             if entry["previous"] != before:
@@ -135,7 +147,17 @@ class Ledger:
                 )
                 return f"entry {number}, {of}, was changed after it was written"
             before, number = entry["hash"], number + 1
-        return ""
+        return f"entry {number} is missing" if number < self._next(table, entries) else ""
+
+    @property
+    def _marker(self) -> str:
+        return f"ledger/{self.pipeline}"
+
+    def _next(self, table: DeltaTable | None, entries: Sequence[Entry]) -> int:
+        """The number of the next entry: one more than that of any before, also of those that were removed by hand."""
+        noted = None if table is None else table.transaction_version(self._marker)
+        numbers = [int(number) for entry in entries if (number := entry["number"]) is not None]
+        return 1 + max([-1 if noted is None else int(noted), *numbers])
 
     def _table(self) -> DeltaTable | None:
         try:

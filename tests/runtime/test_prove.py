@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
 from rs_assets.catalog.ledger import SCHEMA, Ledger
 from rs_assets.dagster.resources.spark import SparkResource
-from rs_assets.errors import ConfigurationError
+from rs_assets.errors import CheckpointError, ConfigurationError
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.recorded.digest import comparable
 from rs_assets.runtime.recorded.prove import _facts
@@ -48,6 +48,34 @@ def test_the_ledger_shows_entries_that_were_changed_removed_or_inserted(tmp_path
     assert written([kept[0], kept[2]]) == "entry 1 is missing"
     assert written([kept[0], kept[1] | {"previous": "0" * 64}, kept[2]]) == "entry 1 does not follow the one before it"
     assert written([kept[1], kept[2]]) == "entry 0 is missing"
+    assert written(kept[:2]) == "entry 2 is missing"
+    assert written([]) == "entry 0 is missing"
+
+
+def test_the_newest_entries_are_missed_also_after_further_ones(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, "shop.hits")
+    for _ in range(3):
+        ledger.add(PROOF)
+    path = str(tmp_path / "ledger")
+    DeltaTable(path).delete("number = 2")
+    assert (len(ledger.entries()), ledger.first_break()) == (2, "entry 2 is missing")
+    assert (ledger.add(PROOF)["number"], ledger.first_break()) == (3, "entry 2 is missing")
+    DeltaTable(path).restore(0)
+    assert (len(ledger.entries()), ledger.first_break()) == (1, "entry 1 is missing")
+    DeltaTable(path).update({"number": "null"})
+    assert (ledger.add(PROOF)["number"], ledger.first_break()) == (4, "entry 0 is missing")
+
+
+def test_a_ledger_that_lacks_a_file_is_named(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, "shop.hits")
+    ledger.add(PROOF)
+    (file,) = (tmp_path / "ledger").glob("*.parquet")
+    away = file.rename(tmp_path / file.name)
+    with pytest.raises(CheckpointError, match="the ledger cannot be read") as raised:
+        ledger.first_break()
+    assert raised.value.remedy == "restore its files from a backup"
+    away.rename(file)
+    assert (len(ledger.entries()), ledger.first_break()) == (1, "")
 
 
 def test_two_writers_never_follow_the_same_entry(tmp_path: Path) -> None:
