@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from rs_assets.common.storage import is_remote
 from rs_assets.connectors.delta.files.staging import YOUNG, clear_folders, old_folders
+from rs_assets.errors import SinkError
 
 HOUR = timedelta(hours=1)
+# How delta-rs colours the causes of an error, each on a line of its own.
+COLOURED = re.compile(r"\x1b\[[0-9;]*m|↳")
 
 
 def compact_table(table: DeltaTable, *, retention: timedelta, target_bytes: int | None = None) -> dict[str, int]:
@@ -24,8 +28,27 @@ def compact_table(table: DeltaTable, *, retention: timedelta, target_bytes: int 
 
     Files that never became part of the table, and their empty folders, are removed at that age too, but not before one
     hour: a writer may be about to commit them. Readers of the table, including streams, are not affected: a compaction
-    adds no rows.
+    adds no rows. SinkError if a file cannot be written or removed, CommitFailedError if others always commit first.
     """
+    try:
+        return _compacted(table, retention, target_bytes)
+    except CommitFailedError:
+        raise
+    except (DeltaError, OSError) as error:
+        raise SinkError(
+            f"the files of a table cannot be joined: {_one_line(error)}",
+            remedy="check the disk and the permissions of the table's folder, then compact again: no row has changed",
+            table=table.table_uri,
+        ) from error
+
+
+def _one_line(error: Exception) -> str:
+    """The text of an error with its causes, the last of which says what is wrong."""
+    lines = (line.strip() for line in COLOURED.sub("", str(error)).splitlines())
+    return ": ".join(line for line in lines if line)[:500]
+
+
+def _compacted(table: DeltaTable, retention: timedelta, target_bytes: int | None) -> dict[str, int]:
     # Decoded: the URI of a table has %20 for a space. An object store has no folders, and nothing is staged there.
     root = None if is_remote(table.table_uri) else Path(unquote(urlsplit(table.table_uri).path))
     age = max(retention, YOUNG)

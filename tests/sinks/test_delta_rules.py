@@ -1,6 +1,7 @@
 """A table is written by its own rules: each is kept, or the batch is refused before a file is written."""
 
 import json
+import resource
 import threading
 import uuid
 from datetime import timedelta
@@ -402,3 +403,18 @@ def test_a_log_that_cannot_be_written_is_named_with_its_table(tmp_path):
         raise OSError("Generic LocalFileSystem error: Permission denied")
     assert refused.value.facts["table"] == path
     assert "_delta_log" in refused.value.remedy
+
+
+def test_a_compaction_on_a_full_disk_is_refused_with_what_to_do(path):
+    for n in range(2):
+        write_deltalake(path, pa.table({"n": list(range(1000 * n, 1000 * n + 1000))}), mode="append")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(SinkError, match="cannot be joined: .*File too large") as raised:
+            compact_table(DeltaTable(path), retention=timedelta(days=7))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "compact again" in str(raised.value.remedy)
+    assert compact_table(DeltaTable(path), retention=timedelta(days=7))["files_joined"] == 2
+    assert read(path) == list(range(2000))
