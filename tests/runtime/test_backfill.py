@@ -226,6 +226,37 @@ def test_rows_that_come_meanwhile_stay_and_a_rewritten_partition_is_refused(
     assert rows(options, "id") == Counter({(1,): 1, (2,): 1, (3,): 1, (4,): 1})
 
 
+@pytest.mark.parametrize("meanwhile", ["backfill", "rewind", "new generation"])
+def test_an_empty_partition_gets_its_rows_once(
+    meanwhile: str, log: Log, options: RunOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no file whose removal would conflict."""
+    log.put((2, "11:01"))
+    kept(log, "id <> 1").run(options)
+    log.put((1, "10:05"), (3, "11:30"))
+    kept(log, "id <> 1").run(options)
+    corrected, staged = kept(log), Replacement._staged
+    acts: dict[str, Callable[[], object]] = {
+        "backfill": lambda: corrected.backfill(TEN, options),
+        "rewind": lambda: corrected.rewind(to_batch=0, options=options),
+        "new generation": lambda: corrected.run(replace(options, new_generation=True)),
+    }
+
+    def later(self: Replacement, *arguments: Any) -> Any:
+        monkeypatch.undo()
+        made = staged(self, *arguments)
+        acts[meanwhile]()
+        return made
+
+    monkeypatch.setattr(Replacement, "_staged", later)
+    with pytest.raises(SinkError, match="in the meantime"):
+        corrected.backfill(TEN, options)
+    corrected.run(options)
+    assert rows(options, "id") == Counter({(1,): 1, (2,): 1, (3,): 1})
+    assert corrected.backfill(TEN, options)[0].rows == 1
+    assert rows(options, "id") == Counter({(1,): 1, (2,): 1, (3,): 1})
+
+
 def test_a_compaction_just_before_the_commit_brings_no_old_rows_back(
     log: Log, options: RunOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:

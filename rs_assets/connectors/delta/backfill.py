@@ -20,10 +20,17 @@ from rs_assets.common.storage import is_remote
 from rs_assets.connectors.delta.files.data_files import BatchFiles, stage_files
 from rs_assets.connectors.delta.files.event_partitions import EventTimePartitions, PartitionValue
 from rs_assets.connectors.delta.files.stored_files import store_files
-from rs_assets.connectors.delta.log.commit_info import BACKFILLED, BACKFILLED_BATCH, BACKFILLED_PARTITION
+from rs_assets.connectors.delta.log.commit_info import (
+    BACKFILLED,
+    BACKFILLED_BATCH,
+    BACKFILLED_PARTITION,
+    FORGOTTEN,
+    noted,
+)
 from rs_assets.connectors.delta.log.retry import retried
 from rs_assets.connectors.delta.log.sole_writer import SoleWriterCheck
 from rs_assets.connectors.delta.log.store import delta_table
+from rs_assets.connectors.delta.rewind import newest_generation
 from rs_assets.connectors.delta.table import arrow_schema
 from rs_assets.connectors.delta.table_rules import Demand, check_files, check_rules
 from rs_assets.connectors.sink import BatchMark
@@ -102,7 +109,7 @@ class Replacement:
             nonlocal added
             table = delta_table(path)
             there = {str(file["path"]): file for file in _files(table, self.partitions, self.value)}
-            if not gone <= there.keys():
+            if not gone <= there.keys() or self._disturbed(table):
                 raise self._changed()
             removed = [removal(there[name], self.read, data_change=True) for name in sorted(gone)]
             added = files.placed(step=self.mark.sink) if added is None else added
@@ -119,6 +126,20 @@ class Replacement:
         except CommitFailedError as error:
             raise self._changed() from error
         return self._checked(path, gone)
+
+    def _disturbed(self, table: DeltaTable) -> bool:
+        """Whether the table has had the rows of another backfill, went back or was cut since it was read.
+
+        Of a partition that was empty then no file is missing that would show it.
+        """
+        since = table.version() - self.read.version()
+        entries = [noted(entry) for entry in table.history(since)] if since > 0 else []
+        if len(entries) != since:
+            return True
+        key = self.partitions.key(self.value)
+        if any(entry.get(BACKFILLED_PARTITION) == key or entry.get(FORGOTTEN) for entry in entries):
+            return True
+        return newest_generation(table, self.mark) > self.mark.generation
 
     @property
     def _noted(self) -> dict[str, str]:
@@ -145,7 +166,7 @@ class Replacement:
         return SinkError(
             f"the partition {self.partitions.key(self.value)} was rewritten by another process in the meantime, or the"
             " table was written to each time",
-            remedy="start the backfill again: a compaction or another backfill has rewritten its files",
+            remedy="start the backfill again: a compaction, another backfill or a rewind came before it",
             step=self.mark.sink,
             table=self.read.table_uri,
         )
