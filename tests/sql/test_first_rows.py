@@ -91,10 +91,13 @@ def test_should_refuse_an_order_of_nulls(order: str) -> None:
         described(RANKED.format(order=order, where="rn = 1"))
 
 
-def test_should_replace_rows_with_a_map_which_cannot_be_ordered() -> None:
-    """Rows of one time are ordered by their columns, and a map has no order."""
-    with pytest.raises(SqlError, match="the query replaces rows"):
-        described(RANKED.format(order="ts", where="rn = 1").replace("SELECT id, page, ms, ts, ROW", "SELECT *, ROW"))
+@pytest.mark.parametrize(("order", "where"), [("ts", "rn = 1"), ("ts, id", "rn = 1"), ("ms", "rn <= 2")])
+def test_should_refuse_a_map_which_cannot_order_equal_rows(order: str, where: str) -> None:
+    """Before a start: equal rows are ordered by their other columns, and a map has no order."""
+    statement = RANKED.format(order=order, where=where)
+    with pytest.raises(SqlError, match="the column 'tags' is a MAP") as caught:
+        described(statement.replace("SELECT id, page, ms, ts, ROW", "SELECT *, ROW"))
+    assert "name the other columns" in str(caught.value)
 
 
 def test_should_count_the_first_rows_in_windows_and_let_only_those_fire_early() -> None:

@@ -13,6 +13,7 @@ from rs_assets.operators.window.spec import Window
 from rs_assets.records.types import Type
 from rs_assets.sql.expressions.values import BOUNDS, Value
 from rs_assets.sql.plan.groups.first_rows import first_rows
+from rs_assets.sql.plan.groups.over import has_map
 from rs_assets.sql.plan.outputs import called
 from rs_assets.sql.plan.planner import Planner, QueryContext
 from rs_assets.sql.plan.ranking_order import Numbered, ordered_trees
@@ -215,6 +216,7 @@ def _top(
     if relation.apart or (often and relation.stateful):
         relation = shuffled(planner, relation, context, at)
     orders = _orders(planner, relation, at)
+    _check_maps(planner, outputs, at)
     relation, fields = planner.with_fields(relation, _kept(outputs, parts, orders, often=often), context, "ranked", at)
     by = list(dict.fromkeys(fields[f"order_{n}"] for n in range(1, len(orders) + 1)))
     groups = tuple(dict.fromkeys(fields[f"part_{n}"] for n in range(1, len(parts) + 1)))
@@ -244,6 +246,16 @@ def _top(
         window=None if often else length or made,
         pending=None,
     )
+
+
+def _check_maps(planner: Planner, outputs: Mapping[str, Value], at: Any) -> None:
+    """Refuse a column with a map: the other columns order rows that are equal, and a map has no order."""
+    for name, value in outputs.items():
+        if has_map(value):
+            raise planner.error(
+                f"the column {name!r} is a MAP, which cannot order equal rows of a ranking", at,
+                remedy="name the other columns in the sub-query, without it, or use a value of it: pairs['key']",
+            )  # fmt: skip
 
 
 def _kept(
