@@ -31,6 +31,7 @@ from rs_assets.connectors.delta.backfill import Replacement
 from rs_assets.connectors.delta.files.data_files import StagedFiles
 from rs_assets.errors import (
     BadRecordError,
+    CheckpointError,
     ConfigurationError,
     DataLossError,
     SinkError,
@@ -255,6 +256,30 @@ def test_an_empty_partition_gets_its_rows_once(
     assert rows(options, "id") == Counter({(1,): 1, (2,): 1, (3,): 1})
     assert corrected.backfill(TEN, options)[0].rows == 1
     assert rows(options, "id") == Counter({(1,): 1, (2,): 1, (3,): 1})
+
+
+def test_a_backfill_during_which_keys_are_forgotten_does_not_bring_them_back(
+    log: Log, options: RunOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table has no row of the key, so no commit of the removal says that it was there."""
+    log.put((2, "11:01"))
+    kept(log, "id <> 1").run(options)
+    log.put((1, "10:05"), (3, "11:30"))
+    kept(log, "id <> 1").run(options)
+    corrected, staged = kept(log), Replacement._staged
+
+    def later(self: Replacement, *arguments: Any) -> Any:
+        monkeypatch.undo()
+        made = staged(self, *arguments)
+        assert corrected.forget({"id": [1]}, options, savepoints="remove").complete
+        return made
+
+    monkeypatch.setattr(Replacement, "_staged", later)
+    with pytest.raises(CheckpointError, match="in the meantime"):
+        corrected.backfill(TEN, options)
+    assert corrected.backfill(TEN, options)[0].rows == 0
+    assert rows(options, "id") == Counter({(2,): 1, (3,): 1})
+    assert corrected.forget({"id": [1]}, options).complete
 
 
 def test_a_compaction_just_before_the_commit_brings_no_old_rows_back(

@@ -461,6 +461,28 @@ def test_two_redrives_at_the_same_time_do_not_both_claim(
     assert (ids(options), letters(options)) == ([1, 2, 3], Counter())
 
 
+def test_redrive_during_which_keys_are_forgotten_does_not_bring_them_back(
+    log: Log, options: RunOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.put((1, 5), (2, 2000), (3, 3000))
+    log.hits(STRICT).run(options)
+    mended, claim = log.hits(MENDED), Redrives.claim
+
+    def late(self: Redrives, *arguments: Any, **named: Any) -> bool:
+        monkeypatch.undo()
+        claimed = claim(self, *arguments, **named)
+        assert mended.forget({"id": [2]}, options, savepoints="remove").complete
+        return claimed
+
+    monkeypatch.setattr(Redrives, "claim", late)
+    with pytest.raises(CheckpointError, match="in the meantime"):
+        mended.redrive(options)
+    assert ids(options) == [1]
+    assert mended.redrive(options).letters == 1
+    assert ids(options) == [1, 3]
+    assert mended.forget({"id": [2]}, options).complete
+
+
 def test_dead_letters_of_several_outputs_are_chosen_by_their_query(tmp_path: Path, options: RunOptions) -> None:
     one, two = Log(tmp_path / "one"), Log(tmp_path / "two")
     for log in (one, two):

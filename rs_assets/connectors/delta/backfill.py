@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,7 +35,7 @@ from rs_assets.connectors.delta.rewind import newest_generation
 from rs_assets.connectors.delta.table import arrow_schema
 from rs_assets.connectors.delta.table_rules import Demand, check_files, check_rules
 from rs_assets.connectors.sink import BatchMark
-from rs_assets.errors import SinkError
+from rs_assets.errors import RsError, SinkError
 
 File = dict[str, object]
 
@@ -77,10 +78,11 @@ class Replacement:
         """The rows of the partition in the version that was read."""
         return sum(int(str(file["num_records"] or 0)) for file in _files(self.read, self.partitions, self.value))
 
-    def write(self, rows: DataFrame, *, path: str) -> tuple[int, int]:
+    def write(self, rows: DataFrame, *, path: str, refuse: Callable[[], None]) -> tuple[int, int]:
         """Replace the partition by `rows`; returns how many they are, and the version that has them.
 
-        SinkError if the table has changed in a way that needs the rows to be computed again, or forbids them.
+        SinkError if the table has changed in a way that needs the rows to be computed again, or forbids them. `refuse`
+        is called before the commit, and raises an RsError if the rows must not be written any more.
         """
         demand = Demand(
             step=self.mark.sink,
@@ -92,7 +94,8 @@ class Replacement:
         files = self._staged(rows, path, demand.partition_by)
         try:
             check_files(self.read, demand, files)
-        except SinkError:
+            refuse()
+        except RsError:
             files.discard()
             raise
         return files.rows, self._commit(files, path)

@@ -112,7 +112,8 @@ def _replaced(made: Recompute, judge: Judge, *, plan: bool) -> Backfilled:
     if plan:
         return planned
     with made.reading(batches) as folder:
-        rows, version = replacement.write(made.rows(batches, folder), path=written.path)
+        refuse = made.query.refuse_forgotten
+        rows, version = replacement.write(made.rows(batches, folder), path=written.path, refuse=refuse)
     done, session = replace(planned, rows=rows, version=version), made.query.recorded.session
     with session.failures.guarding("the backfill is not in the catalog"):
         session.catalog.append("operations", [_operation(made, done, judge, written.mark)])

@@ -139,6 +139,17 @@ class RecordedQuery:
         """The records of a batch without those of keys that were forgotten since, if the output has these keys."""
         return without(rows, batch, source, into, self.recorded.session, self.removals) if self.removals else rows
 
+    def refuse_forgotten(self) -> None:
+        """CheckpointError if keys were forgotten, or are being forgotten, since this query was opened."""
+        session = self.recorded.session
+        forgetting.refuse(session.folder, session.topology.name)
+        if removals(session, self.plan) != self.removals:
+            raise CheckpointError(
+                "keys were forgotten in the meantime, and the rows were computed with their records",
+                remedy="do the same again: the records are left out then",
+                pipeline=session.topology.name,
+            )
+
     def batches(self, *, older: bool = False) -> list[int]:
         """The batches that can be read again, the newest first.
 

@@ -16,7 +16,7 @@ from rs_assets.connectors.delta.addition import Addition, last_number
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.redrives import Letter, Redrives, claim_id, claims_of, parsed_claim
 from rs_assets.connectors.sink import BatchMark
-from rs_assets.errors import ConfigurationError, SinkError
+from rs_assets.errors import ConfigurationError, RsError, SinkError
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.recorded.recorded import Recorded, RecordedQuery, translated
 from rs_assets.runtime.recorded.redrive_letters import Judged, LettersAgain, chosen, source_of
@@ -155,6 +155,12 @@ class _Redrive:
                 "another redrive of these dead letters has begun", remedy=AGAIN, step=mark.sink, table=addition.path
             )
         version: int | None = None
+        try:
+            query.refuse_forgotten()
+        except RsError:
+            files.discard()
+            self._letters.release(addition.claim)
+            raise
         if files.rows:
             version, batch = addition.commit(files)
         else:
