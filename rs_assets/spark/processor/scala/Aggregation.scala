@@ -36,7 +36,7 @@ case class Aggregation(
     val parts = function.of.aggBufferAttributes
     parts.map(part => (if (parts.size == 1) function.name else s"${function.name}_${part.name}", part.dataType))
   }.foldLeft(Seq.empty[StructField]) { case (before, (name, kind)) =>
-    before :+ StructField(Aggregation.stored(name, before.map(_.name) ++ taken), kind)
+    before :+ StructField(Aggregation.stored(name, before.map(_.name) ++ taken), Aggregation.storedType(kind))
   }
   val resultType: StructType = StructType(results.map(r => StructField(r.name, r.dataType, r.nullable)))
 }
@@ -88,8 +88,17 @@ object Aggregation {
 
   /** A schema whose names a state accepts, and whose fields may be null. */
   def stored(of: StructType): StructType = StructType(of.foldLeft(Seq.empty[StructField]) { (before, field) =>
-    before :+ StructField(stored(field.name, before.map(_.name)), field.dataType)
+    before :+ StructField(stored(field.name, before.map(_.name)), storedType(field.dataType))
   })
+
+  /** A type whose inner names a state accepts: rows are written by place, so their own names do not matter. */
+  def storedType(kind: DataType): DataType = kind match {
+    case of: StructType =>
+      StructType(stored(of).zip(of).map { case (made, field) => made.copy(nullable = field.nullable) })
+    case ArrayType(item, nulls) => ArrayType(storedType(item), nulls)
+    case MapType(key, value, nulls) => MapType(storedType(key), storedType(value), nulls)
+    case plain => plain
+  }
 
   private def namesOf(keys: Seq[Expression]): Seq[String] = keys.foldLeft(Seq.empty[String]) {
     case (before, key: NamedExpression) => before :+ stored(key.name, before)

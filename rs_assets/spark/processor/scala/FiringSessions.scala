@@ -167,7 +167,7 @@ object FiringSessions {
   /** The schema of a session in state: the buffers of its aggregates, and its other fields. */
   def kept(aggregation: Aggregation): StructType = {
     val told = StructType(aggregation.resultType.foldLeft(Seq.empty[StructField]) { (before, field) =>
-      before :+ StructField(Aggregation.stored(field.name, before.map(_.name)), field.dataType)
+      before :+ StructField(Aggregation.stored(field.name, before.map(_.name)), Aggregation.storedType(field.dataType))
     })
     val kinds = Seq(TimestampType, TimestampType, TimestampType, TimestampType, ArrayType(told))
     StructType(aggregation.stored(Own) ++ Own.zip(kinds).map { case (name, kind) => StructField(name, kind) })

@@ -29,7 +29,8 @@ class RowsInOrder(aggregation: Aggregation) {
   }
 
   /** A row in state. */
-  val rowType: StructType = StructType(aggregation.inputType.map(in => StructField(in.name, in.dataType)))
+  val rowType: StructType =
+    StructType(aggregation.inputType.map(in => StructField(in.name, Aggregation.storedType(in.dataType))))
 
   def sorted(rows: Seq[Row]): Seq[Row] = rows.sorted(order)
 
