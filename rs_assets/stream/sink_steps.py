@@ -129,6 +129,7 @@ class SinkSteps:
         time_field: str | None = None,
         partition_by: Sequence[str] = (),
         partitions: EventTimePartitions | None = None,
+        change_feed: bool = False,
         name: str | None = None,
     ) -> Self:
         """Write to a Delta table, exactly once.
@@ -151,6 +152,8 @@ class SinkSteps:
         - `partition_by` (sequence of str, default none): the partitions of a new table.
         - `partitions` (EventTimePartitions, default None): partitions by event time. Each one that the watermark has
           passed is a partition of an asset in Dagster (docs/partitions.md).
+        - `change_feed` (bool, default False): a new table has a change feed, from which other pipelines read which rows
+          were inserted, updated and deleted: `from_delta(table, changes=True)`. Such a table writes more files.
         - `name` (str, default: the table's name and `_table`).
 
         >>> from rs_assets import StreamBuilder
@@ -175,6 +178,7 @@ class SinkSteps:
             deletes=deletes,
             time_field=time_field,
             partition_by=one_or_more(partition_by),
+            change_feed=change_feed,
             partitions=partitions,
         )
         return self._sink(node)

@@ -52,6 +52,7 @@ class TableSinks:
         *,
         mode: KeyedMode = "upsert",
         partition_by: Sequence[str] = (),
+        change_feed: bool = False,
         name: str | None = None,
     ) -> Self:
         """Hold the current rows in a Delta table, or their history, exactly once.
@@ -60,6 +61,8 @@ class TableSinks:
         - `mode` (default "upsert"): the current rows; or "history": each row that a batch left, with the columns
           `valid_from` and `valid_to` (when batches were written; null: still valid) and `current`.
         - `partition_by` (sequence of str, default none): the partitions of a new table.
+        - `change_feed` (bool, default False): a new table has a change feed, from which other pipelines read which rows
+          were inserted, updated and deleted: `from_delta(table, changes=True)`. Such a table writes more files.
         - `name` (str, default: the table's name and `_table`).
 
         >>> from rs_assets import StreamBuilder
@@ -77,6 +80,7 @@ class TableSinks:
             keys=self.keys,
             changes=True,
             partition_by=one_or_more(partition_by),
+            change_feed=change_feed,
         )
         return self._sink(node)
 

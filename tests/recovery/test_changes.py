@@ -188,6 +188,16 @@ def test_a_generation_whose_columns_the_table_lacks_leaves_the_former_one_as_it_
     assert world.run(other("others"), **how).rows_in == 4
 
 
+@pytest.mark.parametrize("mode", ["upsert", "history"])
+def test_a_generation_of_rows_that_a_field_deletes_has_the_columns_of_the_table(world, mode):
+    """The field is a column of the table, too."""
+    start(world)
+    rows_with_flag = world.stream("clicks").with_fields(gone="n < 0")
+    kept = rows_with_flag.to_delta("kept", mode=mode, keys=["page"], deletes="gone", name="pages_table")
+    first = world.run(kept, new_generation=True)
+    assert world.run(kept, new_generation=True).generation == first.generation + 1
+
+
 def test_a_new_generation_after_a_reset_step_is_newer_than_both(world):
     start(world)
     changed = world.windowed(world.stream("clicks"), aggregate="max")

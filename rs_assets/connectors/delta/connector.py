@@ -56,6 +56,7 @@ def _writer(node: DeltaSink, home: Home, namespace: str) -> SinkWriter:
         order_by=node.order_by,
         deletes=node.flag,
         partition_by=node.partitioned_by,
+        change_feed=node.change_feed,
         time_field=node.time_field,
     )
 

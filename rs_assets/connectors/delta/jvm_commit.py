@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rs_assets.connectors.delta.log.commit_info import as_user_metadata
@@ -18,9 +18,17 @@ TXN_APP, TXN_VERSION = "spark.databricks.delta.write.txnAppId", "spark.databrick
 COMMENT = "spark.databricks.delta.commitInfo.userMetadata"
 
 
-def write_jvm(frame: DataFrame, path: str, mark: BatchMark, *, replaces: bool, partition_by: Sequence[str]) -> None:
-    """Append `frame`, or replace the table by it."""
-    writer = frame.write.format("delta").mode("overwrite" if replaces else "append")
+def write_jvm(
+    frame: DataFrame,
+    path: str,
+    mark: BatchMark,
+    *,
+    replaces: bool,
+    partition_by: Sequence[str],
+    configuration: Mapping[str, str | None],
+) -> None:
+    """Append `frame`, or replace the table by it; a new table has the properties of `configuration`."""
+    writer = frame.write.format("delta").mode("overwrite" if replaces else "append").options(**configuration)
     writer.option("userMetadata", as_user_metadata(mark))
     if partition_by:
         writer = writer.partitionBy(*partition_by)

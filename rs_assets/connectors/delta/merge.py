@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from types import MappingProxyType
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
@@ -69,14 +70,21 @@ class Upsert:
 
 
 def create(
-    place: str | DeltaTable, rows: pa.Table, *, partition_by: Sequence[str], marker: CommitProperties, replaces: bool
+    place: str | DeltaTable,
+    rows: pa.Table,
+    *,
+    partition_by: Sequence[str],
+    marker: CommitProperties,
+    replaces: bool,
+    configuration: Mapping[str, str | None] = MappingProxyType({}),
 ) -> None:
-    """Create the table at `place` from `rows`, or replace all rows of it."""
+    """Create the table at `place` from `rows`, with the properties of `configuration`, or replace all rows of it."""
     write_deltalake(
         place,
         rows.cast(nullable(rows.schema)),
         mode="overwrite" if replaces else "error",
         partition_by=list(partition_by) or None,
+        configuration=dict(configuration) or None,
         commit_properties=marker,
         storage_options=storage_options(place) if isinstance(place, str) else None,
     )

@@ -24,6 +24,8 @@ KEYED = get_args(KeyedMode)
 # The columns of a history besides those of its rows.
 FROM, TO, CURRENT = "valid_from", "valid_to", "current"
 VALIDITY = (FROM, TO, CURRENT)
+# The property of a table with a change feed.
+FEED = "delta.enableChangeDataFeed"
 # The fields that a row of the change feed has besides those of its table.
 CHANGES = "_change_type string, _commit_version bigint, _commit_timestamp timestamp"
 
@@ -100,8 +102,8 @@ class DeltaSink(Sink):
     is the writer: `native` (Spark writes Parquet, delta-rs commits) or `jvm`. Of rows of the same keys the greatest by
     `order_by` wins, whenever it comes; without it the one that was read last. If the field `deletes` of that row is
     true, the keys have no row in the table any more. With `changes` the rows are those of a table with these keys, and
-    RETRACTED marks those that go. `partition_by` sets the partitions of a new table; `partitions` are those by event
-    time, of a column that the sink adds.
+    RETRACTED marks those that go. `partition_by` sets the partitions of a new table, and `change_feed` gives it one;
+    `partitions` are those by event time, of a column that the sink adds.
 
     With `late` it gets, instead of the rows of the step before it, the late rows of that step: as that step got them,
     with the watermark that they came after.
@@ -117,6 +119,7 @@ class DeltaSink(Sink):
     deletes: str | None = None
     changes: bool = False
     partition_by: tuple[str, ...] = ()
+    change_feed: bool = field(default=False, metadata=NO_EFFECT)
     late: bool = False
     time_field: str | None = None
     partitions: EventTimePartitions | None = None

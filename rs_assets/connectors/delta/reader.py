@@ -27,6 +27,7 @@ from rs_assets.connectors.delta.log.versions import (
     next_version,
     versions_of,
 )
+from rs_assets.connectors.delta.nodes import FEED
 from rs_assets.connectors.source import BEGIN_ANEW, Ends, Known, Positions, Reading, Start, sealed_error
 from rs_assets.errors import ConfigurationError, SchemaError, SourceReadError
 from rs_assets.records.calendar import judged
@@ -41,7 +42,6 @@ CHANGE_FIELDS = (
     StructField(VERSION, LongType()),
     StructField(TIME, TimestampType()),
 )
-FEED = "delta.enableChangeDataFeed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

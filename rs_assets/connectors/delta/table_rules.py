@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from deltalake import Schema as DeltaSchema
 
 from rs_assets.connectors.delta.files.data_files import BatchFiles
+from rs_assets.connectors.delta.nodes import FEED
 from rs_assets.errors import SinkError
 from rs_assets.records.fields import Types
 from rs_assets.records.types import SIMPLE
@@ -36,13 +37,17 @@ CONSTRAINT = "delta.constraints."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """The write that a sink requests. `by_delta`: delta-rs computes and checks the rows; else Spark wrote the files."""
+    """The write that a sink requests. `by_delta`: delta-rs computes and checks the rows; else Spark wrote the files.
+
+    `change_feed`: the table must have one.
+    """
 
     step: str
     schema: DeltaSchema
     partition_by: tuple[str, ...] = ()
     only_adds: bool = True
     by_delta: bool = False
+    change_feed: bool = False
 
 
 def check_rules(table: DeltaTable, demand: Demand) -> None:
@@ -133,6 +138,11 @@ def _unserved(table: DeltaTable, demand: Demand) -> Refusals:
         yield "the table maps its columns to other names in its files (delta.columnMapping.mode)", jvm
     if about.configuration.get("delta.appendOnly") == "true" and not demand.only_adds:
         yield "the table only accepts appends (delta.appendOnly)", "write to it with mode='append'"
+    if demand.change_feed and about.configuration.get(FEED) != "true":
+        yield (
+            "the table has no change feed",
+            f"leave change_feed= out, or switch it on: ALTER TABLE ... SET TBLPROPERTIES ({FEED} = true)",
+        )
     constraints = sorted(n.removeprefix(CONSTRAINT) for n in about.configuration if n.startswith(CONSTRAINT))
     if constraints and not demand.by_delta:
         yield f"the table has constraints that connector='native' does not check: {', '.join(constraints)}", jvm

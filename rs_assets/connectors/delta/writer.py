@@ -29,7 +29,7 @@ from rs_assets.connectors.delta.jvm_commit import merge_jvm, write_jvm
 from rs_assets.connectors.delta.log.commit_info import last_writer_of
 from rs_assets.connectors.delta.log.sole_writer import ALONE
 from rs_assets.connectors.delta.merge import Upsert, create, stays
-from rs_assets.connectors.delta.nodes import KEYED, VALIDITY, DeltaMode
+from rs_assets.connectors.delta.nodes import FEED, KEYED, VALIDITY, DeltaMode
 from rs_assets.connectors.delta.rewind import (
     accept,
     act,
@@ -55,6 +55,7 @@ from rs_assets.connectors.delta.table_rules import Demand, check_fields, check_f
 from rs_assets.connectors.delta.validity import Validity
 from rs_assets.connectors.sink import BatchMark, LastWriter, SinkChange, Staged
 from rs_assets.errors import SinkError
+from rs_assets.records.columns import visible
 from rs_assets.records.fields import Types
 from rs_assets.records.newest import winners_of
 
@@ -77,7 +78,7 @@ class DeltaWriter:
     A commit is based on the version at which the marker was read: delta-rs refuses it if the same writer or a newer
     token committed in between, so two drivers can never both write a batch. Of the rows of one batch with equal `keys`
     the last by `order_by` is kept, else the last that was read; it is a deletion if its field `deletes` is true.
-    `partition_by` defines the partitions of a new table.
+    `partition_by` defines the partitions of a new table, `change_feed` whether it has a change feed.
     """
 
     name: str
@@ -88,6 +89,7 @@ class DeltaWriter:
     order_by: tuple[str, ...] = ()
     deletes: str | None = None
     partition_by: tuple[str, ...] = ()
+    change_feed: bool = False
     time_field: str | None = None
     handle: TableHandle = field(init=False, compare=False, repr=False)
 
@@ -144,7 +146,7 @@ class DeltaWriter:
         if table is None:
             return
         added = (*self.partition_by, *(VALIDITY if self.mode == "history" else ()))
-        kinds = {**dict.fromkeys(added), **{name: kind for name, kind in fields.items() if name != self.deletes}}
+        kinds = {**dict.fromkeys(added), **{name: fields[name] for name in visible([*fields])}}
         check_fields(table, kinds, step=self.name, partition_by=self.partition_by)
 
     def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
@@ -269,6 +271,7 @@ class DeltaWriter:
                 actions,
                 mode="error",
                 partition_by=list(self.partition_by),
+                configuration=self._configuration,
                 commit_properties=properties(mark, **NEW),
                 storage_options=storage_options(self.path),
             )
@@ -294,7 +297,14 @@ class DeltaWriter:
     ) -> None:
         if table is None:
             marker = properties(mark, **NEW)
-            create(self.path, keyed.begun(net), partition_by=self.partition_by, marker=marker, replaces=False)
+            create(
+                self.path,
+                keyed.begun(net),
+                partition_by=self.partition_by,
+                marker=marker,
+                replaces=False,
+                configuration=self._configuration,
+            )
             return
         replaces = self._check(table, schema, mark)
         marker = properties(mark, **self._noted_authors(table, mark))
@@ -349,7 +359,13 @@ class DeltaWriter:
             partition_by=self.partition_by,
             only_adds=self.mode == "append" and not replaces,
             by_delta=self.mode in KEYED,
+            change_feed=self.change_feed,
         )
+
+    @property
+    def _configuration(self) -> dict[str, str | None]:
+        """The properties of a new table."""
+        return {FEED: "true"} if self.change_feed else {}
 
     def _check(self, table: DeltaTable, schema: pa.Schema, mark: BatchMark) -> bool:
         """Whether the rows replace the whole table; SinkError if the table's rules or other writers' rows forbid it.
@@ -398,5 +414,8 @@ class DeltaWriter:
         else:
             if self.deletes is not None:
                 frame = frame.filter(stays("", self.deletes))
-            write_jvm(frame, self.path, mark, replaces=replaces, partition_by=self._partitions(table))
+            made = self._configuration if table is None else {}
+            write_jvm(
+                frame, self.path, mark, replaces=replaces, partition_by=self._partitions(table), configuration=made
+            )
         self.handle.committed(-1 if table is None else table.version())

@@ -34,6 +34,7 @@ OPTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "compression": "compression",
         "startingversion": "starting-version",
         "readchangefeed": "changes",
+        "delta.enablechangedatafeed": "change-feed",
         "maxfilespertrigger": "max-files-per-batch",
         "kafka.bootstrap.servers": "properties.bootstrap.servers",
         "subscribe": "topic",

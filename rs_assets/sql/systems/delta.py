@@ -82,10 +82,11 @@ def _write(table: SinkTable) -> DataStream:
         )
     where = table.options.take("path") or table.options.need("table", "totals")
     partitions = [word.text for word in table.options.table.partitioned_by]
+    feed = table.options.flag("change-feed")
     mode: KeyedMode = table.options.choice("mode", SQL_MODES, "upsert") if found else "upsert"
     changes = table.changes
     if changes is not None:
-        made = changes.to_delta(where, mode=mode, partition_by=partitions, name=table.name)
+        made = changes.to_delta(where, mode=mode, partition_by=partitions, change_feed=feed, name=table.name)
         return replace(table.rows, step=made.step)
     return table.stream.to_delta(
         where,
@@ -95,6 +96,7 @@ def _write(table: SinkTable) -> DataStream:
         deletes=table.deletes or (table.options.take("deletes") if found else None),
         time_field=table.options.take("time-field") if mode == "history" else None,
         partition_by=partitions,
+        change_feed=feed,
         name=table.name,
     )
 

@@ -1,0 +1,97 @@
+"""A table that one pipeline changes, with a change feed of its own, is followed by another pipeline."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from deltalake import DeltaTable
+
+from rs_assets import MemoryChannel, Pipeline, RunOptions, StreamBuilder, pipeline_from_sql
+from rs_assets.connectors.delta.nodes import FEED
+from rs_assets.errors import SinkError
+from rs_assets.stream.data_stream import DataStream
+
+SCHEMA = "id bigint, n bigint, gone boolean"
+BATCHES, ROWS, KEYS = 4, 6, 5
+
+
+def upserted(orders: DataStream) -> Pipeline:
+    return orders.to_delta("kept", mode="upsert", keys=["id"], deletes="gone", change_feed=True).build()
+
+
+def by_spark(orders: DataStream) -> Pipeline:
+    made = orders.to_delta("kept", mode="upsert", keys=["id"], deletes="gone", connector="jvm", change_feed=True)
+    return made.build()
+
+
+def current(orders: DataStream) -> Pipeline:
+    return orders.to_table("id", deletes="gone").to_delta("kept", change_feed=True).build()
+
+
+def added(orders: DataStream) -> Pipeline:
+    return orders.to_delta("kept", change_feed=True).build()
+
+
+def written(options: RunOptions) -> list[tuple[int, int]]:
+    rows = DeltaTable(options.home.table("shop", "kept")).to_pyarrow_table().to_pylist()
+    return sorted((row["id"], row["n"]) for row in rows)
+
+
+def followed(rows: Iterator[dict[str, object]]) -> list[tuple[object, object]]:
+    """The rows that the changes lead to."""
+    left = list[tuple[object, object]]()
+    for row in sorted(
+        rows, key=lambda row: (row["_commit_version"], row["_change_type"] in ("insert", "update_postimage"))
+    ):
+        pair = (row["id"], row["n"])
+        if row["_change_type"] in ("insert", "update_postimage"):
+            left.append(pair)
+        else:
+            left.remove(pair)
+    return sorted(left)
+
+
+@pytest.mark.parametrize("made", [upserted, current, added, pytest.param(by_spark, marks=pytest.mark.long)])
+def test_changes_of_a_table_lead_to_its_rows(made, options):
+    chance, source = random.Random(7), MemoryChannel(schema=SCHEMA)
+    writing = made(StreamBuilder.data_stream("shop", "orders").from_memory(source))
+    changes = MemoryChannel()
+    reading = StreamBuilder.data_stream("shop", "copy").from_delta("kept", changes=True).to_memory(changes).build()
+    seen = list[dict[str, object]]()
+    for batch in range(BATCHES):
+        rows = [(chance.randrange(KEYS), batch * ROWS + n, chance.random() < 0.3) for n in range(ROWS)]
+        source.put(*({"id": id_, "n": n, "gone": gone} for id_, n, gone in rows))
+        writing.run(options)
+        reading.run(options)
+        seen += changes.take()
+        assert followed(iter(seen)) == written(options)
+    writing.run(RunOptions(home=options.home, driver=options.driver, new_generation=True))
+    source.put({"id": 99, "n": 99, "gone": False})
+    writing.run(options)
+    reading.run(options)
+    assert followed(iter([*seen, *changes.take()])) == written(options)
+    assert DeltaTable(options.home.table("shop", "kept")).metadata().configuration[FEED] == "true"
+
+
+def test_a_table_without_a_change_feed_gets_none_unasked(options):
+    source = MemoryChannel(schema=SCHEMA)
+    orders = StreamBuilder.data_stream("shop", "orders").from_memory(source)
+    source.put({"id": 1, "n": 1, "gone": False})
+    orders.to_delta("kept", mode="upsert", keys=["id"], deletes="gone").build().run(options)
+    source.put({"id": 1, "n": 2, "gone": False})
+    with pytest.raises(SinkError, match="no change feed") as refused:
+        upserted(orders).run(options)
+    assert "leave change_feed= out" in refused.value.remedy
+    DeltaTable(options.home.table("shop", "kept")).alter.set_table_properties({FEED: "true"})
+    upserted(orders).run(options)
+    assert written(options) == [(1, 2)]
+
+
+def test_sql_names_the_same_sink():
+    tables = """CREATE TABLE t (id BIGINT, n BIGINT) WITH ('connector' = 'memory');
+        CREATE TABLE kept (id BIGINT, n BIGINT, PRIMARY KEY (id) NOT ENFORCED)
+        WITH ('connector' = 'delta', 'table' = 'kept', 'change-feed' = 'true');
+        INSERT INTO kept SELECT id, n FROM t"""
+    assert pipeline_from_sql(tables, tables={"t": []}).topology["kept"].change_feed
