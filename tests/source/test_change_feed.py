@@ -53,7 +53,10 @@ def followed(rows: Iterator[dict[str, object]]) -> list[tuple[object, object]]:
     return sorted(left)
 
 
-@pytest.mark.parametrize("made", [upserted, current, added, pytest.param(by_spark, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "made",
+    [pytest.param(upserted, marks=pytest.mark.canary), current, added, pytest.param(by_spark, marks=pytest.mark.long)],
+)
 def test_changes_of_a_table_lead_to_its_rows(made, options):
     chance, source = random.Random(7), MemoryChannel(schema=SCHEMA)
     writing = made(StreamBuilder.data_stream("shop", "orders").from_memory(source))
