@@ -41,6 +41,7 @@ GIVEN: Final[Mapping[str, str]] = MappingProxyType(
         "EMPTY": "'[]'",
         "EMPTY ARRAY": "'[]'",
         "EMPTY OBJECT": "'{}'",
+        "ABSENT": "ABSENT",
         "ERROR": "raise_error('a function of JSON found no such value, and says ERROR')",
     }
 )

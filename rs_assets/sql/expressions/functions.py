@@ -22,6 +22,7 @@ from rs_assets.records.types import Type, type_in
 from rs_assets.sql.expressions.expressions import Expressions, a_type
 from rs_assets.sql.expressions.flink_collections import COLLECTIONS
 from rs_assets.sql.expressions.flink_json import JSON_FUNCTIONS, clause
+from rs_assets.sql.expressions.flink_json_made import MAKING
 from rs_assets.sql.expressions.flink_numbers import NUMBERS
 from rs_assets.sql.expressions.flink_texts import TEXTS
 from rs_assets.sql.expressions.flink_times import TIMES_OF_FLINK
@@ -46,6 +47,7 @@ SQL_FUNCTIONS: Final[Mapping[str, SqlFunction]] = MappingProxyType(
         **TIMES_OF_FLINK,
         **COLLECTIONS,
         **JSON_FUNCTIONS,
+        **MAKING,
     }
 )
 # Which types an argument may have that must be of a kind, and the cast to one of them.
@@ -61,7 +63,6 @@ IN_GROUPS: Final = "write the rows of groups to a table, and collect them when r
 # Unsupported functions of Flink and their replacements; scripts may have others with these names.
 NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
     {
-        **dict.fromkeys(("JSON_STRING", "JSON_OBJECT", "JSON_ARRAY"), JSON_PARTS),
         **dict.fromkeys(("JSON_QUOTE", "JSON_UNQUOTE", "JSON_LENGTH"), JSON_PARTS),
         **dict.fromkeys(("COLLECT", "LISTAGG", "ARRAY_AGG", "JSON_OBJECTAGG", "JSON_ARRAYAGG"), IN_GROUPS),
         **dict.fromkeys(("FIRST_VALUE", "LAST_VALUE"), "it needs OVER here: FIRST_VALUE(x) OVER (ORDER BY ts)"),

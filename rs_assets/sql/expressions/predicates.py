@@ -10,6 +10,7 @@ from typing import Any, Final
 from rs_assets.expressions.functions.literals import quote, unquote
 from rs_assets.records.types import Type
 from rs_assets.sql.expressions.expressions import Expressions, a_type
+from rs_assets.sql.expressions.flink_json_made import is_json
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.read.types import BOOLEAN, common, is_decimal, is_number
 
@@ -87,6 +88,8 @@ def _not(made: Expressions, tree: Any) -> Value:
 
 
 def _is(made: Expressions, tree: Any) -> Value:
+    if tree.expression.key == "json":
+        return Value(is_json(_text(made, tree.this), tree.expression.name.upper()), BOOLEAN)
     value, what = made.value(tree.this), made.value(tree.expression)
     if tree.expression.key not in ("null", "boolean"):
         raise made.error(
@@ -97,6 +100,13 @@ def _is(made: Expressions, tree: Any) -> Value:
     if tree.expression.key == "boolean":
         made.condition(tree.this)
     return Value(f"({value.text} IS {what.text.upper()})", BOOLEAN)
+
+
+def _text(made: Expressions, tree: Any) -> Value:
+    value = made.value(tree)
+    if value.type is not None and value.type.name not in ("string", "void"):
+        raise made.error(f"{made.shown(tree)} is {a_type(value.type)}, not a text", tree, remedy="CAST(... AS STRING)")
+    return value
 
 
 def _between(made: Expressions, tree: Any) -> Value:

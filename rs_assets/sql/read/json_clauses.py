@@ -17,6 +17,8 @@ CLAUSES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "JSON_VALUE": frozenset({"RETURNING", "NULL", "ERROR", "DEFAULT"}),
         "JSON_EXISTS": frozenset({"TRUE", "FALSE", "UNKNOWN", "ERROR"}),
         "JSON_QUERY": frozenset({"RETURNING", "NULL", "ERROR", "EMPTY", "WITH", "WITHOUT"}),
+        "JSON_OBJECT": frozenset({"NULL", "ABSENT"}),
+        "JSON_ARRAY": frozenset({"NULL", "ABSENT"}),
     }
 )
 # The names of the arguments: no name of a function has a blank.
@@ -42,6 +44,18 @@ def clause_at(tokens: Sequence[Token], call: str) -> tuple[str, int]:
         return DEFAULT, 1
     of = 2 if words[0] == "EMPTY" else 1
     return (ON, of + 2) if words[of] == "ON" else ("", 0)
+
+
+def between_members(here: str, before: str, behind: str) -> str:
+    """What a word or a sign of a member of JSON_OBJECT is: 'key' is left out, 'value' is a comma, '' stays.
+
+    >>> between_members("KEY", "(", ""), between_members("VALUE", "", "N"), between_members("VALUE", ",", ")")
+    ('key', 'value', '')
+    """
+    begins = before in ("(", ",")
+    if here == "KEY" and begins and behind not in ("VALUE", ":", ","):
+        return "key"
+    return "value" if here in ("VALUE", ":") and not begins else ""
 
 
 def _type_ends(words: Sequence[str]) -> int:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from rs_assets.sql.read.hints import check_hints
-from rs_assets.sql.read.json_clauses import DEFAULT, MOST_WORDS, argument, clause_at
+from rs_assets.sql.read.json_clauses import DEFAULT, MOST_WORDS, argument, between_members, clause_at
 from rs_assets.sql.read.source import Text
 from rs_assets.sql.read.token import like, word
 from rs_assets.sql.spark.words import as_streaming
@@ -258,7 +258,11 @@ class _Rewriter:
             self.made += [like(token, "COMMA", ","), like(self.tokens[self.at + 1], "STRING", behind)]
             self.at += 2
             return
-        if inside in ("SUBSTRING", "OVERLAY") and here in ("FROM", "FOR", "PLACING"):
+        part = between_members(here, word(self.made[-1]), behind) if inside == "JSON_OBJECT" else ""
+        if part == "key":
+            self.at += 1
+            return
+        if part == "value" or (inside in ("SUBSTRING", "OVERLAY") and here in ("FROM", "FOR", "PLACING")):
             token = like(token, "COMMA", ",")
         self.made.append(token)
         self.at += 1
