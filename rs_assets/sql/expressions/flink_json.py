@@ -13,21 +13,21 @@ from rs_assets.records.types import Type
 from rs_assets.sql.expressions.sql_function import Refusal, SqlFunction
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.read.json_clauses import DEFAULT, ON, RETURNING, WRAPPER
+from rs_assets.sql.read.types import BIGINT, BOOLEAN, DOUBLE, TEXT
 
 # A path to one value: $.a.b[0]['c d'], with or without lax or strict.
 PATH: Final = re.compile(r"(?:(lax|strict) )?\$((?:\.[^.\[\]*'\" ()?@]+|\[\d+\]|\.?\['[^'*\]]+'\])*)")
 STEP: Final = re.compile(r"\.([^.\[\]']+)|\[(\d+)\]|\.?\['([^']+)'\]")
-TEXT: Final = Type("string")
 # The types that a value may be returned as.
 TYPES: Final[Mapping[str, Type]] = MappingProxyType(
     {
         "STRING": TEXT,
         "VARCHAR": TEXT,
-        "BOOLEAN": Type("boolean"),
+        "BOOLEAN": BOOLEAN,
         "INT": Type("int"),
         "INTEGER": Type("int"),
-        "BIGINT": Type("bigint"),
-        "DOUBLE": Type("double"),
+        "BIGINT": BIGINT,
+        "DOUBLE": DOUBLE,
     }
 )
 # The types of a default that fit a value without a cast.
@@ -45,7 +45,7 @@ GIVEN: Final[Mapping[str, str]] = MappingProxyType(
         "ERROR": "raise_error('a function of JSON found no such value, and says ERROR')",
     }
 )
-# The clause and two arguments, and the clause that may be added to each.
+# A text, a path, and three clauses.
 MOST: Final = 5
 
 
@@ -99,7 +99,7 @@ class Call:
         return f"schema_of_variant({self.found()}) RLIKE '^({kinds})'"
 
     def given(self, of: str, default: str = "NULL") -> str:
-        """The value for EMPTY or ERROR."""
+        """What the clause of this kind gives or names."""
         return self.clauses[of].text if of in self.clauses else default
 
     def completed(self, value: str, kind: Type) -> str:
@@ -128,12 +128,12 @@ def _refused_value(values: Sequence[Value]) -> Refusal:
     refused = _refused(values)
     if refused is not None:
         return refused
-    clauses = Call.of(values).clauses
-    name = clauses[RETURNING].text if RETURNING in clauses else "STRING"
+    call = Call.of(values)
+    name = call.given(RETURNING, "STRING")
     kind = TYPES.get(name)
     if kind is None:
         return f"RETURNING {name} is not supported", f"CAST(JSON_VALUE(...) AS {name}), or one of: {', '.join(TYPES)}"
-    for each in clauses.values():
+    for each in call.clauses.values():
         of = each.type.name if each.type is not None else "void"
         if of not in ("void", kind.name) and of not in NARROWER.get(kind.name, ()):
             said = f"the default is {of.upper()}, and its value {kind.name.upper()}"

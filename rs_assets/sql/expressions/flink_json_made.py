@@ -9,12 +9,11 @@ from types import MappingProxyType
 from typing import Final
 
 from rs_assets.expressions.functions.literals import quote, unquote
-from rs_assets.records.types import Type
 from rs_assets.sql.expressions.flink_json import Clause
 from rs_assets.sql.expressions.sql_function import MANY, Refusal, SqlFunction
 from rs_assets.sql.expressions.values import Value
+from rs_assets.sql.read.types import TEXT
 
-TEXT: Final = Type("string")
 # As Flink writes times; all others are written by Spark as by Jackson.
 OPTIONS: Final = "map('ignoreNullFields', 'false', 'timestampFormat', 'yyyy-MM-dd''T''HH:mm:ss[.SSS]')"
 

@@ -68,8 +68,12 @@ def _type_ends(words: Sequence[str]) -> int:
     return len(words)
 
 
+def opening(name: str, at: Token) -> list[Token]:
+    """The begin of one more argument, which is a call."""
+    return [like(at, "COMMA", ","), like(at, "VAR", name), like(at, "L_PAREN", "(")]
+
+
 def argument(name: str, words: Sequence[Token]) -> list[Token]:
     """The words of a clause as an argument that is a call with one text."""
-    said, first = " ".join(map(word, words)), words[0]
-    called = [like(first, "COMMA", ","), like(first, "VAR", name), like(first, "L_PAREN", "(")]
-    return [*called, like(first, "STRING", said), like(words[-1], "R_PAREN", ")")]
+    said = like(words[0], "STRING", " ".join(map(word, words)))
+    return [*opening(name, words[0]), said, like(words[-1], "R_PAREN", ")")]

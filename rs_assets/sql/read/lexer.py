@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from rs_assets.sql.read.hints import check_hints
-from rs_assets.sql.read.json_clauses import DEFAULT, MOST_WORDS, argument, between_members, clause_at
+from rs_assets.sql.read.json_clauses import DEFAULT, MOST_WORDS, argument, between_members, clause_at, opening
 from rs_assets.sql.read.source import Text
 from rs_assets.sql.read.token import like, word
 from rs_assets.sql.spark.words import as_streaming
@@ -277,7 +277,7 @@ class _Rewriter:
             return True
         name, words = clause_at(self.tokens[self.at : self.at + MOST_WORDS], inside)
         if name == DEFAULT:
-            self.made += argument(DEFAULT, [token])[:3]
+            self.made += opening(DEFAULT, token)
             self.calls.append(DEFAULT)
         elif name:
             self.made += argument(name, self.tokens[self.at : self.at + words])
@@ -311,7 +311,7 @@ class _Rewriter:
         columns = self.tokens[begin : self.at + 1]
         if [word(columns[0]), word(columns[-1])] == ["(", ")"]:
             columns = columns[1:-1]
-        self.made += [like(token, "COMMA", ","), like(token, "VAR", f"{CALL}PARTITION"), like(token, "L_PAREN", "(")]
+        self.made += opening(f"{CALL}PARTITION", token)
         self.made += [*columns, like(columns[-1] if columns else token, "R_PAREN", ")")]
         self.at += 1
 
