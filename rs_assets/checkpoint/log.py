@@ -20,6 +20,8 @@ from rs_assets.errors import CheckpointError
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 COMPACT = ".compact"
+# The entry of a source that Spark has not read yet.
+NOTHING_READ = "-"
 # The scheme of a local file, as Java writes it.
 LOCAL = re.compile(r"^file:(?://)?(?=/)")
 
@@ -215,6 +217,13 @@ class CheckpointLog:
         lines = (self.folder / "offsets" / str(last)).read_text().split("\n")
         self._rewrite(last, [f"{name}:{offset}" if line.startswith(f"{name}:") else line for line in lines])
 
+    def forget_sources(self) -> None:
+        """Let the next start read all sources from their beginning, with state and watermark; it must be stopped."""
+        for batch_id in self.planned_batches():
+            lines = (self.folder / "offsets" / str(batch_id)).read_text().split("\n")
+            read = (line.partition(":")[0] for line in lines[2:] if ":" in line)
+            self._rewrite(batch_id, [*lines[:2], *(f"{name}:{NOTHING_READ}" for name in read)])
+
     def plan_as(self, batch_id: int, ends: Mapping[str, str]) -> bool:
         """Let a planned batch end at `ends`, by stored source name; returns whether that changes its plan.
 
@@ -288,8 +297,8 @@ class CheckpointLog:
     def source_offset(self, source: str, batch_id: int) -> int:
         """A file source's own counter at the end of a batch, -1 before its first."""
         offsets = self.offsets(batch_id) if batch_id >= 0 else None
-        text = offsets.sources.get(source, "-") if offsets else "-"
-        return -1 if text == "-" else int(orjson.loads(text)["logOffset"])
+        text = offsets.sources.get(source, NOTHING_READ) if offsets else NOTHING_READ
+        return -1 if text == NOTHING_READ else int(orjson.loads(text)["logOffset"])
 
     def _source_log(self, source: str, *, first: int, last: int | None) -> Iterator[PlannedFile]:
         """The entries from number `first` to `last` (None: to the newest) of the log of a file source."""

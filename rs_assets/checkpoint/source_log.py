@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rs_assets.checkpoint.log import CheckpointLog, PlannedFile
-
-# The entry of a source that Spark has not read yet; here it is None.
-NOTHING_READ = "-"
+from rs_assets.checkpoint.log import NOTHING_READ, CheckpointLog, PlannedFile
 
 
 @dataclass(frozen=True, slots=True)

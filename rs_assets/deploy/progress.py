@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from rs_assets.checkpoint import manifest as manifests
-from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.checkpoint.log import NOTHING_READ, CheckpointLog
 from rs_assets.checkpoint.manifest import Manifest
-from rs_assets.checkpoint.source_log import NOTHING_READ
 from rs_assets.runtime.run.running import RunningPipeline
 
 

@@ -671,6 +671,7 @@ class Pipeline:
         newest: int = 24,
         keys: Sequence[str] = (),
         into: str | Path | None = None,
+        savepoint_id: str | None = None,
     ) -> Difference:
         """Compare the rows that this code would have written with those that a former version has written.
 
@@ -688,6 +689,9 @@ class Pipeline:
         - `keys` (names of fields, default none, of upserts those of the table): rows with equal keys are one row,
           changed or not. Without keys whole rows are compared. ConfigurationError if two rows have the same keys.
         - `into` (path, default None): a new folder, for a Delta table with each row that differs.
+        - `savepoint_id` (str, default None): go on from the state of this savepoint, or of the "newest", and compare
+          the rows since then, of upserts the whole table. CheckpointError if there is none, or later batches do not
+          follow it.
 
         >>> from tempfile import TemporaryDirectory
         >>> from rs_assets import EventTimePartitions, Home, RunOptions, StreamBuilder, Time
@@ -706,7 +710,15 @@ class Pipeline:
         from rs_assets.runtime.recorded.compare import compare
 
         return compare(
-            self.topology, options, partition=partition, to=to, sink=sink, newest=newest, keys=keys, into=into
+            self.topology,
+            options,
+            partition=partition,
+            to=to,
+            sink=sink,
+            newest=newest,
+            keys=keys,
+            into=into,
+            savepoint_id=savepoint_id,
         )
 
     def promote(

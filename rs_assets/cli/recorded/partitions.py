@@ -156,6 +156,9 @@ def audit(name: str | None, modules: tuple[str, ...]) -> None:
 )
 @click.option("--keys", default="", metavar="FIELDS", help="Fields that identify a row, with commas between them.")
 @click.option("--into", type=click.Path(), help="A new folder, for a Delta table with each row that differs.")
+@click.option(
+    "--savepoint", "savepoint_id", metavar="ID", help="Go on from its state, and compare rows since then; or: newest."
+)
 @click.option("--expect-equal", is_flag=True, help="Exit with 1 if there is a difference.")
 @GIVES_WAY
 @MODULES

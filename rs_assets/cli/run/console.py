@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from rs_assets.checkpoint.source_log import NOTHING_READ
+from rs_assets.checkpoint.log import NOTHING_READ
 from rs_assets.common.home import Home
 from rs_assets.common.loading import uncollected
 from rs_assets.common.plural import count_of, plural

@@ -319,6 +319,9 @@ ACTIONS: Mapping[str, Action] = MappingProxyType(
                 "newest": Field(int, default_value=24, description="Without a partition, so many"),
                 "keys": Field([str], default_value=[], description="Fields that identify a row; default: whole rows"),
                 "into": _optional("A new folder, for a Delta table with each row that differs"),
+                "savepoint_id": _optional(
+                    "Go on from the state of this savepoint, or of the newest; default: from no state"
+                ),
                 "expect_equal": Field(bool, default_value=False, description="Fail if a row or a column differs"),
             },
             roles=frozenset({"output"}),

@@ -29,7 +29,7 @@ from rs_assets.topology.shape import delays, shape_of
 from rs_assets.topology.topology import Topology
 
 
-def compare(
+def compare(  # noqa: PLR0913  all but the first have defaults
     topology: Topology,
     options: RunOptions | None = None,
     *,
@@ -39,19 +39,23 @@ def compare(
     newest: int = 24,
     keys: Sequence[str] = (),
     into: str | Path | None = None,
+    savepoint_id: str | None = None,
 ) -> Difference:
     """Compute the rows of a table by the current code from recorded batches, and compare them with those that it has.
 
     Of an output with partitions closed ones are compared: those from `partition` `to` another one, else the `newest`.
     Of others the whole table. The home is not changed. With `into` each row that differs is written into a new Delta
-    table in that folder. TopologyChangedError if the recorded batches do not fit the code, TopologyError for an output
-    whose rows cannot be computed again; else errors as of a backfill.
+    table in that folder. With `savepoint_id`, which may be "newest", the state of that savepoint goes on, and rows
+    since then are compared. TopologyChangedError if the recorded batches do not fit the code, TopologyError for an
+    output whose rows cannot be computed again; else errors as of a backfill.
     """
     options, target = replace(options or RunOptions(), keep_state=True), None if into is None else Path(into)
     if target is not None and target.exists():
         raise ConfigurationError("the table of the difference exists", remedy="name a new folder", folder=target)
     node = _output(topology, sink, parted_by_time=partition is not None or to is not None)
-    trial = _Trial(topology=topology, options=options, sink=node, keys=_keys(node, keys), target=target)
+    trial = _Trial(
+        topology=topology, options=options, sink=node, keys=_keys(node, keys), target=target, savepoint_id=savepoint_id
+    )
     trial.check()
     recorded = trial.recorded()
     chosen = trial.chosen(partition, to, newest)
@@ -91,11 +95,12 @@ class _Trial:
     sink: DeltaSink
     keys: tuple[str, ...]
     target: Path | None
+    savepoint_id: str | None
 
     @property
     def streams(self) -> bool:
         """Whether the batches go through the code as a stream; else each partition is one batch."""
-        return not Way.fits(self.topology, self.sink)
+        return self.savepoint_id is not None or not Way.fits(self.topology, self.sink)
 
     def check(self) -> None:
         """TopologyError if the rows cannot be computed again."""
@@ -153,7 +158,7 @@ class _Trial:
 
     def as_stream(self, recorded: Recorded, chosen: Sequence[Partition] | None, spark: SparkSession) -> Difference:
         """The table as a stream over the recorded batches leaves it."""
-        with streamed_table(spark, recorded, self.sink, chosen) as tables:
+        with streamed_table(spark, recorded, self.sink, chosen, self.savepoint_id) as tables:
             before, after = (comparable(rows) for rows in (tables.stored, tables.made))
             if chosen is None or self.sink.partitions is None:
                 found = self._comparison(tables.written).of(before, after, Parts.whole())
@@ -162,7 +167,7 @@ class _Trial:
                 partitions = self.sink.partitions
                 before, after = (within(rows, partitions, *chosen) for rows in (before, after))
                 found = self._comparison(tables.written).of(before, after, Parts.of(partitions, chosen))
-        return replace(found, batches=len(tables.batches), streamed=True)
+        return replace(found, batches=len(tables.batches), streamed=True, savepoint=tables.savepoint)
 
     def _comparison(self, written: Written) -> Comparison:
         return Comparison(keys=self.keys, target=self.target, version=written.table.version())

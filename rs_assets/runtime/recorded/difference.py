@@ -55,7 +55,8 @@ class Difference:
     each of the other two. `by_column` has the number of changed keys by column. Columns that only one side has are not
     compared; `columns_retyped` are compared as text. `batches` were read, some more than once for many partitions.
     `samples` are the first of each kind. `code` is the digest of the current code, for `backfill(code=)`. `whole`: the
-    table was compared, and not partitions of it. `streamed`: the batches went through the code as a stream.
+    table was compared, and not partitions of it. `streamed`: the batches went through the code as a stream. It went
+    on from the state of `savepoint`, if that is not empty.
     """
 
     code: str = ""
@@ -75,6 +76,7 @@ class Difference:
     samples: tuple[Sample, ...] = ()
     whole: bool = False
     streamed: bool = False
+    savepoint: str = ""
 
     @property
     def empty(self) -> bool:
@@ -90,7 +92,8 @@ class Difference:
         """A line for the counts, one for the columns, and one for each sample."""
         rows = f"{count_of(self.rows_before, 'row')} before, {self.rows_after:,} after"
         where = "the whole table" if self.whole else count_of(len(self.partitions), "partition")
-        head = f"{rows}, in {where}, from {count_of(self.batches, 'batch')}{' as a stream' if self.streamed else ''}"
+        way = f" since savepoint {self.savepoint}" if self.savepoint else " as a stream" if self.streamed else ""
+        head = f"{rows}, in {where}, from {count_of(self.batches, 'batch')}{way}"
         counts = ", ".join(f"{kind} {getattr(self, kind):,}" for kind in KINDS)
         columns = [f"  changed in {name}: {count:,}" for name, count in self.by_column.items()]
         sides = (("added", self.columns_added), ("removed", self.columns_removed), ("retyped", self.columns_retyped))

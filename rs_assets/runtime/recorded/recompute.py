@@ -215,7 +215,8 @@ class Written:
         path = session.options.home.table(session.topology.namespace, sink.table)
         table = open_table(path)
         if table is None:
-            raise SinkError("the table is gone", remedy="restore it", step=sink.name, table=path)
+            remedy = "run the pipeline until this output has rows; if it had some, restore the table"
+            raise SinkError("there is no table", remedy=remedy, step=sink.name, table=path)
         name = session.manifest.aliases.get(sink.name, sink.name)
         mark = BatchMark(session.manifest.pipeline_id, session.facts(query.plan).generation, name, committed)
         written = table.transaction_version(mark.writer)

@@ -16,9 +16,10 @@ from pyspark.sql.types import StructType
 from rs_assets.catalog.batch_offsets import older_batches
 from rs_assets.catalog.batch_times import BatchTimes
 from rs_assets.checkpoint import manifest as manifests
+from rs_assets.checkpoint.log import NOTHING_READ
 from rs_assets.checkpoint.manifest import Manifest
 from rs_assets.checkpoint.recalled import RecalledLog
-from rs_assets.checkpoint.source_log import NOTHING_READ, SourceLog
+from rs_assets.checkpoint.source_log import SourceLog
 from rs_assets.common.node import Node
 from rs_assets.compile.planner.context import CompileContext
 from rs_assets.compile.planner.query_plan import CONTROL_SOURCE, QueryPlan

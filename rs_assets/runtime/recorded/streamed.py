@@ -23,6 +23,7 @@ from rs_assets.compile.late_sinks import gets_late
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.readers import batch_reader, reader_of
+from rs_assets.connectors.delta.log.history import NO_ROWS
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.connectors.files.lines.reader import LinesReader
@@ -31,7 +32,7 @@ from rs_assets.connectors.memory.nodes import MemorySink, MemorySource
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.connectors.sink import BatchMark, Staged
 from rs_assets.connectors.source import Ordered
-from rs_assets.errors import DataLossError, TopologyError
+from rs_assets.errors import DataLossError, TopologyChangedError, TopologyError
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.operators.window.splits import BySplit, Latest, SplitNotes
 from rs_assets.records.admit import admit
@@ -46,6 +47,7 @@ from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.recorded.partitions import Partition
 from rs_assets.runtime.recorded.recompute import Written, age_of, passed_by, refuse_clock, states_of
 from rs_assets.runtime.recorded.recorded import Recorded, RecordedQuery, translated
+from rs_assets.runtime.recorded.since import Since, rows_at, rows_since
 from rs_assets.runtime.run.quarantine import process_all
 from rs_assets.runtime.run.run import wire_all
 from rs_assets.spark.settings import NO_DATA
@@ -96,28 +98,47 @@ def _reasons(topology: Topology, plan: QueryPlan, sink: DeltaSink) -> Iterator[s
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """A table as it is, and as the current code leaves it; without columns of the clock."""
+    """A table as it is, and as the current code leaves it; without columns of the clock.
+
+    `savepoint` is the id of the one that was gone on from, empty for none.
+    """
 
     written: Written
     batches: Sequence[int]
     stored: DataFrame
     made: DataFrame
+    savepoint: str = ""
 
 
 @contextmanager
 def streamed_table(
-    spark: SparkSession, recorded: Recorded, sink: DeltaSink, chosen: Sequence[Partition] | None
+    spark: SparkSession,
+    recorded: Recorded,
+    sink: DeltaSink,
+    chosen: Sequence[Partition] | None,
+    savepoint_id: str | None = None,
 ) -> Iterator[Tables]:
-    """Both tables, as far as closed partitions need it; None: all of it. On the driver's thread."""
+    """Both tables, as far as closed partitions need it; None: all of it. On the driver's thread.
+
+    With a savepoint its state goes on: of rows that are only appended both have those since then.
+    """
     query = recorded.query(spark, recorded.plan_of(sink.name))
     written = Written.by(query, sink)
+    since = None if savepoint_id is None else Since.named(recorded, query.plan, savepoint_id)
     with scratch_folder("rs-streamed-") as folder, translated(query.plan.name):
-        streamed = Streamed(spark, query, sink, folder)
+        streamed = Streamed(spark, query, sink, folder, since)
         batches = streamed.needed(written.mark.batch_id, chosen)
-        stored = spark.read.format("delta").option("versionAsOf", written.table.version()).load(written.path)
+        stored = rows_at(spark, written.path, written.table.version())
+        if since is not None and sink.mode != "complete":
+            version = since.version(written)
+            if sink.mode == "append":
+                stored = rows_since(spark, written, version)
+            elif version != NO_ROWS:
+                streamed.begin_with(written, version)
         made = streamed.rows(batches)
         clock = by_clock(recorded.session.topology, sink)
-        yield Tables(written, batches, stored.drop(*clock), (stored.limit(0) if made is None else made).drop(*clock))
+        made = stored.limit(0) if made is None else made
+        yield Tables(written, batches, stored.drop(*clock), made.drop(*clock), since.savepoint.id if since else "")
 
 
 def by_clock(topology: Topology, sink: DeltaSink) -> tuple[str, ...]:
@@ -128,12 +149,16 @@ def by_clock(topology: Topology, sink: DeltaSink) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """The rows of one output, on the driver's thread; `folder` has all that is written meanwhile."""
+    """The rows of one output, on the driver's thread; `folder` has all that is written meanwhile.
+
+    They begin with the state of a savepoint, or with an empty one.
+    """
 
     spark: SparkSession
     query: RecordedQuery
     sink: DeltaSink
     folder: Path
+    since: Since | None = None
 
     @property
     def topology(self) -> Topology:
@@ -153,14 +178,18 @@ class Streamed:
 
     def _batches(self, last: int, since: datetime | None, closes: datetime | None) -> Sequence[int]:
         """Those for rows of event times from `since` on, of which the last is emitted by the watermark `closes`."""
-        known = [batch for batch in sorted(self.query.batches(older=True)) if batch <= last]
+        known = [batch for batch in sorted(self.query.batches(older=True)) if self._begun < batch <= last]
+        if last <= self._begun:
+            return ()
         reach = self._reach()
-        begin = None if since is None or reach is None else since - reach
-        if not known or (known[0] > 0 and (begin is None or not passed_by(self.query, known[0], begin))):
+        begin = None if since is None or reach is None or self.since is not None else since - reach
+        ahead = bool(known) and known[0] > self._begun + 1
+        if not known or (ahead and (begin is None or not passed_by(self.query, known[0], begin))):
             raise DataLossError(
                 f"the batches before {known[0] if known else last} are no longer recorded, and rows of"
                 f" {self.sink.name!r} depend on their records",
-                remedy=f"begin a new generation, which reads all input again (--new-generation); or {ELSEWHERE}",
+                remedy="compare the rows since a later savepoint, if there is one (rs-assets try --savepoint ID); or"
+                f" begin a new generation, which reads all input again (--new-generation); or {ELSEWHERE}",
                 pipeline=self.topology.name,
                 query=self.query.plan.name,
             )
@@ -171,8 +200,31 @@ class Streamed:
             self.query.verify(batch)
         return needed
 
+    @property
+    def _begun(self) -> int:
+        """The last batch whose records are in the state at the begin; -1 for none."""
+        return -1 if self.since is None else self.since.batch
+
+    def begin_with(self, written: Written, version: int) -> None:
+        """Let the table begin with the rows of a version of the compared one."""
+        parts = written.table.metadata().partition_columns
+        rows = rows_at(self.spark, written.path, version)
+        rows.write.format("delta").partitionBy(*parts).save(str(self.folder / ROWS))
+
     def rows(self, batches: Sequence[int]) -> DataFrame | None:
-        """The table after `batches`, as the current code writes it; None if it writes no row. Called once."""
+        """The table after `batches`, as the current code writes it; None if it has no row. Called once."""
+        if batches:
+            try:
+                self._compute(batches)
+            except TopologyChangedError as error:
+                remedy = "compare from the first recorded batch on, without a savepoint"
+                raise TopologyChangedError(error.what, remedy=remedy, **error.facts) from error
+        path = str(self.folder / ROWS)
+        table = open_table(path)
+        return None if table is None else read_made(self.spark, path, table)
+
+    def _compute(self, batches: Sequence[int]) -> None:
+        """Write the rows of `batches` into the own table."""
         channels = {source.name: self._channel(source, batches[0]) for source in self._sources}
         options = self.query.recorded.session.options
         apart = RunOptions(
@@ -182,23 +234,24 @@ class Streamed:
             connector=options.connector,
             max_poisons=options.max_poisons,
             trace=options.trace,
+            # The current code goes on from the state of another, and its sources are of another kind.
+            keep_state=True,
         ).apart()
         topology = self._apart(channels)
         others = {sink.name: _Unwritten(sink.name) for sink in topology.sinks if sink.name != self.sink.name}
+        if self.since is not None:
+            self.since.begin(apart.home.job(topology.namespace, topology.job), self.query.plan)
         with opened(topology, apart, writers=others) as session, _own_batches(self.spark):
             wire_all(session, self.spark)
             [run] = session.queries.values()
             again = _Again(session, run, RecordedWatermark.of(run))
             again.start()
             begun = self.query.log.offsets(batches[0])
-            if batches[0] > 0 and begun is not None:
+            if batches[0] > 0 and begun is not None and self.since is None:
                 again.batch({}, begun.watermark)
             for batch in batches:
                 files = {channels[source.name]: self._files(source, batch) for source in self._sources}
                 again.batch(files, self.query.watermark_after(batch))
-        path = str(self.folder / ROWS)
-        table = open_table(path)
-        return None if table is None else read_made(self.spark, path, table)
 
     @property
     def _sources(self) -> Sequence[Source]:
@@ -236,14 +289,17 @@ class Streamed:
             inputs = tuple(map(before, node.inputs))
             if isinstance(node, DeltaSink):
                 place = ROWS if node.name == self.sink.name else f"other_{node.name}"
-                return replace(node, inputs=inputs, table=str(self.folder / place))
+                return replace(node, inputs=inputs, table=str(self.folder / place), change_feed=False)
             if isinstance(node, Sink) and not gets_late(node):
                 return MemorySink(name=node.name, inputs=inputs, channel=MemoryChannel())
             return replace(node, inputs=inputs)
 
         nodes = (node for node in known if node.name in plan.nodes and node.name not in passed)
         # A query of the pipeline itself may run in this session, under the name of its job.
-        return Topology(known.namespace, f"try_{known.job}"[:63], tuple(map(made, nodes)))
+        made_of = tuple(map(made, nodes))
+        here = {node.name for node in made_of}
+        renamed = tuple((old, new) for old, new in known.renamed if new in here)
+        return Topology(known.namespace, f"try_{known.job}"[:63], made_of, renamed)
 
     def _read(self, source: Source, batch: int) -> DataFrame:
         context = self.query.context
