@@ -140,6 +140,20 @@ def test_partitions_with_and_without_late_records_of_a_backfill_are_as_the_table
     assert found.rows_before == found.rows_after == sum(rows(options, "id").values())
 
 
+def test_late_records_before_and_after_a_backfill_are_as_the_table_has_them(log: Log, options: RunOptions) -> None:
+    pipeline = counted(log)
+    for records in ([(1, "10:05")], [(1, "12:15")], [(1, "10:06")]):
+        log.put(*records)
+        pipeline.run(options)
+    pipeline.backfill(TEN, options)
+    before = hour(windows(log.records), 10)
+    log.put((1, "10:07"), (1, "12:20"))
+    pipeline.run(options)
+    assert hour(rows(options, "id", "start_time", "n"), 10) == before
+    assert pipeline.compare(options, partition=TEN).empty
+    assert [proof.holds for proof in pipeline.prove(options)] == [True, True]
+
+
 @pytest.mark.parametrize("settings", [{}, {"bad_records": "skip"}])
 def test_json_lines_are_read_again_by_the_reader_of_the_stream(
     tmp_path: Path, options: RunOptions, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str]

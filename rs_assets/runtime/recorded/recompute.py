@@ -15,6 +15,7 @@ from typing import Final
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import TimestampType
 
 from rs_assets.common.node import Node
 from rs_assets.common.scratch import scratch_folder
@@ -342,7 +343,8 @@ class Recompute:
         at = F.col(EVENT_TIME)
         rows = rows.filter(reduce(operator.or_, ((at >= F.lit(a)) & (at < F.lit(b)) for a, b in self.reaches)))
         if self.takes_late(batch):
-            return rows.drop(LATE, PASSED)
+            # Other batches may have PASSED.
+            return rows.drop(LATE).withColumn(PASSED, F.lit(None).cast(TimestampType()))
         passed = F.lit(replay.passed(root.name))
         if LATE in rows.columns:
             rows, passed = rows.filter(~F.coalesce(F.col(LATE), F.lit(False))).drop(LATE), F.greatest(passed, PASSED)  # noqa: FBT003
