@@ -182,9 +182,9 @@ def _exists(values: Sequence[Value]) -> str:
 
 
 def _query(values: Sequence[Value]) -> str:
-    """An object or an array as a text, and with a wrapper any value in an array."""
+    """An object or an array as a text, and with a wrapper any value but null in an array."""
     call = Call.of(values)
-    text, words = f"to_json({call.found()})", call.given(WRAPPER, "WITHOUT").split()
+    text, words = f"nullif(to_json({call.found()}), 'null')", call.given(WRAPPER, "WITHOUT").split()
     wrapped = f"concat('[', {text}, ']')"
     if words[0] == "WITHOUT":
         made = f"CASE WHEN {call.nested()} THEN {text} END"
