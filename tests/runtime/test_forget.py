@@ -547,3 +547,15 @@ def test_backfill_leaves_forgotten_numbers_and_nested_fields_out(tmp_path: Path,
     (done,) = pipeline.backfill("2026-01-05-10:00", options)
     assert (done.rows_before, done.rows) == (1, 1)
     assert {int(each["acc"]) for each in table(options, "hours")} == {19}
+
+
+def test_a_table_with_a_time_and_no_declared_schema_is_read_and_forgotten(
+    source: MemoryChannel, options: RunOptions
+) -> None:
+    """The inferred schema is known to the manifest, with the time in it."""
+    source.put(row(KEY, 1), row(OTHER, 2))
+    StreamBuilder.data_stream("gone", "writes").from_memory(source).to_delta("visits").build().run(options)
+    copied = StreamBuilder.data_stream("gone", "copies").from_delta("visits").to_delta("copy").build()
+    copied.run(options)
+    copied.forget({"user": [KEY]}, options)
+    assert [each["user"] for each in table(options, "copy")] == [OTHER]

@@ -55,6 +55,14 @@ def test_should_know_the_fields_of_the_first_file(folder):
     assert folder.run(schema=None) == [{"page": "/", "id": 1}]
 
 
+def test_should_infer_times_and_know_them_in_later_files(folder):
+    at = datetime(2026, 1, 5, 10, tzinfo=UTC)
+    folder.add("a.parquet", 1, ts=pa.array([at], pa.timestamp("us", "UTC")))
+    assert folder.run(schema=None) == [{"page": "/", "id": 1, "ts": at}]
+    folder.add("b.parquet", 2, ts=pa.array([at], pa.timestamp("ms", "UTC")))
+    assert folder.run(schema=None) == [{"page": "/", "id": 2, "ts": at}]
+
+
 def test_should_end_with_a_single_file(folder):
     folder.add("a.parquet", 1)
     assert folder.stream(folder.path / "a.parquet").to_print().build().topology.bounded

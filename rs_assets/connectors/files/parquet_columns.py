@@ -49,7 +49,9 @@ def fields_of(declared: str | None, inferred: str | None) -> pa.Schema:
     """The fields of a declared schema, or of an inferred one in JSON; none if only Spark can read it."""
     if declared is not None:
         return arrow_schema(declared) or pa.schema([])
-    return to_arrow_schema(StructType.fromJson(json.loads(inferred))) if inferred is not None else pa.schema([])
+    if inferred is None:
+        return pa.schema([])
+    return to_arrow_schema(StructType.fromJson(json.loads(inferred)), timezone="UTC")
 
 
 def check_columns(file: Path, fields: pa.Schema) -> None:

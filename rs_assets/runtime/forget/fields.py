@@ -69,7 +69,7 @@ def _declared(world: World) -> Iterator[str]:
     for fields in check_fields(world.topology).values():
         yield from _parts(fields.types)
     for schema in world.manifest.schemas.values():
-        yield from field_names(to_arrow_schema(StructType.fromJson(json.loads(schema))))
+        yield from field_names(to_arrow_schema(StructType.fromJson(json.loads(schema)), timezone="UTC"))
 
 
 def _parts(types: Mapping[str, Type | None]) -> Iterator[str]:
@@ -97,7 +97,7 @@ def _analysed(world: World) -> set[str] | None:
         schemas = schemas_of(world.topology, world.options.driver)
     except UserError:
         return None if any(query.plan.states for query in world.queries) else set()
-    return {name for schema in schemas.values() for name in field_names(to_arrow_schema(schema))}
+    return {name for schema in schemas.values() for name in field_names(to_arrow_schema(schema, timezone="UTC"))}
 
 
 def _in_letters(world: World, name: str) -> bool:
