@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,10 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from rs_assets.common.storage import is_remote
 from rs_assets.connectors.delta.files.staging import YOUNG, clear_folders, old_folders
+from rs_assets.connectors.delta.log.causes import causes_of
 from rs_assets.errors import SinkError
 
 HOUR = timedelta(hours=1)
-# How delta-rs colours the causes of an error, each on a line of its own.
-COLOURED = re.compile(r"\x1b\[[0-9;]*m|↳")
 
 
 def compact_table(table: DeltaTable, *, retention: timedelta, target_bytes: int | None = None) -> dict[str, int]:
@@ -36,16 +34,10 @@ def compact_table(table: DeltaTable, *, retention: timedelta, target_bytes: int 
         raise
     except (DeltaError, OSError) as error:
         raise SinkError(
-            f"the files of a table cannot be joined: {_one_line(error)}",
+            f"the files of a table cannot be joined: {causes_of(error)}",
             remedy="check the disk and the permissions of the table's folder, then compact again: no row has changed",
             table=table.table_uri,
         ) from error
-
-
-def _one_line(error: Exception) -> str:
-    """The text of an error with its causes, the last of which says what is wrong."""
-    lines = (line.strip() for line in COLOURED.sub("", str(error)).splitlines())
-    return ": ".join(line for line in lines if line)[:500]
 
 
 def _compacted(table: DeltaTable, retention: timedelta, target_bytes: int | None) -> dict[str, int]:

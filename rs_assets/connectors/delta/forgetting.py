@@ -30,6 +30,7 @@ from rs_assets.common.storage import is_remote
 from rs_assets.connectors.delta.backfill import partition_values, removal
 from rs_assets.connectors.delta.files.staging import STAGING, staging_of
 from rs_assets.connectors.delta.files.statistics import file_statistics
+from rs_assets.connectors.delta.log.causes import causes_of
 from rs_assets.connectors.delta.log.commit_info import FORGOTTEN, FORGOTTEN_BATCH, claim_carried_on
 from rs_assets.connectors.delta.log.retry import retried
 from rs_assets.connectors.delta.log.sole_writer import ALONE, SoleWriterCheck
@@ -168,7 +169,7 @@ class TableErasure:
             raise self._refused("the table was written to each time when its rows were to be removed", AGAIN) from error
         except (DeltaError, pa.ArrowException, OSError) as error:
             raise self._refused(
-                f"the rows cannot be removed: {str(error).splitlines()[0][:300]}",
+                f"the rows cannot be removed: {causes_of(error)}",
                 f"check the disk and its permissions, then {AGAIN}",
             ) from error
 

@@ -15,6 +15,7 @@ from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.sink import writer_of
 from rs_assets.connectors.dead_letters import DeadLetters
+from rs_assets.connectors.delta.log.causes import causes_of
 from rs_assets.connectors.generations import Lineage, Point
 from rs_assets.connectors.nodes import Sink
 from rs_assets.connectors.sink import BatchMark, Closing, Rewinding
@@ -166,7 +167,7 @@ def _route_dead_letters(
         DeadLetters(home.dead_letters).go_to(path, mark, job=(topology.namespace, topology.job), names=names)
     except (DeltaError, OSError) as error:
         raise SinkError(
-            f"the dead letters cannot be marked: {str(error).splitlines()[0][:300]}",
+            f"the dead letters cannot be marked: {causes_of(error)}",
             remedy="check the disk and the permissions of the table, then do the same again",
             table=home.dead_letters,
         ) from error
