@@ -12,19 +12,24 @@ from tests.torture.site import COPY, REFUSED, WINDOWS, Code
 
 
 def trying(history: History, chances: Chances) -> Act:
-    """The current code over the recorded batches: its rows are those of the table, but for those that it refused."""
+    """The current code over the recorded batches: its rows are those of the table, but for those that it refused.
+
+    Or over those since a savepoint, with its state, as long as each table holds what its query has read.
+    """
     sink = (COPY, WINDOWS)[pick(chances[0], 2)]
     before, tried = history.site.held(), list[Difference]()
+    saved = history.saved if chances[1] < 0.5 and not history.mixed else []
+    since = saved[pick(chances[2], len(saved))].id if saved else None
 
     def done() -> None:
         history.expect(before, "behind a try")
         found, known = tried[-1], history.now[sink].read
         more = len(known.refused) if isinstance(known, Copy) and history.site.code.usual != STRICT else 0
         if found.only_before or found.changed or (known is not None and found.only_after != more):
-            raise Finding(f"a try of the same code, and {more} refused records, has a difference: {found}")
+            raise Finding(f"a try of the same code, since {since}, and {more} refused records, differs: {found}")
 
-    name = history.site.code.names[sink]
-    return Act(lambda: tried.append(history.site.pipeline().compare(history.site.options, sink=name)), done)
+    pipeline, name = history.site.pipeline(), history.site.code.names[sink]
+    return Act(lambda: tried.append(pipeline.compare(history.site.options, sink=name, savepoint_id=since)), done)
 
 
 def backfilling(history: History, chances: Chances) -> Act | None:
