@@ -8,8 +8,8 @@ import pytest
 from dagster import DagsterInstance, DagsterRunStatus
 
 from rs_assets import StreamBuilder, build_definitions
-from rs_assets.dagster.runs import orphans
-from rs_assets.dagster.runs.orphans import GONE, end_orphans, is_gone, note_process
+from rs_assets.dagster.runs import orphans, runtime
+from rs_assets.dagster.runs.orphans import GONE, OVERTAKEN, end_orphans, is_gone, note_process
 
 PIPELINE = StreamBuilder.data_stream("shop", "hits").from_array([{"n": 1}]).to_delta("hits").build()
 
@@ -91,3 +91,29 @@ def test_should_leave_the_runs_of_other_pipelines_alone(instance, ended):
     note_process(instance, run.job_name, run.run_id, ended)
     end_orphans(instance, PIPELINE.topology)
     assert status_of(instance, run) == DagsterRunStatus.STARTED
+
+
+HOLDER = """
+import os, sys
+from rs_assets.catalog.lease import Lease
+from rs_assets.common.home import Home
+
+with Lease.acquire(Home.default().leases, pipeline="shop.hits", run_id=sys.argv[1]):
+    os._exit(9)
+"""
+
+
+def test_should_end_the_run_that_held_the_pipeline_and_was_killed_with_dagster(instance, tmp_path, monkeypatch):
+    monkeypatch.setenv("RS_HOME", str(tmp_path / "rs"))
+    job = build_definitions([PIPELINE]).resolve_job_def("shop_hits_run")
+    killed, other = made(instance, job), made(instance, job)
+    subprocess.run([sys.executable, "-c", HOLDER, killed.run_id], check=False)
+
+    def held(*_, **__):
+        raise RuntimeError("the pipeline is held")
+
+    monkeypatch.setattr(runtime, "is_unchanged", held)
+    assert not job.execute_in_process(instance=instance, raise_on_error=False).success
+    assert status_of(instance, killed) == DagsterRunStatus.FAILURE
+    assert OVERTAKEN in told(instance, killed)
+    assert status_of(instance, other) == DagsterRunStatus.STARTED

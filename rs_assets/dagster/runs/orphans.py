@@ -1,4 +1,7 @@
-"""Runs at terminals whose process is gone: Dagster takes them for running ones, and nothing else would end them."""
+"""Runs whose process is gone: Dagster takes them for running ones, and nothing else would end them.
+
+Its code server notices the end of a process that it has launched, unless both were killed, or there is a terminal.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from rs_assets.common.processes import has_ended, started_s, this_host
 if TYPE_CHECKING:
     from dagster import DagsterInstance, DagsterRun
 
+    from rs_assets.catalog.lease import LeaseRow
     from rs_assets.topology.topology import Topology
 
 # Metadata of a run's process. It is in an event, because tags are copied into copies of the run.
@@ -20,6 +24,7 @@ FIRST = 10
 # The tag of a run whose end was recorded later, so that its time is unknown.
 LOST = "rs/lost"
 GONE = "its process is gone: it was killed, or its terminal was closed; the next run goes on from its last commit"
+OVERTAKEN = "it gave no sign of life, and did not release its pipeline: another run has it now, from its last commit on"
 
 
 def note_process(instance: DagsterInstance, job: str, run_id: str, process: psutil.Process | None = None) -> None:
@@ -34,15 +39,28 @@ def note_process(instance: DagsterInstance, job: str, run_id: str, process: psut
 
 def end_orphans(instance: DagsterInstance, topology: Topology) -> None:
     """Mark the runs of a pipeline as failed whose process on this machine is gone; others are left as they are."""
-    from dagster import DagsterRunStatus, RunsFilter
+    from dagster import RunsFilter
     from dagster._core.storage.dagster_run import NOT_FINISHED_STATUSES
 
     going = RunsFilter(tags={"rs/pipeline": topology.name}, statuses=NOT_FINISHED_STATUSES)
     for run in instance.get_runs(going):
         if is_gone(instance, run):
-            instance.add_run_tags(run.run_id, {LOST: "true"})
-            canceling = run.status == DagsterRunStatus.CANCELING
-            (instance.report_run_canceled if canceling else instance.report_run_failed)(run, GONE)
+            _end(instance, run, GONE)
+
+
+def end_former(instance: DagsterInstance, before: LeaseRow | None) -> None:
+    """Mark the run as failed that held a pipeline's lease `before` and did not release it; another run has it now."""
+    run = None if before is None or before.released else instance.get_run_by_id(before.run_id)
+    if run is not None and not run.is_finished:
+        _end(instance, run, OVERTAKEN)
+
+
+def _end(instance: DagsterInstance, run: DagsterRun, why: str) -> None:
+    from dagster import DagsterRunStatus
+
+    instance.add_run_tags(run.run_id, {LOST: "true"})
+    canceling = run.status == DagsterRunStatus.CANCELING
+    (instance.report_run_canceled if canceling else instance.report_run_failed)(run, why)
 
 
 def is_gone(instance: DagsterInstance, run: DagsterRun) -> bool:

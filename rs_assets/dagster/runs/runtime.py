@@ -27,7 +27,7 @@ from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.dagster.resources.step import StepResource
 from rs_assets.dagster.resources.table import TableResource
 from rs_assets.dagster.resources.window import WindowResource
-from rs_assets.dagster.runs.orphans import end_orphans
+from rs_assets.dagster.runs.orphans import end_former, end_orphans
 from rs_assets.dagster.runs.run_tags import ANSWERS, answers_of, takeover_tags
 from rs_assets.dagster.sensors.stream_runs import refuse_if_stopped
 from rs_assets.runtime.job.ending import record
@@ -271,6 +271,8 @@ class RuntimeResource(ConfigurableResource[None]):
             self._session = opened(topology, self.options(run_id))
             if self.run.mode == "start":
                 self._begin_stream(self._session)
+            if self._context is not None and self._context.instance is not None:
+                end_former(self._context.instance, self._session.held.before)
             if self.run.mode == "start" or not is_unchanged(self._session, finish=self._finish):
                 self._session.options.driver.call(self._session.prepare)
         return self._session
@@ -293,6 +295,7 @@ class RuntimeResource(ConfigurableResource[None]):
             self._family(node).wire(session, node.name, {})
         if self._context is not None and self._context.instance is not None:
             end_orphans(self._context.instance, topology)
+            end_former(self._context.instance, session.held.before)
 
     @property
     def _waits(self) -> bool:
