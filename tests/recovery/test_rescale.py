@@ -1,5 +1,7 @@
 """Rescaling in the middle of input: the same output as without, also when it is cut short."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -17,6 +19,19 @@ from rs_assets.runtime.upkeep import repartition as module
 from rs_assets.runtime.upkeep.savepoints import savepoint
 from tests.operators.model import at
 
+SUMMED = """
+import sys
+from pathlib import Path
+from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.runtime.upkeep.repartition import state_sum
+from rs_assets.spark.driver import SparkDriver
+from rs_assets.spark.settings import SparkSettings
+
+log = CheckpointLog(Path(sys.argv[1]))
+driver = SparkDriver(SparkSettings(master="local[1]"))
+print(driver.call(lambda spark: state_sum(spark, log)).rows)
+driver.stop()
+"""
 SCHEMA = "key string, n bigint, ts timestamp"
 WINDOWS = {
     "tumbling": TumblingWindow.of(Time.seconds(10), "ts"),
@@ -133,6 +148,19 @@ def test_a_rescale_that_is_cut_short_is_finished_by_the_next_start(options, monk
     log = CheckpointLog(folder(options) / "g0001" / "window" / "checkpoint")
     assert log.partitions(log.last_committed()) == 5
     assert sum(row["rows"] for row in rows(options)) == 80
+
+
+@pytest.mark.long
+def test_a_process_that_ends_an_interrupted_rescale_can_read_state_before_its_first_query(options):
+    channel = MemoryChannel(schema=SCHEMA)
+    job = pipeline(channel, WINDOWS["tumbling"])
+    channel.put(*PARTS[0])
+    job.run(options)
+    report = rescale(job.topology, 5, options)
+    log = folder(options) / "g0001" / "window" / "checkpoint"
+    program = [sys.executable, "-W", "ignore", "-c", SUMMED, str(log)]
+    found = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert found.stdout.split() == [str(report.state_rows["window"])], found.stderr[-2000:]
 
 
 def test_state_that_would_differ_is_put_back(options, monkeypatch):
