@@ -17,6 +17,7 @@ from rs_assets.operators.join.spec import AsOf, Interval
 from rs_assets.operators.join.stream_join import stream_join
 from rs_assets.operators.window.assign import last_end
 from rs_assets.records.columns import ADDRESS, EVENT_TIME, PREFIX, SOURCE, hidden, visible
+from rs_assets.records.schema import quoted
 from rs_assets.topology.nodes.join import StreamJoin
 
 
@@ -66,7 +67,7 @@ def _unpacked(rows: DataFrame, number: int) -> DataFrame:
 def _packed(frame: DataFrame, number: int) -> DataFrame:
     """The places of the rows, their event time, and their fields: field names of the sides may overlap."""
     kept = [F.col(name) for name in hidden(frame.columns) if name in {SOURCE, *ADDRESS, EVENT_TIME}]
-    fields = F.struct(*(F.col(f"`{name}`") for name in visible(frame.columns)))
+    fields = F.struct(*(F.col(quoted(name)) for name in visible(frame.columns)))
     return frame.select(*kept, fields.alias(f"{PREFIX}side_{number}"))
 
 

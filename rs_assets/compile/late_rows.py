@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 
 from rs_assets.errors import TopologyError
 from rs_assets.records.columns import PASSED, visible
+from rs_assets.records.schema import quoted
 
 # The column of a late row besides its fields.
 WATERMARK = "watermark"
@@ -24,5 +25,5 @@ def check_late(df: DataFrame, *, step: str) -> None:
 
 def late_rows(rows: DataFrame) -> DataFrame:
     """`rows` (with PASSED) as a table of late rows has them: their fields, and the watermark that they came after."""
-    fields = [F.col(f"`{name}`") for name in visible(rows.columns)]
+    fields = [F.col(quoted(name)) for name in visible(rows.columns)]
     return rows.select(*fields, F.col(PASSED).alias(WATERMARK))

@@ -13,6 +13,7 @@ from rs_assets.compile.step import Inputs, field_types
 from rs_assets.expressions.script.bind import bound_script
 from rs_assets.expressions.script.steps import Drop, Fill, Generate, Keep, Project, Step
 from rs_assets.records.columns import hidden
+from rs_assets.records.schema import quoted
 from rs_assets.topology.nodes import step as nodes
 
 
@@ -34,7 +35,7 @@ def applied(df: DataFrame, step: Step) -> DataFrame:
         case Project(columns):
             return df.select(*(F.expr(sql).alias(name) for sql, name in columns), *_hidden(df))
         case Generate(kept, generator):
-            return df.select(*(F.col(f"`{name}`") for name in kept), F.expr(generator), *_hidden(df))
+            return df.select(*(F.col(quoted(name)) for name in kept), F.expr(generator), *_hidden(df))
         case Drop(columns):
             return df.drop(*columns)
 

@@ -16,6 +16,7 @@ from rs_assets.compile.python.tracing.traced import trace_filter, trace_flat_map
 from rs_assets.compile.python.udf import know_functions
 from rs_assets.expressions.condition.bind import condition_sql
 from rs_assets.records.columns import LABEL, REASON, check_fields, hidden, visible
+from rs_assets.records.schema import quoted
 from rs_assets.topology.check.united import check_kinds
 from rs_assets.topology.nodes import step as nodes
 from rs_assets.topology.user_code.expression import ColumnBuilder, ConditionText, Expression, PythonFunction, SqlText
@@ -99,7 +100,7 @@ def compile_select_fields(context: CompileContext, node: nodes.SelectFields, inp
     """Some of the fields."""
     df = inputs[0].df
     check_fields(df, node.fields, step=node.name)
-    return Flow(df.select(*(F.col(f"`{name}`") for name in node.fields), *_hidden(df)))
+    return Flow(df.select(*(F.col(quoted(name)) for name in node.fields), *_hidden(df)))
 
 
 def compile_with_fields(context: CompileContext, node: nodes.WithFields, inputs: Inputs) -> Flow:  # noqa: ARG001

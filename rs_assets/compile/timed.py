@@ -35,6 +35,7 @@ from rs_assets.records.columns import (
     visible,
 )
 from rs_assets.records.policy import BadRecords
+from rs_assets.records.schema import quoted
 from rs_assets.topology.nodes.timed import NONE, Side, TimedState
 
 
@@ -111,5 +112,5 @@ def _with_time(
 ) -> DataFrame:
     """`fields` and hidden columns of `df`, and as EVENT_TIME a time `lag` after its own."""
     at = event_time(df, side.time_field, step=node.name, now=context.now())
-    columns = [F.col(f"`{name}`") for name in fields] + [F.col(name) for name in hidden(df.columns)]
+    columns = [F.col(quoted(name)) for name in fields] + [F.col(name) for name in hidden(df.columns)]
     return df.select(*columns, later(at, lag).alias(EVENT_TIME))

@@ -28,6 +28,7 @@ from rs_assets.operators.window.assign import last_end
 from rs_assets.operators.window.output import ROWS
 from rs_assets.operators.window.trigger_operator import FiredWindows
 from rs_assets.records.columns import EVENT_TIME, check_fields, visible
+from rs_assets.records.schema import quoted
 from rs_assets.topology.chain import link_of
 from rs_assets.topology.nodes.timed import NONE
 from rs_assets.topology.nodes.window import WindowAggregate
@@ -108,8 +109,8 @@ def _parted(node: WindowAggregate, windows: DataFrame, kept: Sequence[str]) -> D
     """`windows` with the rows that each function gets, in a column of its own."""
     if node.rows is None:
         return windows
-    made = [rows_of(F.col(f"`{ROWS}`"), of or kept).alias(name) for name, of in node.rows.columns.items()]
-    parts = [made if name == ROWS else [F.col(f"`{name}`")] for name in windows.columns]
+    made = [rows_of(F.col(quoted(ROWS)), of or kept).alias(name) for name, of in node.rows.columns.items()]
+    parts = [made if name == ROWS else [F.col(quoted(name))] for name in windows.columns]
     return windows.select(*(column for part in parts for column in part))
 
 

@@ -12,6 +12,7 @@ from rs_assets.common.node import Node
 from rs_assets.errors import TopologyError
 from rs_assets.operators.join.spec import pairs_of
 from rs_assets.operators.window.output import Aggregate, AggregateFunction
+from rs_assets.records.schema import quoted
 from rs_assets.stream.draft import Draft
 from rs_assets.stream.method_hints import Fluent, no_such_method
 from rs_assets.stream.reduced_table import CogroupedTable, adder, reduced
@@ -131,7 +132,7 @@ class Table(TableSinks, Fluent):
             function = PythonFunction(Keyed(first, self.keys), returned_schema(first, schema, step=step), trace)
             return self._then(Map(name=step, inputs=(self.step,), function=function))
         select = tuple(steady_native(each, step=step) for each in (first, *more))
-        keys_first = tuple(SqlText(f"`{key}`") for key in self.keys)
+        keys_first = tuple(SqlText(quoted(key)) for key in self.keys)
         return self._then(Map(name=step, inputs=(self.step,), select=(*keys_first, *select)))
 
     def with_fields(self, *, name: str | None = None, **fields: object) -> Table:

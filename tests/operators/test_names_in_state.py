@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from rs_assets import CountWindow, GlobalWindow, MemoryChannel, Pipeline, StreamBuilder, Time
+from rs_assets import (
+    CountWindow,
+    GlobalWindow,
+    MemoryChannel,
+    OverWindow,
+    Pipeline,
+    StreamBuilder,
+    Time,
+    TumblingWindow,
+)
 from rs_assets.spark.driver import SparkDriver
 from rs_assets.testing import PipelineDriver
 
@@ -62,3 +71,34 @@ def test_should_keep_rows_whose_inner_names_are_not_those_of_avro(driver: SparkD
         found = [row for row in running.take() if not row.get("retracted")]
     newest = {row["id"]: row for row in found}
     assert {key: row["head"] for key, row in newest.items()} == {row["id"]: row["head"] for row in rows(4, 6)}
+
+
+def test_names_with_a_backtick_go_through_windows_joins_and_tables(driver: SparkDriver) -> None:
+    """Each step quotes the names of its fields."""
+    begin = StreamBuilder.data_stream("odd", "backticks")
+    schema = "id bigint, `k``y` string, `m``s` bigint, ts timestamp"
+    left, right = (begin.from_array([], schema=schema, name=name) for name in ("left", "right"))
+    counted = left.window(TumblingWindow.of(Time.seconds(10), "ts"), name="tens").group_by("k`y").sum("m`s", "s`m")
+    counted.to_data_stream().to_memory(MemoryChannel(), name="counted")
+    ranked = left.window(TumblingWindow.of(Time.seconds(10), "ts"), name="first").group_by("k`y").top_n(1, by="m`s")
+    ranked.to_data_stream().to_memory(MemoryChannel(), name="ranked")
+    over = left.window(OverWindow.rows(1, "ts", keep=["m`s"]), name="over").group_by("k`y").max("m`s", "most")
+    over.to_data_stream().to_memory(MemoryChannel(), name="followed")
+    once = left.distinct("k`y", within=Time.seconds(10), time_field="ts").select_fields("k`y")
+    once.to_memory(MemoryChannel(), name="once")
+    both = left.join(right, on="k`y", within=Time.seconds(1), time_field="ts", prefix="r_").select_fields(
+        "m`s", "r_m`s"
+    )
+    both.to_memory(MemoryChannel(), name="both")
+    table = left.to_table("k`y").map_values("`m``s` + 1 AS `n``n`").to_stream().to_memory(MemoryChannel(), name="kept")
+    row = {"id": 1, "k`y": "a", "m`s": 7, "ts": BEGIN}
+    with PipelineDriver(table.build(), spark=driver) as running:
+        running.push([row], "left")
+        running.push([row], "right")
+        running.finish()
+        found = {name: running.take(name)[0] for name in ("counted", "ranked", "followed", "once", "both", "kept")}
+    assert (found["counted"]["k`y"], found["counted"]["s`m"]) == ("a", 7)
+    assert (found["ranked"]["k`y"], found["ranked"]["m`s"], found["ranked"]["rank"]) == ("a", 7, 1)
+    assert (found["followed"]["m`s"], found["followed"]["most"]) == (7, 7)
+    assert (found["once"], found["both"]) == ({"k`y": "a"}, {"m`s": 7, "r_m`s": 7})
+    assert found["kept"] == {"k`y": "a", "n`n": 8, "retracted": False}

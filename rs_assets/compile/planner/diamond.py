@@ -14,6 +14,7 @@ from rs_assets.compile.planner.context import Flow
 from rs_assets.compile.step import as_column, check_united, condition_column
 from rs_assets.errors import TopologyError
 from rs_assets.records.columns import LABEL, PREFIX, hidden, visible
+from rs_assets.records.schema import quoted
 from rs_assets.topology.nodes import step as nodes
 from rs_assets.topology.nodes.shuffle import Shuffle
 from rs_assets.topology.rejoin import Fork, Rejoin
@@ -41,7 +42,7 @@ def _united(flows: Mapping[str, Flow], fork: Fork, known: Mapping[str, Node]) ->
 def through_branches(flows: Mapping[str, Flow], fork: Fork, known: Mapping[str, Node]) -> tuple[DataFrame, list[str]]:
     """Each record in KEPT, and the columns with each branch's result, null if the branch dropped it."""
     start = flows[fork.part].df
-    frame = start.select(F.struct(*(F.col(f"`{name}`") for name in start.columns)).alias(KEPT))
+    frame = start.select(F.struct(*(F.col(quoted(name)) for name in start.columns)).alias(KEPT))
     made: list[str] = []
     for number, branch in enumerate(fork.branches):
         rows = frame.select("*", F.col(f"{KEPT}.*"), F.lit(True).alias(ALIVE))  # noqa: FBT003  Spark's form of a literal
@@ -55,7 +56,7 @@ def through_branches(flows: Mapping[str, Flow], fork: Fork, known: Mapping[str, 
 def _fields(rows: DataFrame) -> list[Column]:
     """The fields of a branch's record, in an order that all branches share."""
     own = [name for name in hidden(rows.columns) if name not in {KEPT, ALIVE} and not name.startswith(MADE)]
-    return [F.col(f"`{name}`") for name in sorted([*visible(rows.columns), *own])]
+    return [F.col(quoted(name)) for name in sorted([*visible(rows.columns), *own])]
 
 
 def _hidden(rows: DataFrame) -> list[Column]:
@@ -109,7 +110,7 @@ def _with_fields(rows: DataFrame, node: nodes.WithFields) -> DataFrame:
 
 
 def _select_fields(rows: DataFrame, node: nodes.SelectFields) -> DataFrame:
-    return rows.select(*(F.col(f"`{name}`") for name in node.fields), *_hidden(rows))
+    return rows.select(*(F.col(quoted(name)) for name in node.fields), *_hidden(rows))
 
 
 def _map(rows: DataFrame, node: nodes.Map) -> DataFrame:

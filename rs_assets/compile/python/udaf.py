@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from rs_assets.compile.step import as_column
 from rs_assets.errors import TopologyError, UnknownFieldError
 from rs_assets.records.columns import EVENT_TIME, PREFIX, visible
+from rs_assets.records.schema import quoted
 from rs_assets.topology.nodes.window import WindowAggregate
 from rs_assets.topology.user_code.expression import ColumnBuilder, SqlText
 
@@ -46,10 +47,10 @@ class _Own:
         self._node, self._name = node, name
         self._known = visible(df.columns)
         # A hidden column represents all hidden ones: an aggregate of `*` would include it.
-        rows = df.select(*(F.col(f"`{field}`") for field in self._known), F.lit(None).alias(EVENT_TIME))
+        rows = df.select(*(F.col(quoted(field)) for field in self._known), F.lit(None).alias(EVENT_TIME))
         jvm: Any = df.sparkSession._jvm  # noqa: SLF001  pyspark has no public way to Spark's plans
         self._patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
-        keys = [F.col(f"`{field}`") for field in node.group_by if field in self._known]
+        keys = [F.col(quoted(field)) for field in node.group_by if field in self._known]
         try:
             column = as_column(made).alias(name)
             self._plan: Any = rows.groupBy(*keys).agg(column)._jdf.queryExecution().analyzed()  # noqa: SLF001

@@ -8,12 +8,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rs_assets.records.columns import ORDER_PIECE
+from rs_assets.records.schema import quoted
 from rs_assets.spark.processor.session import package_in
 
 
 def shuffle(frame: DataFrame, partitions: int, keys: Sequence[str] = ()) -> DataFrame:
     """`frame` over `partitions` partitions: rows of equal `keys` together, or evenly without keys."""
-    return frame.repartition(partitions, *(F.col(f"`{key}`") for key in keys))
+    return frame.repartition(partitions, *(F.col(quoted(key)) for key in keys))
 
 
 def with_pieces(frame: DataFrame) -> DataFrame:

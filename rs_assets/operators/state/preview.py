@@ -17,6 +17,7 @@ from rs_assets.operators.window.assign import WINDOW, earlier
 from rs_assets.operators.window.output import Aggregate
 from rs_assets.operators.window.spec import Window
 from rs_assets.records.columns import visible
+from rs_assets.records.schema import quoted
 from rs_assets.spark.processor.session import package_in
 
 # The buffer fields of each aggregate; sums of decimals have one more.
@@ -57,7 +58,8 @@ def open_windows(
     names = kind.fieldNames()[1 + (len(group_by) or 1) if inside else 0 :]
     stored = _stored_keys(frame, window) if fired else group_by
     columns: list[Column] = [
-        F.col(f"{VALUE if inside else 'key'}.`{own}`").alias(name) for name, own in zip(group_by, stored, strict=False)
+        F.col(f"{VALUE if inside else 'key'}.{quoted(own)}").alias(name)
+        for name, own in zip(group_by, stored, strict=False)
     ]
     columns += [_value(spark, spec, own).alias(spec.alias) for spec, own in _buffers(aggregates, kind, names)]
     columns += [F.lit(None).cast("string").alias(name) for name in opaque]
@@ -103,7 +105,7 @@ def _side(frame: DataFrame, side: str) -> DataFrame:
     assert isinstance(kind, StructType)  # noqa: S101  a join keeps its rows
     # Spark's own field is the last; another of that name belongs to the row.
     *names, matched = kind.fieldNames()
-    fields = [F.col(f"{VALUE}.`{name}`").alias(name) for name in visible(names)]
+    fields = [F.col(f"{VALUE}.{quoted(name)}").alias(name) for name in visible(names)]
     known = F.col(f"{VALUE}.`{matched}`").alias("matched")
     return frame.select(F.lit(side).alias("side"), known, F.struct(*fields).alias(side))
 

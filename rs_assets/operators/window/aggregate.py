@@ -18,6 +18,7 @@ from rs_assets.operators.window.output import Aggregate, AggregateFunction, Rank
 from rs_assets.operators.window.spec import Window
 from rs_assets.operators.window.trigger_operator import FiredWindows
 from rs_assets.records.columns import EVENT_TIME, PASSED
+from rs_assets.records.schema import quoted
 
 # The ranked rows of a window, before they become rows; and one of them.
 RANKED, RANKED_ROW = "_rs_ranked", "_rs_ranked_row"
@@ -49,7 +50,7 @@ FUNCTIONS: Mapping[AggregateFunction, Callable[[Column], Column]] = MappingProxy
 
 def collected_rows(fields: Sequence[str]) -> Column:
     """EVENT_TIME and `fields` of all rows, in order."""
-    return F.array_sort(F.collect_list(F.struct(F.col(EVENT_TIME), *(F.col(f"`{name}`") for name in fields))))
+    return F.array_sort(F.collect_list(F.struct(F.col(EVENT_TIME), *(F.col(quoted(name)) for name in fields))))
 
 
 def rows_of(collected: Column, fields: Sequence[str]) -> Column:
@@ -89,7 +90,7 @@ def aggregate(
     they close that much later. `fired` fires the windows instead of Spark. If a row has PASSED, those of its windows
     that had closed by then do not get it.
     """
-    keys = [F.col(f"`{name}`") for name in group_by]
+    keys = [F.col(quoted(name)) for name in group_by]
     if not (window.by_time or keys):
         # A session needs a group: one key for all rows makes one. It must not be a literal, which the optimizer would
         # remove.
@@ -105,8 +106,8 @@ def aggregate(
     start, end = (earlier(F.col(f"{WINDOW}.{edge}"), lag) for edge in ("start", "end"))
     told = {"fire_time": fire_time(end)} if fired is None else fired.columns(fire_time(end))
     times = told if window.endless else {"start_time": start, "end_time": end, **told}
-    shown = [F.col(f"`{name}`") for name in (*group_by, *columns)]
-    shown += [F.col(f"{ROW}.`{name}`").alias(name) for name in window.keep]
+    shown = [F.col(quoted(name)) for name in (*group_by, *columns)]
+    shown += [F.col(f"{ROW}.{quoted(name)}").alias(name) for name in window.keep]
     shown += [column.alias(name) for name, column in times.items()]
     rows = fully_computed(rows) if fired is None else fired.rows(rows)
     if ranking is None:
@@ -132,21 +133,21 @@ def _open(lag: timedelta) -> Column:
 def _ranked_row(ranking: Ranking, group_by: Sequence[str], others: Sequence[str]) -> list[Column]:
     """Groups, rank and fields of a ranked row, and the columns that all rows of its window share."""
     return [
-        *(F.col(f"`{name}`") for name in group_by),
+        *(F.col(quoted(name)) for name in group_by),
         (F.col(RANKED) + 1).alias(ranking.rank),
-        *(F.col(f"{RANKED_ROW}.`{name}`").alias(name) for name in ranking.shown),
-        *(F.col(f"`{name}`") for name in others),
+        *(F.col(f"{RANKED_ROW}.{quoted(name)}").alias(name) for name in ranking.shown),
+        *(F.col(quoted(name)) for name in others),
     ]
 
 
 def own_row(fields: Sequence[str]) -> Column:
     """`fields` of a row as one column; the aggregate function is never evaluated."""
-    return F.first(F.struct(*(F.col(f"`{name}`") for name in fields), F.col(EVENT_TIME)))
+    return F.first(F.struct(*(F.col(quoted(name)) for name in fields), F.col(EVENT_TIME)))
 
 
 def top_rows(ranking: Ranking) -> Column:
     """The first rows of a group in order, as an array. Rows that are equal in all fields are equal."""
-    row = F.struct(*(F.col(f"`{name}`") for name in ranking.shown))
+    row = F.struct(*(F.col(quoted(name)) for name in ranking.shown))
     return F.call_function("max_by" if ranking.descending else "min_by", row, row, F.lit(ranking.n))
 
 
@@ -183,5 +184,5 @@ def check_ordered(frame: DataFrame, fields: Iterable[str], *, step: str) -> None
 
 def aggregate_column(spec: Aggregate) -> Column:
     """One of the library's own aggregates."""
-    argument = F.lit(1) if spec.field is None else F.col(f"`{spec.field}`")
+    argument = F.lit(1) if spec.field is None else F.col(quoted(spec.field))
     return FUNCTIONS[spec.function](argument)

@@ -43,7 +43,7 @@ def event_time(frame: DataFrame, field: str | None, *, step: str, now: Column) -
         return now
     if field not in frame.columns:
         raise UnknownFieldError(field, step=step, known=tuple(visible(frame.columns)))
-    return _as_timestamp(F.col(f"`{field}`"), frame.schema[field].dataType, field, step)
+    return _as_timestamp(F.col(quoted(field)), frame.schema[field].dataType, field, step)
 
 
 def time_reason(at: Column, bounds: EventTimeBounds, *, now: Column) -> Column:
@@ -152,7 +152,7 @@ def marked(frame: DataFrame, kept: timedelta) -> DataFrame:
     must not have a second watermark, and the steps of a chain share one.
     """
     delay = kept // timedelta(milliseconds=1)
-    others = [F.col(f"`{name}`") for name in frame.columns if name != EVENT_TIME]
+    others = [F.col(quoted(name)) for name in frame.columns if name != EVENT_TIME]
     return frame.select(*others, F.col(EVENT_TIME).alias(EVENT_TIME, metadata={WATERMARK_DELAY: delay}))
 
 

@@ -142,7 +142,7 @@ def read_spool_files(spark: SparkSession, *, files: list[str], schema: StructTyp
     frame = spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)
     nothing = dict(zip(ADDRESS, (F.lit(""), *[F.lit(0).cast("bigint")] * 2, F.lit("")), strict=True))
     address = spool_address(schema, split=split) if files else nothing
-    fields = [F.col(f"`{n}`") for n in schema.names]
+    fields = [F.col(quoted(n)) for n in schema.names]
     return frame.select(*fields, F.lit(None).cast("string").alias(REASON), *(c.alias(n) for n, c in address.items()))
 
 
