@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -34,7 +34,7 @@ STATE = frozenset({"metadata", "offsets", "commits", "state"})
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """A savepoint of a query that is stored as `query`, whose last batch was `batch` of `generation`."""
+    """What a savepoint has of a query that is stored as `query`, whose last batch was `batch` of `generation`."""
 
     store: SavepointStore
     savepoint: Savepoint
@@ -64,7 +64,8 @@ class Since:
                 remedy=LATER,
                 pipeline=topology.name,
             )
-        return cls(savepoints_of(session.options), savepoint, query, batch, generation)
+        files = tuple(file for file in savepoint.files if PurePosixPath(file.path).parts[1] == query)
+        return cls(savepoints_of(session.options), replace(savepoint, files=files), query, batch, generation)
 
     def begin(self, job: Path, plan: QueryPlan) -> None:
         """Put the state of the query into the folder of a job that has not run, as if it had read nothing else."""
