@@ -134,5 +134,9 @@ def test_should_refuse_an_offset_that_is_none():
         TumblingWindow.of(Time.seconds(10), "ts", offset=Time.seconds(10))
     with pytest.raises(TopologyError, match="is not below 0:00:05"):
         HoppingWindow.of(Time.seconds(10), Time.seconds(5), "ts", offset=Time.seconds(7))
-    with pytest.raises(TopologyError, match="the offset of a window must be at least"):
+    with pytest.raises(TopologyError, match="the offset of a window must not be negative") as refused:
         TumblingWindow.of(Time.seconds(10), "ts", offset=-Time.seconds(1))
+    assert "add multiples of 0:00:10" in refused.value.remedy
+    assert TumblingWindow.of(Time.seconds(10), "ts", offset=-Time.seconds(1) + Time.seconds(10)).offset == Time.seconds(
+        9
+    )

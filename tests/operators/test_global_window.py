@@ -170,7 +170,7 @@ def test_the_state_is_no_more_than_the_ranking(options):
     (kept,) = state_at(state_path(job.topology, "best", options.home)).to_pylist()
     assert taken.rows == 1
     assert len(kept["value"]) < 300
-    with pytest.raises(ConfigurationError, match="no windows"):
+    with pytest.raises(ConfigurationError, match="no windows that close"):
         preview(job.topology, "best", options)
     # Of two thousand seconds ago, and not late.
     channel.put({"key": "a", "ms": 198.5, "page": "y", "ts": at(-2000)})

@@ -120,8 +120,9 @@ def test_a_running_sum_goes_on_behind_a_restart_and_keeps_no_rows(options):
     (kept,) = state_at(state_path(job.topology, "counted", options.home)).to_pylist()
     state = json.loads(kept["value"])
     assert (state["total"], state["before"], len(state["waiting"])) == (3, [], 2)
-    with pytest.raises(ConfigurationError, match="no windows"):
+    with pytest.raises(ConfigurationError, match="no windows that close") as refused:
         preview(job.topology, "counted", options)
+    assert refused.value.remedy.startswith("read its output")
     channel.put({"key": "a", "v": 9, "tag": "x", "ts": at(90)})
     job.run(options, finish=True)
     rows = DeltaTable(options.home.table("test", "sums")).to_pyarrow_table().to_pylist()

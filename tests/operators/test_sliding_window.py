@@ -71,7 +71,7 @@ def test_the_state_is_rows_and_the_windows_of_them_are_not_there_yet(options):
     assert taken.rows == 1
     (row,) = json.loads(kept["value"])["waiting"]
     assert 2 in row.values()
-    with pytest.raises(ConfigurationError, match="no windows"):
+    with pytest.raises(ConfigurationError, match="no windows that close"):
         preview(job.topology, "sliding", options)
 
 

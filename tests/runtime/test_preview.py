@@ -75,5 +75,8 @@ def test_should_say_what_cannot_be_told():
     records = stream("kafka").from_kafka("localhost:9092", "hits", schema="n bigint")
     with pytest.raises(TopologyError, match="only files, arrays and the rows of tables"):
         records.preview()
+    with pytest.raises(TopologyError, match="there is no table at") as refused:
+        stream("lost").from_delta("lost", schema="n bigint").preview()
+    assert "RS_HOME" in refused.value.remedy
     with pytest.raises(TopologyError, match="at least one"):
         stream("none").from_array([{"n": 1}]).preview(records=0)

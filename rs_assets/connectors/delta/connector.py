@@ -68,9 +68,16 @@ def _shortened(node: DeltaSource, rows: int, folder: Path) -> FileSource | None:
     from rs_assets.connectors.delta.rows import dataset_of
     from rs_assets.connectors.delta.table import open_table
 
-    table = None if node.changes else open_table(path := Home.default().table(node.namespace, node.table))
-    if table is None:
+    if node.changes:
         return None
+    path = Home.default().table(node.namespace, node.table)
+    table = open_table(path)
+    if table is None:
+        raise TopologyError(
+            f"step {node.name!r}: there is no table at {path}, so its rows cannot be previewed",
+            remedy="give rows: .preview([{...}]); or name the home that has the table (RS_HOME)",
+            step=node.name,
+        )
     place = folder / f"rows of {node.name}"
     pq.write_table(dataset_of(table, path).head(rows), place)
     return FileSource(name=node.name, path=str(place), format="parquet", schema=node.schema, policy=node.policy)

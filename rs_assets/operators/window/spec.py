@@ -21,7 +21,12 @@ from rs_assets.operators.window.over import OverWindow
 
 
 def _check_offset(offset: object, slide: timedelta) -> None:
-    """Refuse an offset that is not shorter than the distance between two starts."""
+    """Refuse an offset that is negative, or not shorter than the distance between two starts."""
+    if isinstance(offset, timedelta) and offset < timedelta(0):
+        raise TopologyError(
+            "the offset of a window must not be negative",
+            remedy=f"add multiples of {slide}, the distance between two starts: the windows are the same",
+        )
     if checked_duration(offset, what="the offset of a window", least=timedelta(0)) >= slide:
         raise TopologyError(
             f"an offset of {offset} is not below {slide}, the distance between two starts",

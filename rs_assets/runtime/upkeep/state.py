@@ -121,14 +121,18 @@ def preview(topology: Topology, step: str, options: RunOptions | None = None, *,
     """
     options = options or RunOptions()
     node = topology[step]
-    shown = SHOWN.get(type(node))
-    if shown is None or not (_has_windows(node) or isinstance(node, StreamJoin)):
-        kinds = "windows and rows that wait for partners"
-        raise ConfigurationError(f"step {step!r} has no {kinds}", pipeline=topology.name)
+    if not _is_shown(node):
+        others = [each.name for each in topology if _is_shown(each)]
+        raise ConfigurationError(
+            f"step {step!r} has no windows that close, and no rows that wait for a join",
+            remedy=f"name one of: {', '.join(others)}" if others else "read its output: no step here has such state",
+            pipeline=topology.name,
+        )
     plan = _keepers(topology)[step]
     link = link_of(topology.links, node) if isinstance(node, TimedState) else None
     _, log = _log(topology, plan, options)
     state = state_of(log, topology, plan, step)
+    shown = SHOWN[type(node)]
     return options.driver.call(lambda spark: shown(spark, node, state, link, rows).toArrow())
 
 
@@ -149,6 +153,11 @@ def _windows(spark: SparkSession, node: WindowAggregate, state: StateOf, link: L
 def _has_windows(node: Node) -> bool:
     """Whether its state has windows that close, and not rows of windows or one window that has emitted already."""
     return isinstance(node, WindowAggregate) and node.window.shows_open
+
+
+def _is_shown(node: Node) -> bool:
+    """Whether its state has windows that close, or rows that wait for a join."""
+    return _has_windows(node) or isinstance(node, StreamJoin)
 
 
 def _waiting(spark: SparkSession, node: StreamJoin, state: StateOf, link: Link, rows: int | None) -> DataFrame:  # noqa: ARG001
