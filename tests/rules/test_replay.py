@@ -30,9 +30,12 @@ class World:
             for _ in range(rows):
                 log.write(json.dumps({"v": self.count}) + "\n")
                 self.count += 1
+        return self.pipeline().run(self.options)
+
+    def pipeline(self):
         lines = StreamBuilder.data_stream("shop", "judged").from_file(self.log, schema="v bigint", tail=True)
         judged = lines.match(Rules.from_file(self.table), name="judge")
-        return judged.to_delta("one").to_delta("two").build().run(self.options)
+        return judged.to_delta("one").to_delta("two").build()
 
     def cut_short(self, monkeypatch, *, behind, name):
         with monkeypatch.context() as patched:
@@ -62,6 +65,16 @@ def test_a_batch_that_was_cut_short_is_judged_by_the_version_noted_before(world,
     assert world.result("one") == world.result("two") == [(0, "old", 1), (1, "old", 1), (2, "new", "newer", 2)]
     rows = Catalog(world.options.home.catalog).rows("dimensions", pipeline="shop.judged")
     assert [(row["step"], row["batch_id"], row["rows"]) for row in rows] == [("judge", 0, 1), ("judge", 2, 2)]
+
+
+def test_a_row_is_followed_back_by_the_version_that_has_judged_it(world):
+    for names in (["old"], ["new", "newer"]):
+        world.rules(*names)
+        world.run(1)
+    found = [world.pipeline().records_of({"rules_version": n}, world.options, sink="two_table") for n in (1, 2, 3)]
+    assert [[json.loads(record.text)["v"] for record in each.records] for each in found] == [[0], [1], []]
+    (explained,) = world.pipeline().why(world.options, where="v = 1")
+    assert [(each.step, each.outcome) for each in explained.steps[:2]] == [("file", "read"), ("judge", "passed")]
 
 
 def test_a_version_that_is_gone_is_not_replaced_for_a_batch_that_it_has_judged(world, monkeypatch):

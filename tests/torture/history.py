@@ -184,7 +184,8 @@ class History:
         self.mixed, read = True, {COPY: copy, WINDOWS: windows}
         for query, trail in self.trails.items():
             self.now[query] = Known(tuple(self.site.held_by(query)), read[query])
-            self.trails[query] = {max(trail, default=-1): self.now[query]}
+            # The last batch that was seen may be none: a killed run counts as one.
+            self.trails[query] = {-1: self.now[query], max(trail, default=-1): self.now[query]}
         self.saved.clear()
 
     def at(self, query: str, batch: int) -> Known:

@@ -86,9 +86,13 @@ class RunDimension:
         return version
 
     def prepare(self, fields: Mapping[str, str | None]) -> None:
-        """Prepare the current version for a stream of these fields, and each later one before it is used."""
+        """Prepare the current version for a stream of these fields, and each later one before it is used.
+
+        Recorded batches have none: each is judged by the version that was noted for it.
+        """
         self._fields = fields
-        self._prepare(self.current)
+        if self._current is not None:
+            self._prepare(self._current)
 
     def _prepare(self, version: Version) -> None:
         """Compile rules, and report those that are left out."""
