@@ -269,6 +269,9 @@ def translated(query: str) -> Iterator[None]:
     """Errors of Spark within it as ours."""
     try:
         yield
+    except RsError:
+        # It keeps its cause, as one that was translated further in.
+        raise
     except Exception as error:
         raise translate(error, query=query) from error
 
