@@ -25,6 +25,7 @@ from rs_assets.runtime.recorded.digest import comparable
 from rs_assets.runtime.recorded.recompute import Written
 from rs_assets.runtime.recorded.recorded import Recorded
 from rs_assets.runtime.upkeep.ownership import savepoint_to_restore, savepoints_of
+from rs_assets.runtime.upkeep.returns import valid_batches
 
 NEWEST = "newest"
 LATER = "name a later savepoint"
@@ -55,9 +56,8 @@ class Since:
                 remedy=LATER,
                 pipeline=topology.name,
             )
-        batch, generation, facts = savepoint.batches[query], int(stored["generation"]), session.facts(plan)
-        ends = {**dict(facts.path), facts.generation: batch}
-        if ends.get(generation, -1) < batch:
+        batch, generation = savepoint.batches[query], int(stored["generation"])
+        if (valid_batches(session.manifest, plan) or {}).get(generation, -1) < batch:
             raise CheckpointError(
                 f"the pipeline has left batch {batch} of the savepoint {savepoint.id} by a rewind, a restore or a new"
                 " generation",

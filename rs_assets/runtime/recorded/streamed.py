@@ -178,9 +178,9 @@ class Streamed:
 
     def _batches(self, last: int, since: datetime | None, closes: datetime | None) -> Sequence[int]:
         """Those for rows of event times from `since` on, of which the last is emitted by the watermark `closes`."""
-        known = [batch for batch in sorted(self.query.batches(older=True)) if self._begun < batch <= last]
         if last <= self._begun:
             return ()
+        known = [batch for batch in sorted(self.query.batches(older=True)) if self._begun < batch <= last]
         reach = self._reach()
         begin = None if since is None or reach is None or self.since is not None else since - reach
         ahead = bool(known) and known[0] > self._begun + 1
