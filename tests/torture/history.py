@@ -68,6 +68,9 @@ class History:
     mixed: bool = False
     # Dead letters went with a home that was lost.
     letters_lost: bool = False
+    # The queries of a new generation that have written no row: until then a table has those of the former one, which a
+    # rewind removes.
+    former: set[str] = field(default_factory=set)
     forks: int = 0
     steps: int = 0
     told: list[str] = field(default_factory=list)
@@ -92,7 +95,10 @@ class History:
     def saw(self, progress: BatchProgress) -> None:
         """Note what a batch has left in the query's table; called by the run behind each batch."""
         query = self._query(progress)
-        self.trails[query][progress.batch_id] = Known(tuple(self.site.held_by(query)), self._all_read(query))
+        if any(progress.rows_out.values()):
+            self.former.discard(query)
+        held = None if query in self.former else tuple(self.site.held_by(query))
+        self.trails[query][progress.batch_id] = Known(held, self._all_read(query))
 
     def saw_streaming(self, progress: BatchProgress) -> None:
         """The same while the input grows: what was read is not known."""
@@ -219,7 +225,7 @@ class History:
 
     def begun_anew(self) -> None:
         """Nothing that was read counts any more: rows of sources that were taken out go with the rest."""
-        self.now, self.unseen = dict(EMPTY), frozenset()
+        self.now, self.unseen, self.former = dict(EMPTY), frozenset(), {COPY, WINDOWS}
 
     @contextmanager
     def refusable(self) -> Iterator[Refusal]:
