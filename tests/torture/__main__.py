@@ -1,4 +1,4 @@
-"""`make torture`: crash points, histories, a ledger over Kafka, stops, and long runs. FAULTS.md says what they are."""
+"""`make torture`: crash points, histories, commands, a Kafka ledger, stops, long runs. FAULTS.md says what they are."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rs_assets.spark.driver import SparkDriver
 from tests.faults.processes import QUICK_START
+from tests.torture.commands.campaign import commands
 from tests.torture.crashes import crashes
 from tests.torture.endurance import KINDS, endurance
 from tests.torture.gate import Gate, begin_again
@@ -80,6 +81,10 @@ def arguments() -> argparse.Namespace:
     past.add_argument("--without", nargs="*", default=[], help="actions to leave out; `kill` for all kills")
     past.add_argument("--shrink", action="store_true", help="leave out the steps that a finding does not need")
     past.add_argument("--told", action="store_true", help="tell of histories that are right, too")
+    shell = parts.add_parser("commands", help="commands of a user as processes, killed at moments of a seed")
+    shell.add_argument("--seed", type=int, default=1)
+    shell.add_argument("--count", type=int, default=1, help="so many seeds")
+    shell.add_argument("--steps", type=int, default=10)
     kafka = parts.add_parser("ledger", help="a ledger over Kafka while producer, broker and pipeline are killed")
     kafka.add_argument("--seed", type=int, default=1)
     kafka.add_argument("--kills", type=int, default=50)
@@ -110,6 +115,8 @@ def done_as_asked(folder: Path, how: argparse.Namespace) -> int:
         return crashes(folder, how.operation, **kinds, **limits)
     if how.part == "stops":
         return stops(folder, how.seed, how.count, how.kills, how.minutes, part=tuple(how.part_of))
+    if how.part == "commands":
+        return sum(commands(folder, seed, how.steps) for seed in range(how.seed, how.seed + how.count))
     if how.part == "endure":
         return endurance(folder, how.kind, how.stages, how.samples)
     return histories(folder, how) if how.part == "histories" else ledger(folder, how.seed, how.kills)
