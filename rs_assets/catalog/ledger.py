@@ -136,7 +136,8 @@ class Ledger:
         entries = self._entries(table)
         for entry in entries:
             if entry["number"] != number:
-                return f"entry {number} is missing"
+                twice = number > 0 and entry["number"] == number - 1
+                return f"entry {number - 1} is there twice" if twice else f"entry {number} is missing"
             if entry["previous"] != before:
                 return f"entry {number} does not follow the one before it"
             if entry["hash"] != hash_of(entry):

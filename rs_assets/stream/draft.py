@@ -84,7 +84,7 @@ class Draft:
         if made in taken:
             raise TopologyError(
                 f"pipeline {self.job!r} has two steps called {node.name!r}",
-                remedy="name one of them: name='...'",
+                remedy="name one of them: name='...', or .to_table(name='...') for a group of a table",
                 step=node.name,
             )
         self.count += 1

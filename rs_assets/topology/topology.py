@@ -42,7 +42,7 @@ class Topology:
             if node.name in seen:
                 raise TopologyError(
                     f"pipeline {self.job!r} has two steps called {node.name!r}",
-                    remedy="name one of them: name='...'",
+                    remedy="name one of them: name='...', or .to_table(name='...') for a group of a table",
                     step=node.name,
                 )
             missing = [i for i in node.inputs if i not in seen]

@@ -49,6 +49,7 @@ def test_the_ledger_shows_entries_that_were_changed_removed_or_inserted(tmp_path
     assert written([kept[0], kept[1] | {"previous": "0" * 64}, kept[2]]) == "entry 1 does not follow the one before it"
     assert written([kept[1], kept[2]]) == "entry 0 is missing"
     assert written(kept[:2]) == "entry 2 is missing"
+    assert written([*kept[:2], kept[1], kept[2]]) == "entry 1 is there twice"
     assert written([]) == "entry 0 is missing"
 
 

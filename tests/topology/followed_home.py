@@ -391,7 +391,7 @@ CASES = [
     Case(
         "topology/topology.py::Topology.__post_init__",
         lambda: replace(built(hits()).topology, nodes=(*built(hits()).topology.nodes, *built(hits()).topology.nodes)),
-        "name one of them: name='...'",
+        "name one of them: name='...', or .to_table(name='...') for a group of a table",
         None,
     ),
     Case(
