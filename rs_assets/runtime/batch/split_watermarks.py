@@ -60,7 +60,8 @@ class SplitWatermarks:
         self._latest = {split: at for split, at in later(before, found).items() if split in self._splits}
         self._silence.hear(frozenset(found), self.now())
         self._moved_to = max((at for at in (self._reached(), asked) if at is not None), default=None)
-        if self._latest != before:
+        # After a rewind there may be an entry of a batch that had the same number.
+        if self._latest != self.notes.behind(batch_id):
             self.notes.note(batch_id, self._latest, first=first)
         execution.move_event_time(self._moved_to)
 
