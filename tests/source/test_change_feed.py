@@ -78,6 +78,24 @@ def test_changes_of_a_table_lead_to_its_rows(made, options):
     assert DeltaTable(options.home.table("shop", "kept")).metadata().configuration[FEED] == "true"
 
 
+@pytest.mark.parametrize("read", [{"changes": True}, {"starting_version": 0}], ids="".join)
+def test_a_start_follows_a_batch_without_rows(read, options):
+    """Such a batch begins with the next version, which does not exist yet: a start had it for lost."""
+    source = MemoryChannel(schema=SCHEMA)
+    writing = StreamBuilder.data_stream("shop", "orders").from_memory(source).to_delta("kept", change_feed=True).build()
+    reading = StreamBuilder.data_stream("shop", "copy").from_delta("kept", **read).group_by("id").count("n")
+    reading = reading.to_table(name="sizes").to_delta("sizes").build()
+    for n in range(2):
+        source.put({"id": n, "n": n, "gone": False})
+        writing.run(options)
+        reading.run(options)
+        # It notes the other number of partitions by a batch of its own.
+        reading.rescale(n + 1, options)
+        reading.run(options)
+    rows = DeltaTable(options.home.table("shop", "sizes")).to_pyarrow_table().to_pylist()
+    assert sorted((row["id"], row["n"]) for row in rows) == [(0, 1), (1, 1)]
+
+
 def test_a_table_without_a_change_feed_gets_none_unasked(options):
     source = MemoryChannel(schema=SCHEMA)
     orders = StreamBuilder.data_stream("shop", "orders").from_memory(source)

@@ -82,7 +82,8 @@ def check_kept(path: str, needed: Needed, newest: int, *, otherwise: str, source
     """
     kept = kept_versions(path)
     lost = [version for version in range(needed.first, newest + 1) if version not in kept]
-    if not lost and needed.whole is not None and not _opens(path, needed.whole):
+    # The last batch may have read none: then the next version is still to come.
+    if not lost and needed.whole is not None and needed.whole <= newest and not _opens(path, needed.whole):
         lost = [needed.whole]
     if not lost:
         return
