@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from deltalake import DeltaTable
@@ -76,6 +77,18 @@ def test_changes_of_a_table_lead_to_its_rows(made, options):
     reading.run(options)
     assert followed(iter([*seen, *changes.take()])) == written(options)
     assert DeltaTable(options.home.table("shop", "kept")).metadata().configuration[FEED] == "true"
+
+
+def test_changes_that_spark_writes_have_no_field_of_ours(options):
+    """A new table, and one that a generation replaces, had the flag of rows that go."""
+    source = MemoryChannel(schema=SCHEMA)
+    writing = current(StreamBuilder.data_stream("shop", "orders").from_memory(source))
+    for generation in range(2):
+        source.put({"id": 1, "n": generation, "gone": False})
+        writing.run(replace(options, connector="jvm", new_generation=generation > 0))
+        table = DeltaTable(options.home.table("shop", "kept"))
+        assert [field.name for field in table.schema().fields] == ["id", "n", "gone"]
+        assert written(options) == [(1, generation)]
 
 
 @pytest.mark.parametrize("read", [{"changes": True}, {"starting_version": 0}], ids="".join)

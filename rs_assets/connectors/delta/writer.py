@@ -55,7 +55,7 @@ from rs_assets.connectors.delta.table_rules import Demand, check_fields, check_f
 from rs_assets.connectors.delta.validity import Validity
 from rs_assets.connectors.sink import BatchMark, LastWriter, SinkChange, Staged
 from rs_assets.errors import SinkError
-from rs_assets.records.columns import visible
+from rs_assets.records.columns import RETRACTED, visible
 from rs_assets.records.fields import Types
 from rs_assets.records.newest import winners_of
 
@@ -413,7 +413,7 @@ class DeltaWriter:
             merge_jvm(frame, self.path, mark, keys=self.keys, order_by=self.order_by, deletes=self.deletes)
         else:
             if self.deletes is not None:
-                frame = frame.filter(stays("", self.deletes))
+                frame = frame.filter(stays("", self.deletes)).drop(RETRACTED)
             made = self._configuration if table is None else {}
             write_jvm(
                 frame, self.path, mark, replaces=replaces, partition_by=self._partitions(table), configuration=made
