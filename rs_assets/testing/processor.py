@@ -22,7 +22,6 @@ from rs_assets.stream.process_steps import needed_schema
 from rs_assets.stream.processed_stream import state_of
 from rs_assets.topology.user_code.inner_keys import one_key
 from rs_assets.topology.user_code.processor import TIMERS, Processor
-from rs_assets.topology.user_code.stores import OpenStore
 
 Row = dict[str, Any]
 STEP = "processor"
@@ -149,12 +148,11 @@ class ProcessorTest:
         self._made = [each for each in self._made if each[0] != to]
         return found
 
-    def store(self, name: str, **key: Any) -> OpenStore:
-        """The store `name` of a key, to be read: changes of it are not kept."""
+    def store(self, name: str, **key: Any) -> Any:
+        """The store `name` of a key, as `context` has it, to be read: changes of it are not kept."""
         context = self._runner.context
         self._runner.load(key, self._states.get(self._key(key)))
-        found: OpenStore = getattr(context, name)
-        return found
+        return getattr(context, name)
 
     def timers(self, **key: Any) -> dict[str, datetime]:
         """When the methods of the processor are called next for a key."""

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
+def _operator(name: str) -> Callable[..., Deferred]:
+    return lambda self, *others: _method(self, name, others, {})
+
+
 class Deferred:
     """A deferred Column, with all operators and methods of Spark's; `text` is its source.
 
@@ -45,20 +49,31 @@ class Deferred:
         return self.rs_text
 
     __hash__ = None  # type: ignore[assignment]
-
-
-OPERATORS = (
-    *("add", "sub", "mul", "truediv", "mod", "pow", "radd", "rsub", "rmul", "rtruediv", "rmod", "rpow", "and", "or"),
-    *("rand", "ror", "eq", "ne", "lt", "le", "gt", "ge", "neg", "invert"),
-)
-
-
-def _operator(name: str) -> Callable[..., Deferred]:
-    return lambda self, *others: _method(self, name, others, {})
-
-
-for _name in OPERATORS:
-    setattr(Deferred, f"__{_name}__", _operator(f"__{_name}__"))
+    # Written one by one, so that type checkers know them.
+    __add__ = _operator("__add__")
+    __sub__ = _operator("__sub__")
+    __mul__ = _operator("__mul__")
+    __truediv__ = _operator("__truediv__")
+    __mod__ = _operator("__mod__")
+    __pow__ = _operator("__pow__")
+    __radd__ = _operator("__radd__")
+    __rsub__ = _operator("__rsub__")
+    __rmul__ = _operator("__rmul__")
+    __rtruediv__ = _operator("__rtruediv__")
+    __rmod__ = _operator("__rmod__")
+    __rpow__ = _operator("__rpow__")
+    __and__ = _operator("__and__")
+    __or__ = _operator("__or__")
+    __rand__ = _operator("__rand__")
+    __ror__ = _operator("__ror__")
+    __eq__ = _operator("__eq__")  # type: ignore[assignment]
+    __ne__ = _operator("__ne__")  # type: ignore[assignment]
+    __lt__ = _operator("__lt__")
+    __le__ = _operator("__le__")
+    __gt__ = _operator("__gt__")
+    __ge__ = _operator("__ge__")
+    __neg__ = _operator("__neg__")
+    __invert__ = _operator("__invert__")
 
 
 class Functions:
