@@ -324,7 +324,7 @@ class _LogThrough(CheckpointLog):
 def _offsets(path: Path, inode: int, written_ns: int) -> BatchOffsets:  # noqa: ARG001  they identify the content
     """The content of an offset file, with stored names; cached, since each batch asks for it often."""
     try:
-        version, metadata, *lines = path.read_text().splitlines()
+        version, metadata, *lines = path.read_text(encoding="utf-8").splitlines()
     except ValueError as error:
         raise _damaged(path) from error
     meta = _parsed(metadata, path)

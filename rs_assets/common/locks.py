@@ -79,7 +79,7 @@ def _awaited(folder: Path, patience_s: float) -> int:
 
 
 def _held(path: Path, patience_s: float) -> SourceReadError:
-    holder = path.read_text() or "?"
+    holder = path.read_text(encoding="utf-8") or "?"
     return SourceReadError(
         f"an earlier run still reads this source after {patience_s:g} s of waiting: process {holder}",
         remedy=f"start again when that process has ended; kill {holder.split()[0]} ends it",

@@ -17,7 +17,7 @@ PID_NAMESPACE = Path("/proc/self/ns/pid")
 
 def this_host() -> str:
     """This machine since its last boot, and this container: only there does a process id identify a holder."""
-    boot = BOOT_ID.read_text().strip()[:8] if BOOT_ID.exists() else ""
+    boot = BOOT_ID.read_text(encoding="utf-8").strip()[:8] if BOOT_ID.exists() else ""
     space = PID_NAMESPACE.readlink().name.strip("pid:[]") if PID_NAMESPACE.exists() else ""
     return f"{socket.gethostname()}/{boot}/{space}"
 

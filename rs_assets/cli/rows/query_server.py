@@ -50,7 +50,7 @@ def token_of(path: Path) -> str:
             file.write(secrets.token_urlsafe(32))
     if path.stat().st_mode & 0o077:
         raise ConfigurationError("the file of the token may be read by others", remedy=f"chmod 600 {path}")
-    token = path.read_text().strip()
+    token = path.read_text(encoding="utf-8").strip()
     if not token:
         raise ConfigurationError("the file of the token is empty", remedy=f"remove it: rm {path}")
     return token

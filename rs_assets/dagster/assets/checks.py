@@ -69,7 +69,7 @@ def judges_of(topology: Topology) -> Iterator[tuple[str, str, Judge]]:
 
 
 def _check(key: AssetKey, name: str, judge: Judge, topology: Topology, step: str) -> AssetChecksDefinition:
-    @asset_check(asset=key, name=name, description=(judge.__doc__ or "").splitlines()[0])
+    @asset_check(asset=key, name=name, description=(judge.__doc__ or "").partition("\n")[0])
     def check(context: AssetCheckExecutionContext) -> AssetCheckResult:
         try:
             return judge(topology, step, place_of(context, topology))
