@@ -126,6 +126,28 @@ def test_a_rewound_batch_sees_the_version_it_saw_and_what_comes_behind_the_newes
     assert world.result() == world.result("two") == [*expected, (3, "fourth"), (4, "fourth")]
 
 
+def test_rewound_batches_see_the_versions_they_saw_if_a_lookup_was_added(world, monkeypatch):
+    """The first of them notes a version of the added one; the others were looked up in what the first one had seen."""
+    for tier in ("first", "second", "third"):
+        world.tier(tier)
+        world.run(1)
+    expected = world.result()
+    more = Dimension.from_loader(lambda: [{"k": "a", "more": "x"}], schema="k string, more string")
+    world.pipeline().rewind(0, world.options)
+
+    def changed():
+        users = Dimension.from_file(world.users, schema=world.schema)
+        job = StreamBuilder.data_stream("shop", "dim")
+        stream = job.from_file(world.log, schema="k string, v bigint", tail=True, bad_records="quarantine")
+        joined = stream.dim_join(users, on="k", name="users").to_delta("one").to_delta("two")
+        return joined.dim_join(more, on="k", name="more").to_memory(MemoryChannel()).build()
+
+    monkeypatch.setattr(world, "pipeline", changed)
+    world.tier("fourth")
+    world.run()
+    assert world.result() == world.result("two") == expected
+
+
 def test_a_rewound_batch_whose_version_is_gone_says_so(world):
     for tier in ("first", "second"):
         world.tier(tier)

@@ -68,10 +68,14 @@ class DimensionNotes:
         return frozenset(step for noted in self._entries.values() for step in noted)
 
     def note(self, batch_id: int, versions: Versions, *, first: int = 0) -> None:
-        """Record the versions of a batch and later ones; entries that only batches before `first` need are dropped."""
+        """Record the versions of a batch and later ones; entries that only batches before `first` need are dropped.
+
+        Batches that are still to be computed a second time keep theirs.
+        """
         base = max((batch for batch in self._entries if batch <= first), default=-1)
         kept = {batch: noted for batch, noted in self._entries.items() if base <= batch < batch_id}
-        self._entries = {**kept, batch_id: dict(versions)}
+        again = {batch: noted for batch, noted in self._entries.items() if batch_id < batch <= self.again}
+        self._entries = {**kept, batch_id: dict(versions), **again}
         self.save()
 
     def end_repeating(self) -> None:
