@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from deltalake import DeltaTable
 
-from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets import CountWindow, Processor, StreamBuilder, Time, TumblingWindow, ValueStore
 from rs_assets.compile.planner.context import Flow
 from rs_assets.compile.python.tracing.explain import compiled
 from rs_assets.compile.step import compile_filter
@@ -62,6 +62,32 @@ STEPS = {
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 def test_the_rows_are_the_same(source, compute, step):
     assert compute(step(source(SCHEMA), True), ROWS) == compute(step(source(SCHEMA), False), ROWS)
+
+
+class Numbered(Processor):
+    """Each row of a key with its number."""
+
+    rows = ValueStore("n int")
+
+    def process(self, key, row, context):
+        n = (context.rows.get() or {"n": 0})["n"] + 1
+        context.rows.put({"n": n})
+        context.forward({**key, "n": n, "ts": row["ts"]})
+
+
+BY_PLACE = {
+    "processor": lambda s: s.process(Numbered, keys="p", schema="p string, n int, ts timestamp"),
+    "table": lambda s: s.to_table("p", order_by="ts").to_stream(),
+    "number of rows": lambda s: s.window(CountWindow.of(2)).collect("p", "of").to_data_stream().select_fields("of"),
+}
+
+
+@pytest.mark.parametrize("after", BY_PLACE.values(), ids=BY_PLACE)
+def test_records_that_python_maps_keep_their_place_in_the_source(source, drive, after):
+    """The number of such a record in its batch had the name of that column: the run ended."""
+    rows = [row("/a", 5), row("/b", 500, 1), row("/a", 7, 2), row(None, 9, 3), row("/b", 500, 4)]
+    traced, called = (drive(after(STEPS["map in part"](source(SCHEMA), trace)), rows) for trace in (True, False))
+    assert traced == called != []
 
 
 def test_a_map_of_the_record_and_more_needs_no_python():

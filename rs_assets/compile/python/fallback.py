@@ -17,8 +17,8 @@ from rs_assets.spark.arrow import map_in_arrow
 
 # The record, if it is for Python; null if Spark has computed its result.
 ASKED = f"{PREFIX}asked"
-# The row number of a record in its batch.
-PLACE = f"{PREFIX}place"
+# The row number of a record in its batch; rows may have the PLACE of their source, too.
+NUMBER = f"{PREFIX}asked_number"
 
 
 def apply_to_asked(frame: DataFrame, step: PythonStep, *, quarantines: bool) -> DataFrame:
@@ -30,7 +30,7 @@ def apply_to_asked(frame: DataFrame, step: PythonStep, *, quarantines: bool) -> 
     if quarantines:
         out = StructType([*out.fields, StructField(REASON, StringType())])
     made, schema = (to_arrow_schema(each, timezone="UTC") for each in (step.schema or StructType(), out))
-    fused = FusedSteps((step,), (made,), schema.append(pa.field(PLACE, pa.int64())), quarantines)
+    fused = FusedSteps((step,), (made,), schema.append(pa.field(NUMBER, pa.int64())), quarantines)
     return map_in_arrow(frame, AskedRows(fused, schema), out)
 
 
@@ -56,13 +56,13 @@ class AskedRows:
         return pa.RecordBatch.from_arrays(columns, names=self.schema.names)
 
     def _patched(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        numbered = batch.append_column(PLACE, pa.array(range(batch.num_rows), pa.int64()))
+        numbered = batch.append_column(NUMBER, pa.array(range(batch.num_rows), pa.int64()))
         is_asked = batch.column(ASKED).is_valid()
         spared, asked = numbered.filter(pc.invert(is_asked)), numbered.filter(is_asked)
         (made,) = self.steps([_records(asked)])
-        parts = [self._as_made(spared).append_column(PLACE, spared.column(PLACE)), made]
+        parts = [self._as_made(spared).append_column(NUMBER, spared.column(NUMBER)), made]
         table = pa.concat_tables([pa.Table.from_batches([part]) for part in parts])
-        (whole,) = table.sort_by(PLACE).drop_columns([PLACE]).combine_chunks().to_batches()
+        (whole,) = table.sort_by(NUMBER).drop_columns([NUMBER]).combine_chunks().to_batches()
         return whole
 
 

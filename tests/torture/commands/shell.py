@@ -18,10 +18,13 @@ import psutil
 from tests.faults.processes import PATIENCE_S
 from tests.torture.commands.pages import FACTOR, FILES, STRICT
 from tests.torture.commands.plain import Code
+from tests.torture.history import Finding
 
 REPOSITORY = Path(__file__).parents[3]
 # How many files a command changes, and the seconds it takes, before one was seen to the end; the most is kept.
 FIRST_CHANGES, FIRST_S = 40, 20.0
+# A command that takes longer hangs. Backfills and proofs give way to all other work of the machine.
+LIMIT_S = 4 * PATIENCE_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +98,15 @@ class Shell:
         self.say(f"$ {' '.join(words)}   ({log.name}, {code})")
         return Started(words, process, log)
 
-    def wait(self, started: Started) -> int | None:
-        """Its exit code once it has ended; None if it hangs and was killed."""
+    def wait(self, started: Started) -> int:
+        """Its exit code once it has ended; a Finding if it hangs."""
         began, before, changes = time.monotonic(), self._files(), set()
         while started.process.poll() is None:
             changes |= self._files() - before
-            if time.monotonic() - began > PATIENCE_S:
+            if time.monotonic() - began > LIMIT_S:
                 started.kill()
-                return None
+                message = f"{started.words[0]} hangs: {started.log}"
+                raise Finding(message)
             time.sleep(0.1)
         started.kill()
         if started.process.returncode == 0:
