@@ -116,15 +116,16 @@ class Followed:
     """Two files that grow: a run reads what was written since the run before."""
 
     def __init__(self, options, folder):
-        self.options, self.folder, self.condition = options, folder, "true"
+        self.options, self.folder, self.condition, self.name = options, folder, "true", "read"
+        self.renamed = {}
 
     def pipeline(self):
         source = StreamBuilder.data_stream("shop", "followed").from_file(
-            self.folder / "*.jsonl", schema=SCHEMA, tail=True, name="read"
+            self.folder / "*.jsonl", schema=SCHEMA, tail=True, name=self.name
         )
         source = source.filter(self.condition)
         window = source.window(TEN, name="tens").count("n").late_to("late").water_mark(Time.seconds(DELAY), per="split")
-        return window.to_data_stream().to_delta("counts").build()
+        return window.to_data_stream().to_delta("counts").build(renamed=self.renamed)
 
     def run(self, *, finish=False, **rows):
         for name, times in rows.items():
@@ -148,6 +149,16 @@ def test_files_lag_behind_one_another_over_runs_and_behind_a_rewind(options, tmp
     # Read again in one batch, no row of the file is before another that closed its window.
     assert world.read("late") == []
     assert {second(row["start_time"]): row["n"] for row in world.read("counts")} == {10: 2, 20: 1, 30: 1, 500: 1}
+
+
+def test_a_renamed_source_has_the_progress_of_its_splits(options, tmp_path):
+    world = Followed(options, tmp_path)
+    world.run(ahead=[500], behind=[10])
+    for name in ("once", "twice"):
+        world.renamed, world.name = {world.name: name}, name
+        world.run(behind=[31])
+    # The file that is ahead has said nothing since.
+    assert world.run(behind=[12, 29]).rows_late == 1
 
 
 def test_what_the_code_before_a_rewind_has_noted_makes_no_row_late(options, tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -26,13 +26,15 @@ class SplitWatermarks:
     """Moves the watermark of a query's only gate; `now` gives seconds that never go back.
 
     `there` returns the splits of its sources at the end of a batch, with rows or without; for a source without known
-    splits it returns the source itself, which counts as one split.
+    splits it returns the source itself, which counts as one split. `aliases` has the stored names of sources that were
+    renamed: the notes go by these.
     """
 
     gate: str
     by_split: BySplit
     notes: SplitNotes
     there: Callable[[int], Iterator[str]]
+    aliases: Mapping[str, str] = field(default_factory=dict)
     now: Callable[[], float] = time.monotonic
     _silence: Silence = field(init=False)
     _splits: frozenset[str] = frozenset()
@@ -45,7 +47,7 @@ class SplitWatermarks:
 
     def before(self, batch_id: int) -> Latest:
         """The greatest event time of each split before a batch."""
-        return self.notes.behind(batch_id - 1)
+        return self._noted(batch_id - 1)
 
     def advance(self, execution: BatchExecution, batch_id: int, *, first: int) -> None:
         """Set the greatest event time of a computed batch to the time that all splits have reached.
@@ -61,8 +63,8 @@ class SplitWatermarks:
         self._silence.hear(frozenset(found), self.now())
         self._moved_to = max((at for at in (self._reached(), asked) if at is not None), default=None)
         # After a rewind there may be an entry of a batch that had the same number.
-        if self._latest != self.notes.behind(batch_id):
-            self.notes.note(batch_id, self._latest, first=first)
+        if self._latest != self._noted(batch_id):
+            self.notes.note(batch_id, _named(self._latest, self.aliases), first=first)
         execution.move_event_time(self._moved_to)
 
     def due(self) -> datetime | None:
@@ -73,8 +75,17 @@ class SplitWatermarks:
         self._moved_to = at
         return EPOCH + timedelta(microseconds=at)
 
+    def _noted(self, batch_id: int) -> Latest:
+        return _named(self.notes.behind(batch_id), {stored: name for name, stored in self.aliases.items()})
+
     def _reached(self) -> int | None:
         return reached(self._latest, self._silence.waited(self._splits, self.now()))
+
+
+def _named(latest: Latest, names: Mapping[str, str]) -> Latest:
+    """`latest` with other names of its sources."""
+    places = {split: split.partition(" ") for split in latest}
+    return {origin_of(names.get(source, source), place): latest[split] for split, (source, _, place) in places.items()}
 
 
 def by_split_of(topology: Topology, plan: QueryPlan) -> BySplit | None:
@@ -100,4 +111,6 @@ def split_watermarks_of(
             if not known:
                 yield origin_of(source.name)
 
-    return SplitWatermarks(gate=gate, by_split=by_split, notes=SplitNotes.load(folder), there=there)
+    return SplitWatermarks(
+        gate=gate, by_split=by_split, notes=SplitNotes.load(folder), there=there, aliases=log.aliases
+    )
