@@ -122,7 +122,7 @@ class Draw:
         return self.add(p.Filter, name, self.condition(name, form), form)
 
     def python_filtered(self, name, kept):
-        return self.add(p.Filter, name, self.condition(name, "python"), "python")
+        return self.add(p.Filter, name, self.condition(name, "python"), "python", **self.left_to_python(name))
 
     def with_fields(self, name, kept):
         if self.chance(0.3) and "n" in self.fields(name):
@@ -145,7 +145,13 @@ class Draw:
         return self.add(p.Map, name, self.columns(name, kept, python=False), python=False)
 
     def python_mapped(self, name, kept):
-        return self.add(p.Map, name, self.columns(name, kept, python=True), python=True)
+        left = self.left_to_python(name)
+        return self.add(p.Map, name, self.columns(name, kept, python=True), python=True, **left)
+
+    def left_to_python(self, name):
+        """How much of a function Spark computes: all, nothing, or a part; without a draw, so that others stay."""
+        turn = (self.seed + len(self.made)) % 4
+        return {1: {"called": True}, 2: {"hashed": self.named(name, "string", "bigint")[0]}}.get(turn, {})
 
     def passed(self, name, kept):
         return self.add(p.Pass, name, self.pick("for_each", "memory", *["warn"] * ("id" in self.fields(name))))

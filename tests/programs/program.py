@@ -13,6 +13,8 @@ from tests.programs.own import CODE, Own
 from tests.programs.terms import Field
 
 INPUTS = ("of", "left", "right")
+# The setting of a step whose function Spark does not compute.
+CALLED = "trace=False, "
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
 
@@ -54,11 +56,16 @@ class Source(Step):
 
 @dataclass(frozen=True)
 class Filter(Step):
-    """Rows for which a condition holds, as SQL, a Python function, a condition text or an expectation."""
+    """Rows for which a condition holds, as SQL, a Python function, a condition text or an expectation.
+
+    Spark computes such a function, or it is `called`, or both, if it hashes the field `hashed`.
+    """
 
     of: str
     condition: object
     form: str
+    hashed: str = ""
+    called: bool = False
 
     def code(self, label):
         if self.form == "text":
@@ -66,7 +73,10 @@ class Filter(Step):
         if self.form == "expect":
             return f'{self.of}.expect({self.condition.sql()!r}, on_fail="skip", name="{label}")'
         if self.form == "python":
-            return f'{self.of}.filter(lambda r: {self.condition.python()}, name="{label}")'
+            condition = self.condition.python()
+            if self.hashed:
+                condition = f'{condition} and (True, hash(r["{self.hashed}"]))[0]'
+            return f'{self.of}.filter(lambda r: {condition}, {CALLED * self.called}name="{label}")'
         return f'{self.of}.filter({self.condition.sql()!r}, name="{label}")'
 
 
@@ -95,20 +105,33 @@ class Select(Step):
 
 @dataclass(frozen=True)
 class Map(Step):
-    """A row of a row, in SQL or in Python."""
+    """A row of a row, in SQL or in Python.
+
+    Spark computes such a function, or it is `called`, or both: for the records whose field `hashed` is not null.
+    """
 
     of: str
     columns: tuple[tuple[str, object, str], ...]
     python: bool
+    hashed: str = ""
+    called: bool = False
 
     def code(self, label):
         if self.python:
-            items = ", ".join(f'"{name}": {term.python()}' for name, term, _ in self.columns)
+            items = ", ".join(f'"{name}": {self._item(term)}' for name, term, _ in self.columns)
             schema = ddl((name, kind) for name, _, kind in self.columns)
-            return f'{self.of}.map(lambda r: {{{items}}}, schema="{schema}", name="{label}")'
+            return f'{self.of}.map(lambda r: {{{items}}}, schema="{schema}", {CALLED * self.called}name="{label}")'
         # A field as it is: a time that is computed is not an event time.
         texts = [name if term == Field(name) else f"{term.sql()} AS {name}" for name, term, _ in self.columns]
         return f'{self.of}.map({", ".join(map(repr, texts))}, name="{label}")'
+
+    def _item(self, term):
+        """A term as Python, with a hash in it that Spark does not know."""
+        text = term.python()
+        if not self.hashed or isinstance(term, Field):
+            return text
+        field = f'r["{self.hashed}"]'
+        return f"({text}) if {field} is None else (({text}), hash({field}))[0]"
 
 
 @dataclass(frozen=True)
