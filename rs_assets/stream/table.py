@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from rs_assets.common.names import one_by_one
 from rs_assets.common.node import Node
 from rs_assets.errors import TopologyError
 from rs_assets.operators.join.spec import pairs_of
@@ -177,7 +178,7 @@ class Table(TableSinks, Fluent):
         [{'user': 'ann', 'total': 7, 'longest': 7, 'retracted': False},
          {'user': 'bo', 'total': 6, 'longest': 6, 'retracted': False}]
         """
-        return GroupedTable(self, fields)
+        return GroupedTable(self, one_by_one(fields, call="group_by"))
 
     def join(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, Self
 
-from rs_assets.common.names import one_or_more
+from rs_assets.common.names import one_by_one, one_or_more
 from rs_assets.errors import TopologyError
 from rs_assets.stream.table import GroupedTable, Records, Table, Versions, stream_table_pairs, table_of
 from rs_assets.topology.nodes.table import StreamTableJoin, TableVersions, ToTable
@@ -62,6 +62,7 @@ class TableSteps:
         >>> users.to_table("id", deletes="tier IS NULL").to_stream().preview()
         [{'id': 1, 'tier': 'paid', 'retracted': False}]
         """
+        keys = one_by_one(keys, call="to_table")
         gone = native(deletes, step=name) if deletes is not None else None
         node = ToTable(
             name=name,
@@ -104,6 +105,7 @@ class TableSteps:
         >>> sizes.filter("n > 1").to_stream().preview()
         [{'n': 2, 'pages': 1, 'retracted': False}]
         """
+        fields = one_by_one(fields, call="group_by")
         return GroupedTable(Table(self.draft, self.step, fields), fields, appends=True)
 
     def join_table(

@@ -248,6 +248,16 @@ LISTS = {
     "select_fields": lambda given: orders().select_fields(*given),
     "distinct": lambda given: orders().distinct(*given, within=HOUR),
     "group_by": lambda given: windowed(orders()).group_by(*given).count("n"),
+    "to_table": lambda given: orders().to_table(*given, order_by="order_id").to_stream(),
+    "group_by of a stream": lambda given: orders().group_by(*given).count("n").to_table().to_stream(),
+    "group_by of a table": lambda given: (
+        orders()
+        .to_table("country", order_by="order_id")
+        .group_by(*given)
+        .count("n")
+        .to_table(name="groups")
+        .to_stream()
+    ),
 }
 
 
@@ -255,7 +265,7 @@ LISTS = {
 def test_a_list_of_fields_is_refused_and_names_one_by_one_are_taken(method):
     with pytest.raises(TopologyError) as error:
         LISTS[method]([["country", "status"]])
-    assert error.value.remedy == f"pass them one by one: .{method}('country', 'status')"
+    assert error.value.remedy == f"pass them one by one: .{method.partition(' ')[0]}('country', 'status')"
     LISTS[method](["country", "status"]).to_print().build()
 
 
