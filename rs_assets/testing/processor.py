@@ -166,8 +166,9 @@ class ProcessorTest:
     def _advance(self, watermark: datetime) -> None:
         # As Spark's, it has milliseconds.
         whole = watermark.replace(microsecond=watermark.microsecond // 1000 * 1000)
-        if self.watermark is not None and whole > self.watermark:
-            self.watermark = whole
+        if self.watermark is None or whole <= self.watermark:
+            return
+        self.watermark = whole
         for key in list(self._states):
             self._touch(key, [])
 

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from rs_assets import ListStore, MapStore, Processor, StreamBuilder, Time, ValueStore, build_definitions
 from rs_assets.errors import SchemaError, StepError, TopologyError, UnknownFieldError
-from rs_assets.testing import PipelineDriver
+from rs_assets.testing import PipelineDriver, ProcessorTest
 from tests.kafka.reader import until
 from tests.processors.conftest import source
 
@@ -165,6 +165,19 @@ def test_each_timer_fires_once_more_at_the_end_of_the_input():
         ("ann", 2, "left at 10:11"),
         ("bo", 1, "left at 10:40"),
     ]
+
+
+def test_a_time_that_has_passed_fires_when_the_watermark_moves_also_without_spark(follow):
+    """A late row sets a timer to a time that has passed: without Spark any other late row let it fire."""
+    rows = [click("ann", 60), click("bo", 5), click("cy", 6), click("ann", 61), click("ann", 62)]
+    test, told = ProcessorTest(Cart, **CARTS), []
+    for row in rows:
+        test.pipe(row)
+        told.append(flat(test.forwarded()))
+    assert told[2] == [("cy", 1, "click")]
+    assert told[3] == [("ann", 1, "click"), ("bo", 1, "left at 10:15"), ("cy", 1, "left at 10:16")]
+    by_spark = follow(source(CLICKS).process(Cart, **CARTS), [[row] for row in rows])
+    assert [flat(each) for each in by_spark] == told
 
 
 class Alive(Processor):

@@ -123,8 +123,8 @@ class Context:
         """Call a method of the processor for this key once, when the watermark has reached `at`.
 
         A method has one timer a key: the new time replaces the old one. A time that has passed already fires when the
-        watermark moves next, and if a timer sets it, at once; but not if its method has fired for that time or a later
-        one since the watermark moved.
+        watermark moves next or before the next rows of the key, and if a timer sets it, at once; but not if its method
+        has fired for that time or a later one meanwhile.
         """
         name = self._named(callback)
         if not isinstance(at, datetime):
