@@ -6,9 +6,10 @@ import fsspec
 import pytest
 from dagster import EnvVar
 
-from rs_assets import RunResource, StreamBuilder, use_storage
+from rs_assets import Home, RunResource, StreamBuilder, use_storage
 from rs_assets.cli.setup.doctor import findings
 from rs_assets.common.storage import spark_options, storage_options
+from rs_assets.compile.sink import by_connector, writer_of
 from rs_assets.errors import ConfigurationError, TopologyError
 from rs_assets.spark import object_store
 from rs_assets.spark.settings import SparkSettings
@@ -73,6 +74,13 @@ def test_the_connector_inside_spark_is_refused_for_a_bucket():
         source.to_delta("s3://lake/t", connector="jvm").build()
     assert refused.value.remedy == "leave connector= out"
     assert source.to_delta("s3://lake/t").build()
+
+
+def test_a_run_cannot_choose_the_connector_inside_spark_for_a_bucket(tmp_path):
+    copy = StreamBuilder.data_stream("shop", "copy").from_array([{"n": 1}]).to_delta("s3://lake/t").build()
+    sink = by_connector(copy.topology.sinks[0], "jvm")
+    with pytest.raises(TopologyError, match="does not exclude a second writer in s3://lake/t"):
+        writer_of(sink, Home(tmp_path), "shop")
 
 
 def test_both_names_of_s3_are_one_place():

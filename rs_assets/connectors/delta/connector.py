@@ -47,9 +47,12 @@ def _reader(node: DeltaSource, home: Home) -> SourceReader:
 def _writer(node: DeltaSink, home: Home, namespace: str) -> SinkWriter:
     from rs_assets.connectors.delta.writer import DeltaWriter
 
+    # A run may choose the connector of all its sinks.
+    path = home.table(namespace, node.table)
+    _refuse_spark(node, path)
     return DeltaWriter(
         name=node.name,
-        path=home.table(namespace, node.table),
+        path=path,
         mode=node.mode,
         keys=node.keys,
         connector=node.connector,
@@ -83,13 +86,18 @@ def _shortened(node: DeltaSource, rows: int, folder: Path) -> FileSource | None:
     return FileSource(name=node.name, path=str(place), format="parquet", schema=node.schema, policy=node.policy)
 
 
-def _check(node: DeltaSink, fields: Fields) -> None:
-    if is_remote(node.table) and node.connector == "jvm":
+def _refuse_spark(node: DeltaSink, path: str) -> None:
+    """TopologyError for Spark's own connector and an object store: a second writer there would not be noticed."""
+    if is_remote(path) and node.connector == "jvm":
         raise TopologyError(
-            f"step {node.name!r}: the connector inside Spark does not exclude a second writer in {node.table}",
+            f"step {node.name!r}: the connector inside Spark does not exclude a second writer in {path}",
             remedy="leave connector= out",
             step=node.name,
         )
+
+
+def _check(node: DeltaSink, fields: Fields) -> None:
+    _refuse_spark(node, node.table)
     if REMOTE.match(node.table) and not is_remote(node.table) and (node.connector, node.mode) == ("native", "append"):
         raise TopologyError(
             f"step {node.name!r}: the native connector moves files into the table, which {node.table} does not support",
