@@ -17,7 +17,10 @@ from rs_assets.errors import (
 
 # Parts of Spark's texts that identify errors; the first match decides.
 FILE = re.compile(r"file:[^\s,;]+?(?=[.]?\s|[,;]|$)")
-PUT_BACK = "put it back; or, if that cannot be, begin a new generation (--new-generation)"
+PUT_BACK = (
+    "put it back; or, if that cannot be, begin a new generation (--new-generation),"
+    " of a change feed from a later version on (starting_version=n)"
+)
 KNOWN: tuple[tuple[str, type[RsError], str, str], ...] = (
     ("FAILED_READ_FILE.FILE_NOT_EXIST", DataLossError, "a file that was planned for the batch is gone", PUT_BACK),
     ("FAILED_READ_FILE", SourceReadError, "a file cannot be read", "replace the file by a whole one and start again"),
