@@ -263,7 +263,8 @@ class Oracle:
     def match(step, one, other):
         """Whether two rows are a pair, but for windows."""
         # All NaN of a program are one object, and equal as keys.
-        if any(one[name] in (None, "") or [one[name]] != [other[name]] for name in step.on):
+        no_key = (None,) if step.empties else (None, "")
+        if any(one[name] in no_key or [one[name]] != [other[name]] for name in step.on):
             return False
         if step.kind == "interval":
             before, after = (timedelta(seconds=each) for each in step.within)

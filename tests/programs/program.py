@@ -333,7 +333,10 @@ class Window(Step):
 
 @dataclass(frozen=True)
 class Join(Step):
-    """Pairs of two streams: `within` is seconds before and after, or a window's size and slide."""
+    """Pairs of two streams: `within` is seconds before and after, or a window's size and slide.
+
+    An empty text equals nothing, unless there are `empties`, as in SQL.
+    """
 
     left: str
     right: str
@@ -346,6 +349,7 @@ class Join(Step):
     prefix: str | None
     processor: bool
     condition: tuple[str, str, str] | None
+    empties: bool = False
 
     def near(self):
         first, second = (f"Time.seconds({each})" for each in self.within)

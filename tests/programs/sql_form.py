@@ -32,12 +32,18 @@ class Unwritten(Exception):
 
 def as_sql(program):
     """The program without what SQL has no word for; Unwritten if more than that is missing."""
-    steps = tuple(replace(step, late=False) if isinstance(step, p.Window) else step for step in program.steps)
-    plain = replace(program, steps=steps)
+    plain = replace(program, steps=tuple(map(_worded, program.steps)))
     for step in plain.steps:
         plain = flagged(plain, step)
     script(plain)
     return plain
+
+
+def _worded(step):
+    """The step as SQL has it: no output of late rows, and an empty text equals itself."""
+    if isinstance(step, p.Window):
+        return replace(step, late=False)
+    return replace(step, empties=True) if isinstance(step, p.Join) else step
 
 
 def flagged(program, step):
