@@ -55,7 +55,7 @@ CASES = [
     Case(
         f"{WINDOW}.__post_init__",
         lambda: built(hits().window(TEN).group_by("page").count("page")),
-        "give the aggregate another name",
+        "give the aggregate another name, or leave a field of group_by out of keep=",
         lambda: built(hits().window(TEN).group_by("page").count("pages")),
     ),
     Case(

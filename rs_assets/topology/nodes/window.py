@@ -61,7 +61,7 @@ class WindowAggregate(TimedState):
         if twice:
             raise TopologyError(
                 f"window {self.name!r} would have two columns called {', '.join(twice)}",
-                remedy="give the aggregate another name",
+                remedy="give the aggregate another name, or leave a field of group_by out of keep=",
             )
         if calls_by_name(self):
             raise TopologyError(
