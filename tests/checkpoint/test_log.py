@@ -68,7 +68,7 @@ def test_a_long_history_is_not_read_for_the_newest_batch(log):
 
 def test_an_offset_file_is_opened_once(log, monkeypatch):
     opened, read_text = [], Path.read_text
-    monkeypatch.setattr(Path, "read_text", lambda path: opened.append(path.name) or read_text(path))
+    monkeypatch.setattr(Path, "read_text", lambda path, **how: opened.append(path.name) or read_text(path, **how))
     for _ in range(3):
         again = CheckpointLog(log.folder)
         assert again.offsets(24).sources == {"file": '{"logOffset":24}'}
