@@ -84,6 +84,8 @@ class SplitWatermarks:
 
 def _named(latest: Latest, names: Mapping[str, str]) -> Latest:
     """`latest` with other names of its sources."""
+    if not names:
+        return latest
     places = {split: split.partition(" ") for split in latest}
     return {origin_of(names.get(source, source), place): latest[split] for split, (source, _, place) in places.items()}
 
