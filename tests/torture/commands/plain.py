@@ -226,11 +226,11 @@ class Pages:
     def _totals(self) -> list[tuple[str, int, int, int]]:
         """Page, start, number of records and total of each closed window."""
         windows, sums = self.now.windows, {}
-        for number, page, minute in self._counted():
-            start = minute // WINDOW * WINDOW
+        for record in self._counted():
+            number, start = record.number, record.window
             if start + WINDOW <= self._mark(windows) and number not in windows.forgotten:
-                rows, total = sums.get((page, start), (0, 0))
-                sums[page, start] = rows + 1, total + number * windows.factors[start]
+                rows, total = sums.get((record.page, start), (0, 0))
+                sums[record.page, start] = rows + 1, total + number * windows.factors[start]
         return [(page, start, rows, total) for (page, start), (rows, total) in sums.items()]
 
 

@@ -100,18 +100,16 @@ class Shell:
 
     def wait(self, started: Started) -> int:
         """Its exit code once it has ended; a Finding if it hangs."""
-        began, before, changes = time.monotonic(), self._files(), set()
-        while started.process.poll() is None:
-            changes |= self._files() - before
-            if time.monotonic() - began > LIMIT_S:
+        seen = 0, 0.0
+        for seen in self._watched(started):
+            if seen[1] > LIMIT_S:
                 started.kill()
                 message = f"{started.words[0]} hangs: {started.log}"
                 raise Finding(message)
-            time.sleep(0.1)
         started.kill()
         if started.process.returncode == 0:
             files, seconds = self._usual.get(started.words[0], (0, 0.0))
-            self._usual[started.words[0]] = max(len(changes), files), max(time.monotonic() - began, seconds)
+            self._usual[started.words[0]] = max(seen[0], files), max(seen[1], seconds)
         return started.process.returncode
 
     def kill(self, started: Started, share: float) -> int | None:
@@ -121,19 +119,23 @@ class Shell:
         """
         files, seconds = self._usual.get(started.words[0], (FIRST_CHANGES, FIRST_S))
         by_time = self.chance.random() < 0.3
-        began, before, changes = time.monotonic(), self._files(), set()
-        while started.process.poll() is None:
-            changes |= self._files() - before
-            spent = time.monotonic() - began
-            reached = spent > share * seconds if by_time else len(changes) >= max(share * files, 1)
+        for changes, spent in self._watched(started):
+            reached = spent > share * seconds if by_time else changes >= max(share * files, 1)
             if reached or spent > 2 * seconds + PATIENCE_S / 10:
                 started.kill()
                 self.kills += 1
-                self.say(f"killed {started.words[0]} after {spent:.1f} s and {len(changes)} changes, of {files}")
+                self.say(f"killed {started.words[0]} after {spent:.1f} s and {changes} changes, of {files}")
                 return None
-            time.sleep(0.03)
         started.kill()
         return started.process.returncode
+
+    def _watched(self, started: Started) -> Iterator[tuple[int, float]]:
+        """While it runs, again and again: how many changes of files it has made, and for how many seconds it runs."""
+        began, before, changes = time.monotonic(), self._files(), set()
+        while started.process.poll() is None:
+            changes |= self._files() - before
+            yield len(changes), time.monotonic() - began
+            time.sleep(0.03)
 
     def _files(self) -> set[tuple[str, int]]:
         """All files of the home with the time of their change, without the beats of leases."""

@@ -94,11 +94,7 @@ def last_batches(home: Path, queries: Iterable[str]) -> dict[str, Batch]:
 
 def _commits(home: Path, query: str) -> Path:
     """Spark's log of the batches that a query has committed, in its newest generation."""
-    return (
-        [each for each in _generations(home) if (each / query / "checkpoint/commits").exists()][-1]
-        / query
-        / "checkpoint/commits"
-    )
+    return max(home.glob(f"checkpoints/shop/pages/g0*/{query}/checkpoint/commits"))
 
 
 def cuts(home: Path) -> dict[int, int]:
@@ -120,10 +116,6 @@ def _ends(log: Path) -> Iterator[tuple[int, int]]:
         offset = re.search(r'^raw:\{"logOffset":(\d+)\}', (log / str(batch)).read_text(), re.MULTILINE)
         if offset:
             yield batch, int(offset[1])
-
-
-def _generations(home: Path) -> list[Path]:
-    return sorted((home / "checkpoints/shop/pages").glob("g0*"))
 
 
 def _rows(table: Path) -> list[dict]:
