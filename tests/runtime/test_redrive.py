@@ -404,7 +404,7 @@ def test_what_cannot_be_redriven_is_refused_with_a_remedy(log: Log, options: Run
         log.hits(MENDED).redrive(options)
     log.put((2, 2000))
     log.hits(STRICT).run(options)
-    with pytest.raises(SinkError, match="no row of this generation") as refused:
+    with pytest.raises(SinkError, match="no batch of this generation") as refused:
         log.hits(MENDED).redrive(options)
     assert "write a batch with rows first" in refused.value.remedy
     log.put((1, 5))

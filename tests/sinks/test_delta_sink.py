@@ -105,6 +105,25 @@ def test_should_replace_the_rows_of_earlier_generations(options, tmp_path):
     assert sorted(row["n"] for row in read(options.home.table("shop", "rows"))) == [2, 3]
 
 
+@pytest.mark.parametrize("connector", ["native", "jvm"])
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_a_generation_without_rows_leaves_none_of_the_one_before(options, tmp_path, mode, connector):
+    path = tmp_path / "in.jsonl"
+    path.write_text('{"n": 1}\n{"n": 2}\n')
+
+    def run(least, options):
+        read_in = StreamBuilder.data_stream("shop", "sink").from_file(path, schema="n bigint", tail=True)
+        keys = {"keys": ["n"]} if mode == "upsert" else {}
+        kept = read_in.filter(f"n >= {least}").to_delta("rows", mode=mode, connector=connector, **keys)
+        kept.build().run(options)
+        return sorted(row["n"] for row in read(options.home.table("shop", "rows")))
+
+    assert run(0, options) == [1, 2]
+    assert run(9, replace(options, new_generation=True)) == []
+    path.write_text(path.read_text() + '{"n": 9}\n')
+    assert run(9, options) == [9]
+
+
 def test_should_write_statistics_that_readers_skip_files_by(options):
     channel = MemoryChannel(schema=SCHEMA)
     channel.put(*ROWS)

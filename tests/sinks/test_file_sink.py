@@ -67,6 +67,19 @@ def test_should_replace_its_own_earlier_generations(path):
     assert read(path) == [2]
 
 
+def test_a_generation_without_rows_leaves_none_of_the_one_before(path):
+    write(FileWriter("out", path), JsonFrame({"n": 1}), mark(0))
+    writer, first, second = FileWriter("out", path), mark(0, generation=2), mark(1, generation=2)
+    assert write(writer, JsonFrame(), first) == 0
+    assert read(path) == []
+    # Its folder is the record of the generation; later batches without rows leave none.
+    assert FileWriter("out", path).last_committed(first) == 0
+    assert write(writer, JsonFrame(), second) == 0
+    assert FileWriter("out", path).last_committed(first) == 0
+    assert write(writer, JsonFrame({"n": 2}), mark(2, generation=2)) == 1
+    assert read(path) == [2]
+
+
 @pytest.mark.parametrize("whole", [True, False])
 def test_should_refuse_a_batch_whose_staged_files_are_gone(path, whole):
     writer = FileWriter("out", path)

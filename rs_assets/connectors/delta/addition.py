@@ -174,7 +174,7 @@ def _numbers(mark: BatchMark) -> str:
 
 def _unwritten(mark: BatchMark, path: str) -> SinkError:
     return SinkError(
-        "the table has no row of this generation yet, so the next batch may make or replace it",
+        "the table has no batch of this generation yet, so the next one may make or replace it",
         remedy="let the pipeline write a batch with rows first",
         step=mark.sink,
         table=path,

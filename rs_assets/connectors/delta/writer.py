@@ -229,7 +229,7 @@ class DeltaWriter:
         return stage_files(batch, root, mark, partition_by=self._partitions(self.handle.table), step=self.name)
 
     def _add(self, files: BatchFiles, schema: pa.Schema, mark: BatchMark) -> int:
-        if not files.rows and self.mode != "complete":
+        if not files.rows and not self._replaces(mark):
             files.discard()
             return 0
         try:
@@ -288,7 +288,7 @@ class DeltaWriter:
         )
 
     def _merge(self, keyed: Upsert | Validity, net: pa.Table, schema: pa.Schema, mark: BatchMark) -> int:
-        if net.num_rows:
+        if net.num_rows or self._begins_anew(mark):
             self._commit(mark, partial(self._merge_into, keyed=keyed, net=net, schema=schema, mark=mark))
         return int(net.num_rows)
 
@@ -372,8 +372,7 @@ class DeltaWriter:
 
         The JVM connector checks the rules by itself.
         """
-        anew = self._begins_anew(mark)
-        replaces = anew or self.mode == "complete"
+        anew, replaces = self._begins_anew(mark), self._replaces(mark)
         if replaces and not self.handle.at_hand:
             table = self.handle.newest() or table
             self.handle.last(mark)
@@ -391,14 +390,18 @@ class DeltaWriter:
             self.handle.checked = seen
         return replaces
 
+    def _replaces(self, mark: BatchMark) -> bool:
+        """Whether the rows of the batch, none as well, are to be all rows of the table."""
+        return self.mode == "complete" or self._begins_anew(mark)
+
     def _begins_anew(self, mark: BatchMark) -> bool:
-        """Whether this is the first commit of a later generation: it replaces the rows of earlier generations."""
+        """Whether this is the first batch of a later generation: it replaces the rows of earlier generations."""
         earlier = (self.handle.marker(mark.of_generation(g)) for g in range(1, mark.generation))
         return self.handle.progress.last(mark) < 0 and any(batch >= 0 for batch in earlier)
 
     def _commit_jvm(self, frame: DataFrame, rows: int, mark: BatchMark) -> int:
         try:
-            if rows or self.mode == "complete":
+            if rows or self._replaces(mark):
                 self._write_jvm(frame, mark)
                 self.handle.progress.advance(mark, mark.batch_id, step=self.name, place=self.path)
         finally:

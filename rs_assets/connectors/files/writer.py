@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -72,7 +72,7 @@ class FileWriter:
             write_atomically(newest / WROTE, orjson.dumps({**wrote, "token": mark.token}))
 
     def last_committed(self, mark: BatchMark) -> int | None:
-        """The greatest batch that has a folder, or that a return went back to; empty batches leave none.
+        """The greatest batch that has a folder, or that a return went back to; most empty batches leave none.
 
         SinkError if it belongs to another writer, or has files of another form.
         """
@@ -164,15 +164,19 @@ class FileWriter:
                     file=gone[0],
                 )
             rows = {file: found for file in files if (found := rows_in(file, self.form))}
-            if rows:
-                self._move(hidden, rows, mark)
+            earlier = self._earlier(mark)
+            if rows or earlier:
+                self._move(hidden, rows, mark, earlier)
                 self.progress.advance(mark, mark.batch_id, step=self.name, place=self.path)
             else:
                 shutil.rmtree(hidden)
         return sum(rows.values())
 
-    def _move(self, hidden: Path, kept: Container[Path], mark: BatchMark) -> None:
-        earlier = [f for f in Path(self.path).glob("batch=g*-b*") if f.name < f"batch=g{mark.generation:04d}"]
+    def _earlier(self, mark: BatchMark) -> list[Path]:
+        """The folders of earlier generations."""
+        return [f for f in Path(self.path).glob("batch=g*-b*") if f.name < f"batch=g{mark.generation:04d}"]
+
+    def _move(self, hidden: Path, kept: Container[Path], mark: BatchMark, earlier: Sequence[Path]) -> None:
         for folder in earlier:
             self._check_owner(folder, mark)
         for file in [file for file in hidden.rglob("*") if file.is_file() and file not in kept]:
