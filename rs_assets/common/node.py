@@ -67,6 +67,15 @@ class Node:
         return ()
 
 
+def equal_names(node: Node, *, job: str) -> TopologyError:
+    """The error of a second step of a pipeline that has the name of `node`."""
+    return TopologyError(
+        f"pipeline {job!r} has two steps called {node.name!r}",
+        remedy="name one of them: name='...', or .to_table(name='...') for a group of a table",
+        step=node.name,
+    )
+
+
 def check_switches(node: Node) -> None:
     """TopologyError for a setting of `node` that is neither True nor False, and must be one of them."""
     for setting in fields(node):

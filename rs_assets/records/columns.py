@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 # The origin of a record: the split, its line or row number from 1, its byte offset, and its text.
 SPLIT, LINE, OFFSET, RAW = "_rs_split", "_rs_line", "_rs_offset", "_rs_raw"
 ADDRESS = (SPLIT, LINE, OFFSET, RAW)
+# The batch of a record that is read again, and the digest of its fields.
+BATCH, DIGEST = "_rs_batch", "_rs_digest"
 # The source of a record that is read again: splits of several sources may have one name.
 SOURCE = "_rs_source"
 # The order of a row within a batch: modification time and path of its file, and first byte of the part that was read;

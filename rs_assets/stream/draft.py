@@ -10,10 +10,9 @@ from os import PathLike, fspath
 from typing import Any, Self
 
 from rs_assets.common.names import checked_name
-from rs_assets.common.node import Node, check_switches
+from rs_assets.common.node import Node, check_switches, equal_names
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.nodes import Sink
-from rs_assets.errors import TopologyError
 
 
 class StepRef(str):
@@ -82,11 +81,7 @@ class Draft:
             self.pending = [other for other in self.pending if other != made]
         taken = {*self.pending, *(step for step in made.upstream() if step is not made)}
         if made in taken:
-            raise TopologyError(
-                f"pipeline {self.job!r} has two steps called {node.name!r}",
-                remedy="name one of them: name='...', or .to_table(name='...') for a group of a table",
-                step=node.name,
-            )
+            raise equal_names(node, job=self.job)
         self.count += 1
         self.pending.append(made)
         for step in plain if isinstance(node, Sink) else ():

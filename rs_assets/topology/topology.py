@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from rs_assets.common.names import checked_name
-from rs_assets.common.node import Node
+from rs_assets.common.node import Node, equal_names
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import TopologyError
 from rs_assets.topology.branches import Merged, check_branches
@@ -40,11 +40,7 @@ class Topology:
         seen: set[str] = set()
         for node in self.nodes:
             if node.name in seen:
-                raise TopologyError(
-                    f"pipeline {self.job!r} has two steps called {node.name!r}",
-                    remedy="name one of them: name='...', or .to_table(name='...') for a group of a table",
-                    step=node.name,
-                )
+                raise equal_names(node, job=self.job)
             missing = [i for i in node.inputs if i not in seen]
             if missing:
                 raise TopologyError(f"step {node.name!r} reads from {missing[0]!r}, which does not precede it")

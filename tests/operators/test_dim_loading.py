@@ -64,6 +64,11 @@ def test_csv_fields_are_found_by_name_in_each_file_and_by_place_without_a_header
     ]
     with pytest.raises(SourceReadError, match="would be read as a record"):
         load(Dimension.from_file(folder / "a.csv", format="csv", schema=SCHEMA, header=False))
+    # The format is that of the ending.
+    assert load(Dimension.from_file(bare, schema=SCHEMA, header=False)) == [
+        {"k": "x", "tier": "1"},
+        {"k": "y", "tier": "2"},
+    ]
     bare.write_text("k,tier,note\na,1\n")
     with pytest.raises(SourceReadError, match="(?i)malformed"):
         load(Dimension.from_file(bare, format="csv", schema=SCHEMA))

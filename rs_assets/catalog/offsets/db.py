@@ -28,6 +28,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from rs_assets.catalog.offsets.base import CheckpointRow, CheckpointStorage, newest_of_each, row_of
 from rs_assets.catalog.offsets.merge import parse_row_key
+from rs_assets.common.chunks import in_chunks
 from rs_assets.common.database import cause_of, create_table, engine_of, parsed_url, where
 from rs_assets.errors import CheckpointError
 
@@ -84,8 +85,7 @@ class DbStorage(CheckpointStorage):
     def _upsert(self, rows: Sequence[CheckpointRow]) -> None:
         now = datetime.now(UTC).replace(tzinfo=None)
         with self._engine.begin() as connection:
-            for start in range(0, len(rows), KEYS_PER_QUERY):
-                some = rows[start : start + KEYS_PER_QUERY]
+            for some in in_chunks(rows, KEYS_PER_QUERY):
                 stored = _places(connection, [row.key for row in some])
                 new = [row for row in some if row.key not in stored]
                 newer = [row for row in some if row.key in stored and row.place > stored[row.key]]

@@ -15,6 +15,7 @@ from sqlalchemy import Column, Connection, Select, case, cast, func, literal, li
 from sqlalchemy import types as sql
 from sqlalchemy.sql.elements import ColumnElement
 
+from rs_assets.common.chunks import in_chunks
 from rs_assets.connectors.database.session import driver_of
 from rs_assets.connectors.own.lines import Lines
 
@@ -122,5 +123,5 @@ def _made(column: ColumnElement[Any]) -> ColumnElement[Any]:
 def _joined(parts: Sequence[ColumnElement[Any]]) -> ColumnElement[Any]:
     """All parts as one text."""
     while len(parts) > ARGUMENTS:
-        parts = [_joined(parts[at : at + ARGUMENTS]) for at in range(0, len(parts), ARGUMENTS)]
+        parts = [*map(_joined, in_chunks(parts, ARGUMENTS))]
     return func.concat(*parts)

@@ -114,13 +114,13 @@ class Rules:
         cls,
         path: str | PathLike[str],
         *,
-        format: FileFormat = "json",  # noqa: A002  Spark's word
+        format: FileFormat | None = None,  # noqa: A002  Spark's word
         columns: str = "",
         every: timedelta = LOOK,
     ) -> Self:
         """The rules in a file: lines of JSON or CSV, or Parquet. It is read again when it has changed.
 
-        `columns` is as for `from_delta`.
+        `columns` is as for `from_delta`; `format` is by default that of the ending of `path`, else "json".
         """
         schema = _schema(columns)
         return cls(Dimension.from_file(path, format=format, schema=schema, every=every, may_be_empty=True))

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from os import PathLike, fspath
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self, cast, get_args
 
 from rs_assets.common.node import NO_EFFECT
 from rs_assets.common.project import anchored
 from rs_assets.common.secrets import Deferred, Hidden, Secret
+from rs_assets.connectors.files.nodes import format_by_name
 from rs_assets.errors import TopologyError
 from rs_assets.records.schema import Schema, schema_text
 
@@ -97,7 +98,7 @@ class Dimension:
         cls,
         path: str | PathLike[str],
         *,
-        format: FileFormat = "json",  # noqa: A002  Spark's word
+        format: FileFormat | None = None,  # noqa: A002  Spark's word
         schema: Schema | None = None,
         header: bool = True,
         every: timedelta = LOOK,
@@ -105,25 +106,25 @@ class Dimension:
     ) -> Self:
         """The rows of a file: lines of JSON or CSV, or Parquet (also a folder of such files).
 
-        `schema` must be given for JSON and CSV; of Parquet it may select some of the columns. Fields of CSV are matched
-        by name in the `header` of each file, in any order, and without one by position. The file is checked at the
-        interval `every`, and loaded again if its size or time has changed; replace it by a rename, so that no reader
-        sees a part of it. A relative path is relative to the project. TopologyError for another format.
+        `format` is by default that of the ending of `path`: "csv", "parquet", else "json". `schema` must be given for
+        JSON and CSV; of Parquet it may select some of the columns. Fields of CSV are matched by name in the `header` of
+        each file, in any order, and without one by position. The file is checked at the interval `every`, and loaded
+        again if its size or time has changed; replace it by a rename, so that no reader sees a part of it. A relative
+        path is relative to the project. TopologyError for another format.
 
-        >>> Dimension.from_file("/data/users.jsonl", schema="user string, tier string").text
-        'json /data/users.jsonl'
+        >>> Dimension.from_file("/data/users.csv", schema="user string, tier string").text
+        'csv /data/users.csv'
         """
-        if format not in get_args(FileFormat):
-            raise TopologyError(
-                f"a dimension cannot be read as {format!r}", remedy=f"use one of {get_args(FileFormat)}"
-            )
+        form = cast("FileFormat", format_by_name(fspath(path))) if format is None else format
+        if form not in get_args(FileFormat):
+            raise TopologyError(f"a dimension cannot be read as {form!r}", remedy=f"use one of {get_args(FileFormat)}")
         made = schema_text(schema, step="dimension")
-        if made is None and format != "parquet":
+        if made is None and form != "parquet":
             raise TopologyError(
-                f"a dimension from {format} needs a schema", remedy="declare it: schema='user string, tier string'"
+                f"a dimension from {form} needs a schema", remedy="declare it: schema='user string, tier string'"
             )
         return cls(
-            origin=FileOrigin(anchored(fspath(path)), format, header),
+            origin=FileOrigin(anchored(fspath(path)), form, header),
             schema=made,
             every=every,
             may_be_empty=may_be_empty,

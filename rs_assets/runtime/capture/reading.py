@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from rs_assets.common.chunks import in_chunks
 from rs_assets.common.plural import count_of
 from rs_assets.compile.planner.query_plan import CONTROL_SOURCE
 from rs_assets.compile.readers import batch_reader
@@ -24,18 +25,16 @@ from rs_assets.connectors.nodes import Source
 from rs_assets.errors import ConfigurationError, DataLossError, SchemaError
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.operators.window.event_time import END_OF_TIME, has_ended
-from rs_assets.records.columns import PREFIX, REASON, visible
+from rs_assets.records.columns import BATCH, PREFIX, REASON, visible
 from rs_assets.records.ddl import arrow_schema
 from rs_assets.records.rows import as_dicts
 from rs_assets.records.schema import quoted, schema_text
 from rs_assets.runtime.capture.masks import Masks
-from rs_assets.runtime.recorded.recompute import Written, emits_once, union
+from rs_assets.runtime.recorded.recompute import TOGETHER, Written, emits_once, union
 from rs_assets.runtime.recorded.recorded import RecordedQuery
 from rs_assets.topology.nodes.window import WindowAggregate
 
-# How many batches are read by one job of Spark.
-TOGETHER: Final = 16
-BATCH, REFUSED = f"{PREFIX}batch", f"{PREFIX}refused"
+REFUSED = f"{PREFIX}refused"
 # Spark's watermark is in whole milliseconds.
 MILLISECOND: Final = timedelta(milliseconds=1)
 Row = dict[str, Any]
@@ -185,7 +184,7 @@ def _frame(query: RecordedQuery, source: Source, batch: int) -> DataFrame:
 
 
 def _together(frames: Sequence[DataFrame]) -> Iterator[DataFrame]:
-    yield from (union(frames[first : first + TOGETHER]) for first in range(0, len(frames), TOGETHER))
+    return map(union, in_chunks(frames, TOGETHER))
 
 
 def written_rows(

@@ -22,7 +22,7 @@ from rs_assets.runtime.recorded.partitions import Partition
 
 # The columns of the table of differences.
 WRITTEN: Final = "partition string, change string, rows bigint, columns array<string>, before string, after string"
-PLACE, STORED, ROWS = "_rs_place", "_rs_stored", "_rs_rows"
+PART, STORED, ROWS = "_rs_part", "_rs_stored", "_rs_rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +118,11 @@ class Comparison:
         """ConfigurationError if two rows of a part that is equal on both sides have the same keys."""
         if not self.keys or not equal:
             return
-        groups = (
-            columns.shared(rows, parts).groupBy(PLACE, *map(quoted, self.keys)).agg(F.count(F.lit(1)).alias("rows"))
-        )
-        repeated = groups.filter("rows > 1").groupBy(PLACE).agg(F.max("rows").alias("most")).collect()
+        groups = columns.shared(rows, parts).groupBy(PART, *map(quoted, self.keys)).agg(F.count(F.lit(1)).alias("rows"))
+        repeated = groups.filter("rows > 1").groupBy(PART).agg(F.max("rows").alias("most")).collect()
         for row in repeated:
-            if row[PLACE] in equal:
-                raise self._repeated(columns, row["most"], parts.names[row[PLACE]])
+            if row[PART] in equal:
+                raise self._repeated(columns, row["most"], parts.names[row[PART]])
 
     def _repeated(self, columns: _Columns, most: int, partition: str) -> ConfigurationError:
         where = f"the partition {partition}" if partition else "the table"
@@ -184,14 +182,14 @@ class _Columns:
 
     def shared(self, rows: DataFrame, parts: Parts) -> DataFrame:
         """The common columns, and the place of each row."""
-        return rows.select(parts.place.alias(PLACE), *(self._taken(rows, name) for name in self.common))
+        return rows.select(parts.place.alias(PART), *(self._taken(rows, name) for name in self.common))
 
     def digests(self, before: DataFrame, after: DataFrame, parts: Parts) -> Mapping[tuple[str, bool], tuple[int, ...]]:
         """By place, and whether it is the first side: the number of rows, and sums of their hashes; none without."""
         sides = [self.shared(rows, parts).withColumn(STORED, F.lit(rows is before)) for rows in (before, after)]
         both = sides[0].unionByName(sides[1])
-        hashed = sums(each for each in both.schema if each.name not in {PLACE, STORED})
-        found = both.groupBy(PLACE, STORED).agg(F.count(F.lit(1)), *hashed).collect()
+        hashed = sums(each for each in both.schema if each.name not in {PART, STORED})
+        found = both.groupBy(PART, STORED).agg(F.count(F.lit(1)), *hashed).collect()
         return {(row[0], row[1]): tuple(row[2:]) for row in found}
 
     def grouped(self, before: DataFrame, after: DataFrame) -> DataFrame:

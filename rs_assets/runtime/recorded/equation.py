@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from rs_assets.catalog.batch_counts import CountedBatch, counted
+from rs_assets.common.chunks import in_chunks
 from rs_assets.common.plural import count_of
 from rs_assets.compile.window import late_for_window
 from rs_assets.connectors.delta.files.event_partitions import PartitionValue
@@ -129,7 +130,7 @@ class Accounts:
         return counted(session.catalog, pipeline=session.topology.name, query=self.query.log.stored_name)
 
     def _read(self, batches: Sequence[int]) -> None:
-        for together in (batches[first : first + AT_ONCE] for first in range(0, len(batches), AT_ONCE)):
+        for together in in_chunks(batches, AT_ONCE):
             made = [self._accounting(batch, Reads()) for batch in together]
             try:
                 self.known.update(accounts_of(made))

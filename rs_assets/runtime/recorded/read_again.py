@@ -12,24 +12,22 @@ from typing import Final, NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from rs_assets.common.chunks import in_chunks
 from rs_assets.compile.readers import batch_reader
 from rs_assets.compile.sink import rows_for
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.nodes import Source
 from rs_assets.connectors.redrives import NOWHERE
 from rs_assets.errors import DataError
-from rs_assets.records.columns import LINE, OFFSET, RAW, REASON, SPLIT
-from rs_assets.runtime.recorded.recompute import together, union
+from rs_assets.records.columns import BATCH, LINE, OFFSET, RAW, REASON, SPLIT
+from rs_assets.runtime.recorded.recompute import TOGETHER, together, union
 from rs_assets.runtime.recorded.recorded import RecordedQuery, translated
 from rs_assets.runtime.replay.bisect import culprits
 from rs_assets.runtime.replay.examine import SHOWN, blames_a_record, quiet
 from rs_assets.runtime.replay.replay import Replay
 from rs_assets.runtime.translate import translate
 
-# How many batches are read by one job of Spark.
-TOGETHER: Final = 16
 PLACES: Final = "_rs_at_split string, _rs_at_line bigint, _rs_at_offset bigint"
-BATCH: Final = "_rs_batch"
 # The first hexadecimal digits of the digest of a text, of which many can be added up.
 DIGITS: Final = 15
 
@@ -194,8 +192,7 @@ def _batches(places: Iterable[Place]) -> list[int]:
 
 def _in_parts(places: Iterable[Place]) -> Iterator[Sequence[int]]:
     """The batches of `places`, a few at a time."""
-    batches = _batches(places)
-    yield from (batches[first : first + TOGETHER] for first in range(0, len(batches), TOGETHER))
+    return in_chunks(_batches(places), TOGETHER)
 
 
 def _halves(part: tuple[Place, ...]) -> tuple[tuple[Place, ...], tuple[Place, ...]] | None:

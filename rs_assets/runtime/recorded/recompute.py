@@ -52,6 +52,8 @@ from rs_assets.topology.user_code.expression import clock_in
 
 # Batches that are read in one pass; more of them go through files, so that a plan stays small.
 AT_ONCE: Final = 24
+# Batches of which single records are sought by one job of Spark.
+TOGETHER: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,14 +13,16 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from rs_assets.common.chunks import in_chunks
 from rs_assets.compile.readers import batch_reader
 from rs_assets.connectors.nodes import Source
 from rs_assets.errors import ConfigurationError, DataError
 from rs_assets.operators.window.durations import EPOCH
-from rs_assets.records.columns import ADDRESS, LINE, RAW, SPLIT, visible
+from rs_assets.records.columns import ADDRESS, BATCH, DIGEST, LINE, RAW, SPLIT, visible
 from rs_assets.records.poison import digest
 from rs_assets.records.schema import quoted
 from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.recorded.recompute import TOGETHER
 from rs_assets.runtime.recorded.recorded import Recorded, RecordedQuery, named, translated
 from rs_assets.runtime.recorded.where import asked, condition
 from rs_assets.runtime.replay.refused_rows import RefusedRows
@@ -28,9 +30,6 @@ from rs_assets.runtime.replay.trace import Found, StepTrace, Trace, limited_to
 from rs_assets.topology.nodes.shuffle import ShuffleRead
 from rs_assets.topology.topology import Topology
 
-# How many batches are read by one job of Spark.
-TOGETHER = 16
-BATCH, DIGEST = "_rs_batch", "_rs_digest"
 # The width of a step's outcome in the text, and the most characters of its rows.
 OUTCOME_WIDTH, ROW_WIDTH = 8, 120
 CHANGED = "  the code has changed since that batch: these are the current steps"
@@ -136,7 +135,7 @@ class _Search:
     def _records(self) -> Iterator[tuple[int, Found]]:
         """The records that are sought, with their batch, the newest batch first."""
         wanted = [batch for batch in self.query.batches() if self.sought.batch in (None, batch)]
-        for together in (wanted[first : first + TOGETHER] for first in range(0, len(wanted), TOGETHER)):
+        for together in in_chunks(wanted, TOGETHER):
             try:
                 found = self._in(together)
             except DataError:

@@ -17,12 +17,11 @@ from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.source import POISON
 from rs_assets.connectors.nodes import Source
 from rs_assets.records.admit import step_of
-from rs_assets.records.columns import LINE, OFFSET, RAW, SPLIT
+from rs_assets.records.columns import BATCH, LINE, OFFSET, RAW, SPLIT
 from rs_assets.runtime.replay.replay import Replay
 from rs_assets.runtime.replay.trace import DROPPED
 from rs_assets.topology.nodes.step import Expect, MapBatches
 
-BATCH = "_rs_batch"
 # A record, whatever rows were made of it. The split begins with the name of its source; the offset has the text, too,
 # since files of one name are one split.
 RECORD: Final = (BATCH, SPLIT, LINE, OFFSET)

@@ -21,7 +21,7 @@ from rs_assets.compile.readers import batch_reader
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import RsError, StepError
 from rs_assets.records.admit import BLAMED
-from rs_assets.records.columns import LINE, OFFSET, RAW, REASON, SOURCE, SPLIT
+from rs_assets.records.columns import DIGEST, LINE, OFFSET, RAW, REASON, SOURCE, SPLIT
 from rs_assets.records.poison import digest
 from rs_assets.runtime.replay.bisect import culprits
 from rs_assets.runtime.replay.replay import batch_clock
@@ -29,7 +29,6 @@ from rs_assets.runtime.translate import OF_VALUES, translate
 from rs_assets.topology.nodes.table import TableVersions
 from rs_assets.topology.topology import Topology
 
-DIGEST = "_rs_digest"
 # Java's own errors about values have no SQLSTATE.
 OF_FUNCTIONS = ("org.apache.spark.api.python.PythonException", "java.lang.ArithmeticException")
 # Spark logs each error of an expression to the terminal; an examination provokes them.

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
+from rs_assets.common.chunks import in_chunks
 from rs_assets.connectors.rocketmq.client.client import Client, connected
 from rs_assets.connectors.rocketmq.client.cluster import RocketMQCluster
 from rs_assets.connectors.rocketmq.client.connection import Unreachable
@@ -179,8 +180,7 @@ class RocketMQServer(ServerContext):
                 queue = _queue(message, route.write, number)
                 parts.setdefault(queue, []).append(_packed(message))
             for queue, packed in parts.items():
-                for first in range(0, len(packed), _CHUNK):
-                    chunk = packed[first : first + _CHUNK]
+                for chunk in in_chunks(packed, _CHUNK):
                     end = client.send(topic, queue, b"".join(chunk)) + len(chunk)
                 settle(partial(_reaches, client, topic, queue, end), "the messages cannot be read")
         return len(made)

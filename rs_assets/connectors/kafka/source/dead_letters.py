@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from rs_assets.common.chunks import in_chunks
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.source.offsets import Partition, split_name
 from rs_assets.errors import SinkError
@@ -88,8 +89,8 @@ def send_refused(records: DataFrame, refused: Sequence[Refused], *, cluster: Kaf
 
 
 def _found(records: DataFrame, refused: Sequence[Refused]) -> Iterable[tuple[Mapping[str, object], Refused]]:
-    for first in range(0, len(refused), CHUNK):
-        known = {(*r.partition, r.offset): r for r in refused[first : first + CHUNK]}
+    for some in in_chunks(refused, CHUNK):
+        known = {(*r.partition, r.offset): r for r in some}
         wanted = F.lit(False)  # noqa: FBT003  a literal of SQL
         for topic, number in {r.partition for r in known.values()}:
             offsets = [r.offset for r in known.values() if r.partition == (topic, number)]
