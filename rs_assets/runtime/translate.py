@@ -21,9 +21,16 @@ PUT_BACK = (
     "put it back; or, if that cannot be, begin a new generation (--new-generation),"
     " of a change feed from a later version on (starting_version=n)"
 )
+WRITABLE = "check that the disk is not mounted read-only, and that this user may write there, then start again"
 KNOWN: tuple[tuple[str, type[RsError], str, str], ...] = (
     ("FAILED_READ_FILE.FILE_NOT_EXIST", DataLossError, "a file that was planned for the batch is gone", PUT_BACK),
     ("FAILED_READ_FILE", SourceReadError, "a file cannot be read", "replace the file by a whole one and start again"),
+    # Before the condition of the state: such a checkpoint is whole.
+    ("No space left on device", EngineError, "the disk is full", "make room and start again: nothing was committed"),
+    *(
+        (mark, EngineError, "a folder of the home or of a table cannot be written", WRITABLE)
+        for mark in ("Read-only file system", "(Permission denied)", "Permission denied (os error 13)", "Mkdirs failed")
+    ),
     ("CANNOT_LOAD_STATE_STORE", CheckpointError, "the state cannot be loaded", "restore the checkpoint from a copy"),
     ("CONCURRENT_STREAM_LOG_UPDATE", CheckpointError, "another driver writes to this checkpoint", "stop the other one"),
     ("STREAMING_CHECKPOINT_MISSING_METADATA", CheckpointError, "the checkpoint has lost its metadata", "restore it"),
@@ -121,7 +128,6 @@ KNOWN: tuple[tuple[str, type[RsError], str, str], ...] = (
             "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA",
         )
     ),
-    ("No space left on device", EngineError, "the disk is full", "make room and start again: nothing was committed"),
 )
 
 
@@ -149,7 +155,8 @@ def translate(error: BaseException, *, query: str) -> RsError:
     for mark, kind, what, remedy in KNOWN:
         if mark in text:
             file = FILE.search(text)
-            return kind(what, remedy=remedy, query=query, file=file.group() if file else None, spark=_cause(text))
+            told = _cause(text) or first_line(text)
+            return kind(what, remedy=remedy, query=query, file=file.group() if file else None, spark=told)
     remedy = OF_VALUES_REMEDY if OF_VALUES.search(text) else "the cause is chained to this error"
     return EngineError(first_line(text), remedy=remedy, query=query)
 

@@ -1,6 +1,7 @@
 """Stop means stop: behind the batch in flight, whatever waits; and what runs beside goes on until then."""
 
 import errno
+import os
 import threading
 import traceback
 from dataclasses import replace
@@ -11,6 +12,8 @@ import pytest
 
 from rs_assets import MemoryChannel, StreamBuilder
 from rs_assets.catalog.lease import read_lease
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.errors import CheckpointError
 from rs_assets.runtime.batch.query import BatchNotDone, QueryRun
 from rs_assets.runtime.options import SavepointPolicy
 from rs_assets.runtime.report import QueryReport
@@ -128,6 +131,21 @@ def test_a_stop_whose_end_cannot_be_written_ends_what_runs_beside_the_batches(lo
     assert beside() == before
     assert read_lease(options.home.leases, "shop.unwritten").free
     pipeline.run(replace(options, run_id="next"))
+    assert rows(out) == list(range(LINES))
+
+
+def test_a_start_whose_manifest_cannot_be_written_says_what_to_do(log, options, monkeypatch):
+    def read_only(*_):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    stream = StreamBuilder.data_stream("shop", "unwritten").from_file(log, schema="id long", tail=True)
+    pipeline = stream.to_memory(out := MemoryChannel()).build()
+    with monkeypatch.context() as broken:
+        broken.setattr(manifests, "save", read_only)
+        with pytest.raises(CheckpointError, match="manifest cannot be written: Read-only file system") as refused:
+            pipeline.run(options)
+    assert "mounted read-only" in refused.value.remedy
+    pipeline.run(options)
     assert rows(out) == list(range(LINES))
 
 

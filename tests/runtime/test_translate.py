@@ -26,6 +26,26 @@ def test_spark_s_condition_decides_the_class(text, kind):
     assert found.remedy
 
 
+@pytest.mark.parametrize(
+    "cause",
+    [
+        "java.io.FileNotFoundException: /home/state/0/0/.20.changelog.TID71.tmp (Read-only file system)",
+        "java.io.FileNotFoundException: /home/state/0/0/.20.changelog.TID71.tmp (Permission denied)",
+        "java.io.IOException: Mkdirs failed to create file:/home/tables/_rs_staged/a",
+        "java.io.IOException: No space left on device",
+    ],
+)
+def test_a_checkpoint_on_a_disk_that_cannot_be_written_is_not_to_be_replaced(cause):
+    found = translate(RuntimeError(f"[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] error\nCaused by: {cause}"), query="q")
+    assert (type(found), found.facts["spark"]) == (EngineError, cause)
+    assert "start again" in found.remedy
+
+
+def test_what_cannot_be_written_is_named():
+    found = translate(RuntimeError("/home/offsets/.15.tmp (Read-only file system)"), query="q")
+    assert found.facts["spark"] == "/home/offsets/.15.tmp (Read-only file system)"
+
+
 def test_the_file_is_named():
     found = translate(RuntimeError("[FAILED_READ_FILE.NO_HINT] while reading file:/in/a%20b.gz. More"), query="q")
     assert found.facts["file"] == "file:/in/a%20b.gz"

@@ -38,7 +38,7 @@ from rs_assets.connectors.files.nodes import FileSink
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.connectors.sink import Claim, Closing, SinkWriter
 from rs_assets.connectors.source import BEGIN_ANEW, Keeping, Known, SourceReader, listed
-from rs_assets.errors import ConfigurationError, PipelineBusyError, SealedError
+from rs_assets.errors import CheckpointError, ConfigurationError, PipelineBusyError, SealedError
 from rs_assets.operators.state.exchange import Exchange
 from rs_assets.recovery.savepoints import SavepointStore
 from rs_assets.recovery.uploads import Uploader, adopt_held
@@ -439,9 +439,16 @@ class JobSession:
             self.save()
 
     def save(self) -> None:
-        """Make the manifest durable; LeaseLostError if another driver has taken over."""
+        """Make the manifest durable; LeaseLostError if another driver has taken over, CheckpointError if it fails."""
         self.held.check()
-        manifests.save(self.folder, self.manifest)
+        try:
+            manifests.save(self.folder, self.manifest)
+        except OSError as error:
+            raise CheckpointError(
+                f"the manifest cannot be written: {error.strerror}",
+                remedy="check that the disk has room and is not mounted read-only, and that this user may write there",
+                file=self.folder,
+            ) from error
 
 
 def default_partitions(spark: SparkSession) -> int:
