@@ -132,6 +132,24 @@ def test_partitions_are_compared_since_a_savepoint_after_a_compaction(tmp_path: 
     assert other.only_before > 0
 
 
+def test_rows_that_the_table_has_lost_since_then_are_those_of_the_code(tmp_path: Path, options: RunOptions) -> None:
+    folder, hours = tmp_path / "in", EventTimePartitions.hourly("ts", since="2026-01-01", settle=Time.minutes(0))
+
+    def of(condition: str) -> Pipeline:
+        return read(folder).filter(condition, name="kept").to_delta("hits", name="out", partitions=hours).build()
+
+    written(folder, [[(1, 541), (2, 542), (3, 605)]])
+    of("true").run(options)
+    of("true").savepoint(options)
+    written(folder, [[(4, 606), (5, 665)]])
+    of("true").run(options)
+    (done,) = of("id <> 2").backfill("2026-01-05-09:00", options)
+    tried = of("true").compare(options, savepoint_id="newest", keys=["id"])
+    assert (done.rows, tried.only_before, tried.only_after, tried.changed) == (1, 0, 1, 0)
+    of("true").backfill("2026-01-05-09:00", options)
+    assert of("true").compare(options, savepoint_id="newest").empty
+
+
 @pytest.mark.long
 def test_upserts_begin_with_the_table_of_then(tmp_path: Path, options: RunOptions) -> None:
     batches, folder = drawn(4, jitter=12, number=ALL), tmp_path / "in"

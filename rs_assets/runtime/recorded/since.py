@@ -110,27 +110,44 @@ def rows_at(spark: SparkSession, path: str, version: int) -> DataFrame:
     return spark.read.format("delta").option("versionAsOf", version).load(path)
 
 
-def rows_since(spark: SparkSession, written: Written, version: int) -> DataFrame:
-    """The rows of a table that an earlier version did not have, in comparable form, each as often as it was added.
+def rows_since(spark: SparkSession, written: Written, version: int) -> tuple[DataFrame, DataFrame | None]:
+    """What a table has more than in an earlier version, and what less, as after a backfill; None for nothing.
 
-    Files that both versions have are not read, unless the table marks rows of a file as deleted.
+    The rows are in comparable form, each as often as it was added or removed. Files that both versions have are not
+    read, unless the table marks rows of a file as deleted.
     """
     now = rows_at(spark, written.path, written.table.version())
     if version == NO_ROWS:
-        return comparable(now)
+        return comparable(now), None
     before, then = rows_at(spark, written.path, version), delta_table(written.path, version)
     marked = "deletionVectors" in (written.table.protocol().reader_features or ())
     ours, theirs = _files(written.table), _files(then)
     common = sorted(set() if marked else ours & theirs)
     added = comparable(_without(now, common))
     if theirs <= set(common):
-        return added
+        return added, None
     fields = {field.name: field.dataType for field in now.schema}
     known = set(before.columns)
     aligned = [
         (F.col(quoted(name)) if name in known else F.lit(None).cast(kind)).alias(name) for name, kind in fields.items()
     ]
-    return added.exceptAll(comparable(_without(before, common).select(*aligned)))
+    removed = comparable(_without(before, common).select(*aligned))
+    return added.exceptAll(removed), removed.exceptAll(added)
+
+
+def with_rows(made: DataFrame, removed: DataFrame) -> DataFrame:
+    """Both, in comparable form and with the columns of `made`; what `removed` lacks, or has otherwise, is null."""
+    rows, known = comparable(made), set(removed.columns)
+    return rows.unionAll(
+        removed.select(
+            *(
+                (removed[quoted(each.name)].try_cast(each.dataType) if each.name in known else F.lit(None)).alias(
+                    each.name
+                )
+                for each in rows.schema
+            )
+        )
+    )
 
 
 def _without(rows: DataFrame, files: list[str]) -> DataFrame:

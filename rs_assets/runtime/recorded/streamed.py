@@ -47,7 +47,7 @@ from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.recorded.partitions import Partition
 from rs_assets.runtime.recorded.recompute import Written, age_of, passed_by, refuse_clock, states_of
 from rs_assets.runtime.recorded.recorded import Recorded, RecordedQuery, translated
-from rs_assets.runtime.recorded.since import Since, rows_at, rows_since
+from rs_assets.runtime.recorded.since import Since, rows_at, rows_since, with_rows
 from rs_assets.runtime.run.quarantine import process_all
 from rs_assets.runtime.run.run import wire_all
 from rs_assets.spark.settings import NO_DATA
@@ -120,7 +120,8 @@ def streamed_table(
 ) -> Iterator[Tables]:
     """Both tables, as far as closed partitions need it; None: all of it. On the driver's thread.
 
-    With a savepoint its state goes on: of rows that are only appended both have those since then.
+    With a savepoint its state goes on: of rows that are only appended both have those since then, and the second one
+    those that the first one has lost since.
     """
     query = recorded.query(spark, recorded.plan_of(sink.name))
     written = Written.by(query, sink)
@@ -129,15 +130,17 @@ def streamed_table(
         streamed = Streamed(spark, query, sink, folder, since)
         batches = streamed.needed(written.mark.batch_id, chosen)
         stored = rows_at(spark, written.path, written.table.version())
+        removed = None
         if since is not None and sink.mode != "complete":
             version = since.version(written)
             if sink.mode == "append":
-                stored = rows_since(spark, written, version)
+                stored, removed = rows_since(spark, written, version)
             elif version != NO_ROWS:
                 streamed.begin_with(written, version)
         made = streamed.rows(batches)
         clock = by_clock(recorded.session.topology, sink)
         made = stored.limit(0) if made is None else made
+        made = made if removed is None else with_rows(made, removed)
         yield Tables(written, batches, stored.drop(*clock), made.drop(*clock), since.savepoint.id if since else "")
 
 
