@@ -206,13 +206,14 @@ def make_session(settings: SparkSettings) -> SparkSession:
     from pyspark.sql import SparkSession
 
     from rs_assets.spark import archive
-    from rs_assets.spark.java import java_home
+    from rs_assets.spark.java import java_home, names_of_files
     from rs_assets.spark.object_store import s3_jars
     from rs_assets.spark.processor.library import session_jars
     from rs_assets.spark.unneeded import skip_lookup, without_learning
     from rs_assets.spark.workers import worker_environment
 
     os.environ["JAVA_HOME"] = str(java_home())
+    os.environ.update(names_of_files(os.environ))
     own_python = worker_environment(os.environ, one_process=settings.is_one_process)
     os.environ.update(own_python)
     for name, value in settings.environment().items():

