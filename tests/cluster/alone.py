@@ -1,4 +1,4 @@
-"""A cluster whose machines share nothing but S3: `python -m tests.cluster.alone FOLDER SCENARIO`, in a `Room`.
+"""A cluster whose machines share nothing but S3: `python -m tests.cluster.alone FOLDER SCENARIO`, in a `Network`.
 
 Instead of a scenario, a number is a seed: it draws one of the losses and its moment. Prints what the output has beside
 a plain count, and ends with an error if something did not come to pass.
@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from rs_assets.testing.servers.process import free_ports
-from tests.cluster.machines import NET, SPARK_HOME, Machine, Room, until
+from tests.cluster.machines import NET, SPARK_HOME, Machine, Network, until
 from tests.faults.processes import QUICK_START
 
 BUCKET = "lake"
@@ -81,9 +81,9 @@ def version() -> int:
 class Cluster:
     """A master and two workers, each on a machine of its own."""
 
-    def __init__(self, room: Room) -> None:
-        self.room = room
-        self.master = room.machine("master")
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.master = network.machine("master")
         self.url = f"spark://{self.master.address}:7077"
         self._start(self.master, "master.Master", "--port", "7077")
         until("a master", lambda: self.master.printed("New state: ALIVE"), machines=[self.master])
@@ -91,14 +91,14 @@ class Cluster:
 
     def worker(self, name: str) -> Machine:
         """A new worker of one core."""
-        made = self.room.machine(name)
+        made = self.network.machine(name)
         self._start(made, "worker.Worker", "--cores", "1", "--memory", "1g", self.url)
         until(name, lambda: made.printed("Successfully registered with master"), machines=[made])
         return made
 
     def driver(self, name: str) -> Machine:
         """A driver with an empty home."""
-        made = self.room.machine(name)
+        made = self.network.machine(name)
         made.start([sys.executable, "-W", "ignore", "-c", PROGRAM], RS_SPARK_MASTER=self.url)
         return made
 
@@ -190,15 +190,15 @@ def drawn(seed: int) -> tuple[str, Moment]:
     return name, Moment(versions, round(draw.uniform(0, BATCH_S if versions else START_S), 1))
 
 
-def store(room: Room, port: int) -> Any:
-    """The store, at the first address of the room, with the input."""
+def store(network: Network, port: int) -> Any:
+    """The store, at the first address of the network, with the input."""
     import boto3
 
     command = [sys.executable, "-m", "moto.server", "--host", f"{NET}.1", "--port", str(port)]
-    with (room.folder / "store.log").open("wb") as log:
+    with (network.folder / "store.log").open("wb") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log)
-    until("a store", lambda: b"Running on" in (room.folder / "store.log").read_bytes())
-    client = boto3.client("s3", endpoint_url=room.environment["AWS_ENDPOINT_URL"])
+    until("a store", lambda: b"Running on" in (network.folder / "store.log").read_bytes())
+    client = boto3.client("s3", endpoint_url=network.environment["AWS_ENDPOINT_URL"])
     client.create_bucket(Bucket=BUCKET)
     for number in range(FILES):
         some = hits()[number::FILES]
@@ -226,12 +226,12 @@ def main(folder: Path, scenario: str) -> None:
     }
     os.environ |= shared
     os.environ.setdefault("JAVA_TOOL_OPTIONS", QUICK_START)
-    with Room(folder, shared) as room:
-        server = store(room, port)
+    with Network(folder, shared) as network:
+        server = store(network, port)
         try:
-            SCENARIOS[name](Cluster(room), moment)
+            SCENARIOS[name](Cluster(network), moment)
             missing, more = want() - got(), got() - want()
-            strangers = sorted(path.name for path in room.disk.iterdir())
+            strangers = sorted(path.name for path in network.disk.iterdir())
             print(f"{name} at {moment}, {version() + 1} versions")
             print(json.dumps({"missing": len(missing), "more": len(more), "on the common path": strangers}))
         finally:

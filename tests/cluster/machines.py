@@ -1,7 +1,7 @@
 """Machines that share nothing but an object store: each has a network, processes and a disk of its own.
 
 They are namespaces of Linux, made without privileges: `unshare` starts this module in namespaces where it may make
-more. `Room` is the place between the machines, where only the store answers.
+more. `Network` is the place between the machines, where only the store answers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ import pyspark
 from rs_assets.spark.java import java_home
 
 # In these this module may make networks and mounts, and all of its processes end with it.
-ROOM = ("unshare", "--user", "--map-root-user", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+NEW = ("--user", "--map-root-user", "--net", "--mount", "--pid")
+NAMESPACES = ("unshare", *NEW, "--fork", "--kill-child", "--mount-proc")
 # A machine's own processes and mounts; its first process ends with the second of these.
 OWN = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 # The machine's disk becomes the common path, and those of the others vanish.
@@ -39,17 +40,17 @@ LOOK_S = 1.0
 def possible() -> bool:
     """Whether this system allows it."""
     tools = all(map(shutil.which, ("unshare", "ip", "mount")))
-    return tools and subprocess.run([*ROOM, "true"], capture_output=True, check=False).returncode == 0
+    return tools and subprocess.run([*NAMESPACES, "true"], capture_output=True, check=False).returncode == 0
 
 
 class Machine:
     """A machine that runs one command, until `off`, which is as if its plug was pulled."""
 
-    def __init__(self, room: Room, name: str, number: int) -> None:
+    def __init__(self, network: Network, name: str, number: int) -> None:
         self.name, self.address = name, f"{NET}.{number}"
-        self._disk = room.disks / name
+        self._disk = network.disks / name
         (self._disk / "tmp").mkdir(parents=True)
-        self._room = room
+        self._network = network
         self._process: subprocess.Popen[bytes] | None = None
         _ip("netns", "add", name)
         _ip("link", "add", f"to-{name}", "type", "veth", "peer", "name", "eth0", "netns", name)
@@ -60,7 +61,7 @@ class Machine:
 
     def start(self, command: Sequence[str], **environment: str) -> None:
         """Start the command on it."""
-        disk = self._room.disk
+        disk = self._network.disk
         own = {
             "HOME": str(disk),
             "TMPDIR": str(disk / "tmp"),
@@ -74,17 +75,17 @@ class Machine:
             "SPARK_DAEMON_MEMORY": "256m",
             "JAVA_TOOL_OPTIONS": f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} -Djava.io.tmpdir={disk / 'tmp'}",
         }
-        places = [str(self._disk), str(disk), str(self._room.disks)]
+        places = [str(self._disk), str(disk), str(self._network.disks)]
         whole = ["ip", "netns", "exec", self.name, *OWN, "sh", "-c", SETTLE, "sh", *places, *command]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                whole, env={**os.environ, **self._room.environment, **own, **environment}, stdout=log, stderr=log
+                whole, env={**os.environ, **self._network.environment, **own, **environment}, stdout=log, stderr=log
             )
 
     @property
     def log(self) -> Path:
         """What its command has printed."""
-        return self._room.folder / f"{self.name}.log"
+        return self._network.folder / f"{self.name}.log"
 
     def printed(self, text: str) -> bool:
         """Whether its command has printed `text`."""
@@ -117,7 +118,7 @@ class Machine:
                 process.send_signal(number)
 
 
-class Room:
+class Network:
     """The network between the machines, with the store at its first address; a context manager."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from rs_assets.spark.object_store import S3
 from tests.cluster.alone import SCENARIOS, drawn
-from tests.cluster.machines import ROOM, possible
+from tests.cluster.machines import NAMESPACES, possible
 
 RUN_S = 800
 SEEDS = range(20)
@@ -28,7 +28,7 @@ def test_the_output_is_that_of_one_machine(tmp_path: Path, scenario: str) -> Non
     if not S3.complete:
         pytest.skip(f"needs the jars for S3: {S3.remedy}")
     done = subprocess.run(
-        [*ROOM, sys.executable, "-W", "ignore", "-m", "tests.cluster.alone", str(tmp_path), scenario],
+        [*NAMESPACES, sys.executable, "-W", "ignore", "-m", "tests.cluster.alone", str(tmp_path), scenario],
         capture_output=True,
         text=True,
         timeout=RUN_S,
