@@ -389,7 +389,7 @@ CASES = [
         lambda: maven_url({"RS_MAVEN_URL": "https://mirror.example/maven"}),
     ),
     Case(
-        "topology/topology.py::Topology.__post_init__",
+        "common/node.py::equal_names",
         lambda: replace(built(hits()).topology, nodes=(*built(hits()).topology.nodes, *built(hits()).topology.nodes)),
         "name one of them: name='...', or .to_table(name='...') for a group of a table",
         None,

@@ -61,7 +61,7 @@ def from_kafka(**how):
 
 # What is refused, words of the remedy, and what it says to write instead.
 CASES = {
-    "stream/draft.py::Draft.add": (
+    "common/node.py::equal_names": (
         lambda: hits().filter("ms > 1").filter("ms > 2").to_print(name="file").build(),
         "name='...'",
         lambda: hits().filter("ms > 1").filter("ms > 2").to_print(name="other").build(),
