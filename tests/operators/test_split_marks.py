@@ -117,11 +117,11 @@ class Followed:
 
     def __init__(self, options, folder):
         self.options, self.folder, self.condition, self.name = options, folder, "true", "read"
-        self.renamed = {}
+        self.renamed, self.limit = {}, None
 
     def pipeline(self):
         source = StreamBuilder.data_stream("shop", "followed").from_file(
-            self.folder / "*.jsonl", schema=SCHEMA, tail=True, name=self.name
+            self.folder / "*.jsonl", schema=SCHEMA, tail=True, name=self.name, max_rows_per_batch=self.limit
         )
         source = source.filter(self.condition)
         window = source.window(TEN, name="tens").count("n").late_to("late").water_mark(Time.seconds(DELAY), per="split")
@@ -149,6 +149,15 @@ def test_files_lag_behind_one_another_over_runs_and_behind_a_rewind(options, tmp
     # Read again in one batch, no row of the file is before another that closed its window.
     assert world.read("late") == []
     assert {second(row["start_time"]): row["n"] for row in world.read("counts")} == {10: 2, 20: 1, 30: 1, 500: 1}
+
+
+def test_a_file_that_is_there_is_waited_for_however_few_rows_a_batch_has(options, tmp_path):
+    world = Followed(options, tmp_path)
+    world.limit = 2
+    assert world.run(ahead=[10, 20, 30, 40, 50, 60], behind=[11, 21]).rows_late == 0
+    world.run(finish=True)
+    counts = {second(row["start_time"]): row["n"] for row in world.read("counts")}
+    assert counts == {10: 2, 20: 2, 30: 1, 40: 1, 50: 1, 60: 1}
 
 
 def test_a_renamed_source_has_the_progress_of_its_splits(options, tmp_path):

@@ -195,6 +195,18 @@ def test_rows_are_given_out_oldest_file_first(tmp_path: Path) -> None:
     assert follower.values(4) == []
 
 
+def test_a_file_whose_lines_the_limit_leaves_to_a_later_batch_is_a_split(tmp_path: Path) -> None:
+    for age, (name, content) in enumerate({"a": "1\n2\n", "b": "3\n", "half": "4", "empty": ""}.items()):
+        (tmp_path / name).write_text(content)
+        os.utime(tmp_path / name, (1000 + age, 1000 + age))
+    follower = Follower(tmp_path)
+    assert follower.values(2) == ["1", "2"]
+    assert [(name, split.line) for name, split in follower.at.items()] == [("a", 2), ("b", 0)]
+    (tmp_path / "b").rename(tmp_path / "c")
+    assert [(row.split, row.value) for row in follower.step(1)] == [("b", b"3")]
+    assert follower.planner.plan(follower.at, max_rows=1) is follower.at
+
+
 def test_split_names_are_relative_to_the_directory_and_hidden_files_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "web" / ".git").mkdir(parents=True)
     for name in ("web/a.log", "_SUCCESS", ".b.swp", "web/.git/c"):

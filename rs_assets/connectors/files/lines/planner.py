@@ -60,6 +60,7 @@ class Planner:
     def plan(self, start: Offsets, *, max_rows: int | None = None) -> Offsets:
         """The next offsets, at most `max_rows` lines further; `start` itself if there is nothing new.
 
+        Files whose lines the limit leaves to a later batch are splits already: a watermark by split waits for them.
         ConfigurationError if nothing was ever read and the file or directory does not exist; SourceReadError if an
         archive is damaged.
         """
@@ -67,16 +68,19 @@ class Planner:
             self.check_path()
         left = max_rows
 
+        def lines(split: Split, seen: Seen, rows: int | None) -> Split:
+            size = seen.size if self._frozen is None else min(seen.size, self._frozen.get(seen.key, 0))
+            return _advanced(split, seen, size, rows=rows, final_line=self.final_line)
+
         def advance(split: Split, seen: Seen) -> Split:
             nonlocal left
             if left == 0:
                 return split
-            size = seen.size if self._frozen is None else min(seen.size, self._frozen.get(seen.key, 0))
-            moved = _advanced(split, seen, size, rows=left, final_line=self.final_line)
+            moved = lines(split, seen, left)
             left = None if left is None else left - (moved.line - split.line)
             return moved
 
-        return self._walk(start, advance)
+        return self._walk(start, advance, lambda split, seen: left == 0 and lines(split, seen, 1).byte > 0)
 
     def reach(self, start: Offsets) -> Offsets:
         """The end of the available data, for the lag; bytes are exact for plain files.
@@ -96,8 +100,16 @@ class Planner:
 
         return self._walk(start, advance)
 
-    def _walk(self, start: Offsets, advance: Callable[[Split, Seen], Split]) -> Offsets:
-        """Match every known split with its file, then take the files without a split, and advance each in turn."""
+    def _walk(
+        self,
+        start: Offsets,
+        advance: Callable[[Split, Seen], Split],
+        waits: Callable[[Split, Seen], bool] = lambda split, seen: False,  # noqa: ARG005
+    ) -> Offsets:
+        """Match every known split with its file, then take the files without a split, and advance each in turn.
+
+        A file without a split becomes one if it was advanced, or if it `waits`.
+        """
         owners: dict[FileKey, str] = {}
         found: dict[str, Seen | Ended] = {}
         listed = dict(self._listed())
@@ -125,7 +137,7 @@ class Planner:
                 nothing_read = Identity(key=seen.key, size=0, digest="")
                 fresh = Split(file=str(seen.file), identity=nothing_read, line=0, byte=0)
                 moved = advance(fresh, seen)
-                if moved.byte > 0:
+                if moved.byte > 0 or waits(fresh, seen):
                     end[_fresh_name(name, [*start, *end])] = moved
         # A renamed file, or an old split that can be forgotten, does not justify a batch of its own.
         news = [name for name in end if name not in start or _news(start[name]) != _news(end[name])]
