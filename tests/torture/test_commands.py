@@ -50,6 +50,17 @@ def test_a_backfill_takes_late_records_and_the_factor_of_its_code():
     assert pages.others(Code(), [0]) == 4
 
 
+def test_code_that_goes_on_from_then_changes_windows_that_closed_since():
+    pages = _pages(FIRST, SECOND)
+    pages.files, files = pages.files[:1], pages.files
+    pages.read(Code())
+    then, pages.files = pages.now, files
+    pages.read(Code())
+    after = pages.since(then, Code(factor=3)).windows_of([0])
+    assert pages.windows_of([0]) == {("p0", 0): (1, 0), ("p1", 0): (1, 1), ("p0", 10): (1, 6), ("p0", 20): (1, 4)}
+    assert after == {("p0", 0): (1, 0), ("p1", 0): (1, 1), ("p0", 10): (1, 18), ("p0", 20): (1, 12)}
+
+
 def test_strict_code_refuses_records_until_they_are_redriven():
     pages = _pages(FIRST)
     pages.read(Code(strict=True))

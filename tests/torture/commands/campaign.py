@@ -191,6 +191,7 @@ class Campaign:
         if other is None:
             return None
         if AT_ONCE[draw] is operations.rescale:
+            self.site.past.followed.clear()
             self.site.past.batches.clear()
         time.sleep(self.chance.random() * 3)
         return self.shell.start(*other.words, code=other.code)
@@ -223,6 +224,7 @@ class Campaign:
                 self.shell.say(f"exit {result} of the repetition: {started.said[-700:]}")
                 if draw in MAY_BE_REFUSED:
                     self.refused += 1
+                    self.site.past.followed.clear()
                     return None
         message = f"cannot be repeated: {started.log}"
         raise Finding(message)

@@ -45,9 +45,13 @@ class Saved:
 
 @dataclass(slots=True)
 class Past:
-    """What a campaign may go back to: savepoints, and what was known after batches of a query."""
+    """What a campaign may go back to: savepoints, and what was known after batches of a query.
+
+    All later batches follow the savepoints that are `followed`.
+    """
 
     savepoints: dict[str, Saved] = field(default_factory=dict)
+    followed: set[str] = field(default_factory=set)
     batches: dict[tuple[str, int], Known] = field(default_factory=dict)
 
     def kept(self, known: Known, batches: Mapping[str, Batch]) -> None:
@@ -61,6 +65,7 @@ class Past:
     def forget(self) -> None:
         """Nothing of it is left."""
         self.savepoints.clear()
+        self.followed.clear()
         self.batches.clear()
 
 
@@ -141,6 +146,23 @@ def tried(site: Site, code: Code) -> Command:
     return Command(words, code, done)
 
 
+def try_since(site: Site) -> Command | None:
+    """Another factor from a savepoint on: windows that had closed by then are those of the table then."""
+    if not site.pages.closed() or not site.past.followed:
+        return None
+    chosen = site.chance.choice(sorted(site.past.followed))
+    code = site.code._replace(factor=site.code.factor + site.chance.randint(0, 1))
+
+    def done(started: Started) -> None:
+        found, before = answer(started), site.pages.windows_of(site.pages.closed()[-TRIED:])
+        after = site.pages.since(site.past.savepoints[chosen].known, code).windows_of(site.pages.closed()[-TRIED:])
+        want = [len(before.keys() - after.keys()), len(after.keys() - before.keys())]
+        want.append(sum(before[key] != after[key] for key in before.keys() & after.keys()))
+        demand([found[name] for name in ("only_before", "only_after", "changed")], want, f"since {chosen}", started)
+
+    return Command(("try", NAME, "--json", *KEYS, "--savepoint", chosen), code, done)
+
+
 def prove(site: Site) -> Command | None:
     """All closed hours."""
     closed = site.pages.closed()
@@ -199,7 +221,9 @@ def redrive(site: Site) -> Command | None:
 def savepoint(site: Site) -> Command:
     def done(started: Started) -> None:
         saved = Saved(site.pages.now, last_batches(site.home, PART))
-        site.past.savepoints[answer(started)[0]["savepoint"]] = saved
+        name = answer(started)[0]["savepoint"]
+        site.past.savepoints[name] = saved
+        site.past.followed.add(name)
 
     return Command(("savepoint", NAME, "--json"), site.code, done)
 
@@ -212,6 +236,7 @@ def restore(site: Site) -> Command | None:
 
     def done(_: Started) -> None:
         site.pages.now = site.past.savepoints[chosen].known
+        site.past.followed.clear()
         site.past.batches.clear()
 
     return Command(("restore", NAME, chosen), site.code, done)
@@ -225,6 +250,7 @@ def rewind(site: Site) -> Command | None:
 
     def done(_: Started) -> None:
         known = site.past.batches[query, batch]
+        site.past.followed.clear()
         site.pages.back(**{PART[query]: getattr(known, PART[query])})
         site.past.batches = {key: each for key, each in site.past.batches.items() if key[0] != query or key[1] <= batch}
 
@@ -234,12 +260,17 @@ def rewind(site: Site) -> Command | None:
 def rescale(site: Site) -> Command:
     """Another number of partitions of the state; batches before it cannot be gone back to."""
     words = ("rescale", NAME, "--partitions", str(site.chance.randint(1, 4)))
-    return Command(words, site.code, lambda _: site.past.batches.clear())
+
+    def done(_: Started) -> None:
+        site.past.followed.clear()
+        site.past.batches.clear()
+
+    return Command(words, site.code, done)
 
 
 def capture(site: Site) -> Command:
     """A recorded batch as a test."""
-    words = ("capture", NAME, "--sink", site.chance.choice(["totals", "copy"]), "--into", _folder(site))
+    words = ("capture", NAME, "--sink", site.chance.choice(["totals_table", "copy_table"]), "--into", _folder(site))
     return Command(words, site.code, _nothing)
 
 
@@ -267,10 +298,13 @@ def _nothing(_: Started) -> None:
 Draw = Callable[[Site], Command | None]
 
 # While a stream runs, and while none does; a name that comes twice is drawn twice as often.
-WITH_STREAM: tuple[Draw, ...] = (backfill, try_, promote, redrive, prove, savepoint, rescale, compact, capture)
+WITH_STREAM: tuple[Draw, ...] = (
+    *(backfill, try_, try_since, promote, redrive, prove),
+    *(savepoint, rescale, compact, capture),
+)
 WITHOUT_STREAM: tuple[Draw, ...] = (
     *(promote, restore, rewind, forget) * 2,
-    *(redrive, backfill, rescale),
+    *(redrive, backfill, rescale, try_since),
 )
 # What may run at the same time, by what it changes: no row of the model.
 AT_ONCE: Mapping[Draw, Draw] = MappingProxyType(

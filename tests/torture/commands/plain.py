@@ -181,6 +181,19 @@ class Pages:
             for _, start, _, total in self._totals()
         )
 
+    def since(self, then: Known, code: Code) -> Pages:
+        """As if this code had read on from there what the windows have read since."""
+        windows = self.now.windows
+        known = replace(then, windows=replace(then.windows, cuts={**then.windows.cuts, **windows.cuts}))
+        pages = Pages(self.files[: windows.files], known)
+        pages.read(code)
+        return pages
+
+    def windows_of(self, hours: Iterable[int]) -> dict[tuple[str, int], tuple[int, int]]:
+        """The closed windows of these hours: number of records and total, by page and start."""
+        among = set(hours)
+        return {(page, start): (rows, total) for page, start, rows, total in self._totals() if _hour(start) in among}
+
     def tables(self) -> Tables:
         """The rows of each table, and the dead letters that count, in order."""
         copy, latest, windows = self.now.copy, self.now.latest, self.now.windows
