@@ -327,7 +327,7 @@ def _wait_until_free(topology: Topology, options: RunOptions) -> None:
         if time.monotonic() > deadline:
             raise PipelineBusyError(
                 f"{topology.name} did not stop within {STOP_S:.0f} s, so its code is as before",
-                remedy="wait until rs-assets status shows that it has, then promote again; a program of yours that does not"
-                " call running.await_termination() has to be ended by you",
+                remedy="wait until rs-assets status shows that it has, then promote again; a program of yours that does"
+                " not call running.await_termination() has to be ended by you",
             )
         pause.wait(LOOK_S)
