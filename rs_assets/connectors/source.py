@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -311,6 +311,18 @@ class Positioned(Protocol):
     @property
     def positioned(self) -> bool:
         """True: `stream` obeys `Reading.positioned`, and `splits` returns the names in SPLIT."""
+        ...
+
+
+@runtime_checkable
+class Backlogged(Protocol):
+    """A positioned reader whose limit of rows may leave all input of a split to later batches."""
+
+    def unread(self, offset: str) -> Collection[str]:
+        """The splits that have input after an offset: a watermark waits for them, however long they had no rows.
+
+        Asked while a stream runs, of splits that seem idle.
+        """
         ...
 
 

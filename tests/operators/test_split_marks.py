@@ -3,6 +3,7 @@
 import json
 from collections import defaultdict
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from deltalake import DeltaTable
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 
 from rs_assets import StreamBuilder, Time, TumblingWindow
 from rs_assets.errors import TopologyError
-from rs_assets.operators.window.splits import Silence
+from rs_assets.operators.window.durations import EPOCH
+from rs_assets.operators.window.splits import BySplit, Silence, SplitNotes
+from rs_assets.runtime.batch.split_watermarks import SplitWatermarks
 from rs_assets.runtime.run.idle import IdleSplits
 from rs_assets.runtime.upkeep.savepoints import rewind
 from rs_assets.testing import PipelineDriver
@@ -158,6 +161,42 @@ def test_a_file_that_is_there_is_waited_for_however_few_rows_a_batch_has(options
     world.run(finish=True)
     counts = {second(row["start_time"]): row["n"] for row in world.read("counts")}
     assert counts == {10: 2, 20: 2, 30: 1, 40: 1, 50: 1, 60: 1}
+
+
+class Computed:
+    """A batch that has found event times of splits, and that records how far the watermark goes."""
+
+    def __init__(self, **latest):
+        self.found, self.moved_to = latest, None
+
+    def latest(self, _):
+        return self.found
+
+    def move_event_time(self, at):
+        self.moved_to = at
+
+
+def test_a_split_with_unread_input_is_not_idle_however_long_it_has_no_rows(tmp_path):
+    clock, unread = [0.0], ["behind"]
+    marks = SplitWatermarks(
+        gate="w",
+        by_split=BySplit(timedelta(seconds=60)),
+        notes=SplitNotes.load(tmp_path),
+        there=lambda _: iter(["ahead", "behind"]),
+        unread=lambda _: iter(unread),
+        now=lambda: clock[0],
+    )
+
+    def batch(number, **latest):
+        marks.advance(made := Computed(**latest), number, first=0)
+        clock[0] += 50
+        return made.moved_to
+
+    assert [batch(0, behind=3), batch(1, ahead=10), batch(2, ahead=20), batch(3, ahead=30)] == [None, 3, 3, 3]
+    assert marks.due() is None
+    unread.clear()
+    assert marks.due() == EPOCH + timedelta(microseconds=30)
+    assert batch(4, ahead=40) == 40
 
 
 def test_a_renamed_source_has_the_progress_of_its_splits(options, tmp_path):

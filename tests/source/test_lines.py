@@ -202,9 +202,11 @@ def test_a_file_whose_lines_the_limit_leaves_to_a_later_batch_is_a_split(tmp_pat
     follower = Follower(tmp_path)
     assert follower.values(2) == ["1", "2"]
     assert [(name, split.line) for name, split in follower.at.items()] == [("a", 2), ("b", 0)]
+    assert follower.planner.unread(follower.at) == {"b"}
     (tmp_path / "b").rename(tmp_path / "c")
     assert [(row.split, row.value) for row in follower.step(1)] == [("b", b"3")]
     assert follower.planner.plan(follower.at, max_rows=1) is follower.at
+    assert not follower.planner.unread(follower.at)
 
 
 def test_split_names_are_relative_to_the_directory_and_hidden_files_are_left_alone(tmp_path: Path) -> None:

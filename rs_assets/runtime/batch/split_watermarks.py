@@ -9,9 +9,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.checkpoint.source_log import SourceLog
 from rs_assets.common.home import Home
 from rs_assets.compile.planner.query_plan import QueryPlan
-from rs_assets.compile.readers import positioned
+from rs_assets.compile.readers import positioned, reader_of
+from rs_assets.connectors.source import Backlogged
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.operators.window.splits import NO_SPLIT, BySplit, Latest, Silence, SplitNotes, later, reached
 from rs_assets.records.columns import origin_of
@@ -26,20 +28,23 @@ class SplitWatermarks:
     """Moves the watermark of a query's only gate; `now` gives seconds that never go back.
 
     `there` returns the splits of its sources at the end of a batch, with rows or without; for a source without known
-    splits it returns the source itself, which counts as one split. `aliases` has the stored names of sources that were
-    renamed: the notes go by these.
+    splits it returns the source itself, which counts as one split. `unread` returns those of which a limit has left
+    input to later batches: they are not idle. `aliases` has the stored names of sources that were renamed: the notes go
+    by these.
     """
 
     gate: str
     by_split: BySplit
     notes: SplitNotes
     there: Callable[[int], Iterator[str]]
+    unread: Callable[[int], Iterator[str]] = lambda _: iter(())
     aliases: Mapping[str, str] = field(default_factory=dict)
     now: Callable[[], float] = time.monotonic
     _silence: Silence = field(init=False)
     _splits: frozenset[str] = frozenset()
     _latest: Latest = field(default_factory=dict)
     _moved_to: int | None = None
+    _batch: int = -1
 
     def __post_init__(self) -> None:
         """Silence counts from now on."""
@@ -57,7 +62,7 @@ class SplitWatermarks:
         """
         found = dict(execution.latest(self.gate))
         asked = found.pop(NO_SPLIT, None)
-        self._splits = frozenset(self.there(batch_id)) | found.keys()
+        self._batch, self._splits = batch_id, frozenset(self.there(batch_id)) | found.keys()
         before = self.before(batch_id)
         self._latest = {split: at for split, at in later(before, found).items() if split in self._splits}
         self._silence.hear(frozenset(found), self.now())
@@ -79,7 +84,11 @@ class SplitWatermarks:
         return _named(self.notes.behind(batch_id), {stored: name for name, stored in self.aliases.items()})
 
     def _reached(self) -> int | None:
-        return reached(self._latest, self._silence.waited(self._splits, self.now()))
+        waited = self._silence.waited(self._splits, self.now())
+        at = reached(self._latest, waited)
+        if waited == self._splits or at is None or (self._moved_to is not None and at <= self._moved_to):
+            return at
+        return reached(self._latest, waited | self._splits.intersection(self.unread(self._batch)))
 
 
 def _named(latest: Latest, names: Mapping[str, str]) -> Latest:
@@ -113,6 +122,11 @@ def split_watermarks_of(
             if not known:
                 yield origin_of(source.name)
 
-    return SplitWatermarks(
-        gate=gate, by_split=by_split, notes=SplitNotes.load(folder), there=there, aliases=log.aliases
-    )
+    def unread(batch_id: int) -> Iterator[str]:
+        for source in sources:
+            reader, end = reader_of(source, home), SourceLog(log, source.name).batch(batch_id).end
+            if isinstance(reader, Backlogged) and end is not None:
+                yield from (origin_of(source.name, split) for split in reader.unread(end))
+
+    notes = SplitNotes.load(folder)
+    return SplitWatermarks(gate=gate, by_split=by_split, notes=notes, there=there, unread=unread, aliases=log.aliases)

@@ -82,6 +82,13 @@ class Planner:
 
         return self._walk(start, advance, lambda split, seen: left == 0 and lines(split, seen, 1).byte > 0)
 
+    def unread(self, start: Offsets) -> frozenset[str]:
+        """The splits of `start` that have a complete line more."""
+        after = self._walk(
+            start, lambda split, seen: _advanced(split, seen, seen.size, rows=1, final_line=self.final_line)
+        )
+        return frozenset(name for name, split in start.items() if name in after and after[name].byte > split.byte)
+
     def reach(self, start: Offsets) -> Offsets:
         """The end of the available data, for the lag; bytes are exact for plain files.
 
