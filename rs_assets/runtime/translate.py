@@ -155,8 +155,8 @@ def translate(error: BaseException, *, query: str) -> RsError:
     for mark, kind, what, remedy in KNOWN:
         if mark in text:
             file = FILE.search(text)
-            told = _cause(text) or first_line(text)
-            return kind(what, remedy=remedy, query=query, file=file.group() if file else None, spark=told)
+            cause = _cause(text) or first_line(text)
+            return kind(what, remedy=remedy, query=query, file=file.group() if file else None, spark=cause)
     remedy = OF_VALUES_REMEDY if OF_VALUES.search(text) else "the cause is chained to this error"
     return EngineError(first_line(text), remedy=remedy, query=query)
 

@@ -372,14 +372,15 @@ class DeltaWriter:
 
         The JVM connector checks the rules by itself.
         """
-        anew, replaces = self._begins_anew(mark), self._replaces(mark)
+        replaces = self._replaces(mark)
         if replaces and not self.handle.at_hand:
             table = self.handle.newest() or table
             self.handle.last(mark)
         others = self.handle.sole_writer.others(table, mark, deep=True) if replaces else ""
         if others:
+            what = "a new generation" if self._begins_anew(mark) else "complete"
             raise SinkError(
-                f"{'a new generation' if anew else 'complete'} would replace the whole table, but {others}",
+                f"{what} would replace the whole table, but {others}",
                 remedy="write to a table of its own, or move this one away and start again",
                 step=self.name,
                 table=self.path,

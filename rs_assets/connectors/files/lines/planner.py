@@ -68,25 +68,19 @@ class Planner:
             self.check_path()
         left = max_rows
 
-        def lines(split: Split, seen: Seen, rows: int | None) -> Split:
-            size = seen.size if self._frozen is None else min(seen.size, self._frozen.get(seen.key, 0))
-            return _advanced(split, seen, size, rows=rows, final_line=self.final_line)
-
         def advance(split: Split, seen: Seen) -> Split:
             nonlocal left
             if left == 0:
                 return split
-            moved = lines(split, seen, left)
+            moved = self._lines_on(split, seen, left)
             left = None if left is None else left - (moved.line - split.line)
             return moved
 
-        return self._walk(start, advance, lambda split, seen: left == 0 and lines(split, seen, 1).byte > 0)
+        return self._walk(start, advance, lambda split, seen: left == 0 and self._lines_on(split, seen, 1).byte > 0)
 
     def unread(self, start: Offsets) -> frozenset[str]:
         """The splits of `start` that have a complete line more."""
-        after = self._walk(
-            start, lambda split, seen: _advanced(split, seen, seen.size, rows=1, final_line=self.final_line)
-        )
+        after = self._walk(start, lambda split, seen: self._lines_on(split, seen, 1))
         return frozenset(name for name, split in start.items() if name in after and after[name].byte > split.byte)
 
     def reach(self, start: Offsets) -> Offsets:
@@ -106,6 +100,11 @@ class Planner:
             return _advanced(split, seen, seen.size, rows=None, final_line=self.final_line)
 
         return self._walk(start, advance)
+
+    def _lines_on(self, split: Split, seen: Seen, rows: int | None) -> Split:
+        """The split after up to `rows` more lines, no further than a run that began with fixed sizes may read."""
+        size = seen.size if self._frozen is None else min(seen.size, self._frozen.get(seen.key, 0))
+        return _advanced(split, seen, size, rows=rows, final_line=self.final_line)
 
     def _walk(
         self,
