@@ -6,15 +6,16 @@ Draws keep to what the pages in docs allow, so that few programs are refused.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from random import Random
 
-from tests.programs import families, script_drawing, table_families
+from tests.programs import families, lookups, script_drawing, table_families
 from tests.programs import program as p
 from tests.programs import terms as t
 from tests.programs.own import Own
 from tests.programs.scripts import Script
 from tests.programs.shapes import fields_after
-from tests.programs.values import CORE, MORE, NUMBERS, ORDERED, SIZES, VALUES
+from tests.programs.values import CORE, LATER, MORE, NUMBERS, ORDERED, SIZES, VALUES, WIDER
 
 BATCHES, GROUP = 4, 8
 FAMILIES = {**families.FAMILIES, **table_families.FAMILIES}
@@ -27,7 +28,8 @@ class Draw:
     def __init__(self, seed, family):
         self.rng, self.seed, self.family = Random(seed * 1000 + 7), seed, family
         self.steps, self.made, self.number = {}, [], 0
-        self.more = tuple(self.rng.sample(MORE, self.rng.choice([1, 2, 3])))
+        self.wider = seed >= WIDER
+        self.more = tuple(self.rng.sample(MORE + LATER * self.wider, self.rng.choice([1, 2, 3])))
         # How many seconds one of the rows' times has.
         self.scale = 1
 
@@ -114,6 +116,8 @@ class Draw:
             if not sql:
                 steps += [self.python_filtered, self.python_mapped, self.passed, self.looked_up, self.flattened]
                 steps += [self.expected, self.scripted, self.scripted]
+            if self.wider and not sql:
+                steps += [partial(step, self) for step in lookups.STEPS * 2]
             name = self.rng.choice(steps)(name, kept)
         return name
 

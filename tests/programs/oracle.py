@@ -124,7 +124,9 @@ class Oracle:
         """The rows of a step, computed once."""
         if name not in self.known:
             step = self.steps[name]
-            self.known[name] = getattr(self, f"_{type(step).__name__.lower()}")(step)
+            own = getattr(step, "of_row", None)
+            made = self.each(step.of, own) if own else getattr(self, f"_{type(step).__name__.lower()}")(step)
+            self.known[name] = made
         return self.known[name]
 
     # Steps without state.

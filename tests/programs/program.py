@@ -16,6 +16,7 @@ INPUTS = ("of", "left", "right")
 # The setting of a step whose function Spark does not compute.
 CALLED = "trace=False, "
 START = datetime(2024, 1, 1, tzinfo=UTC)
+KINDS = {"odd": "double", "ip": "string"}
 
 
 def at(second):
@@ -24,8 +25,8 @@ def at(second):
 
 
 def ddl(fields):
-    """Fields and their types as a schema; "odd" is a double that may be NaN, infinite or -0.0."""
-    return ", ".join(f"{field} {'double' if kind == 'odd' else kind}" for field, kind in fields)
+    """Fields and their types as a schema; "odd" is a double that may be NaN, infinite or -0.0, "ip" a text."""
+    return ", ".join(f"{field} {KINDS.get(kind, kind)}" for field, kind in fields)
 
 
 @dataclass(frozen=True)
@@ -597,9 +598,10 @@ class Program:
 HEAD = """from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from math import inf, nan
+import pyarrow.compute as pc
 from rs_assets import (
     CalendarWindow, CountWindow, CumulateWindow, Dimension, GlobalWindow, HoppingWindow, Interval, MemoryChannel,
-    OverWindow, SessionWindow, SlidingWindow, StreamBuilder, Time, TumblingWindow,
+    Network, OverWindow, Range, Rules, SessionWindow, SlidingWindow, StreamBuilder, Time, TumblingWindow,
 )
 from rs_assets.testing import PipelineDriver
 def at(second):

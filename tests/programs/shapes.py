@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import singledispatch
 
+from tests.programs import lookups, reductions, scripts, terms
 from tests.programs import program as p
-from tests.programs import reductions, scripts, terms
 
 KINDS = {int: "bigint", str: "string", bool: "boolean"}
 TIMES = (("start_time", "timestamp"), ("end_time", "timestamp"))
@@ -77,6 +77,21 @@ def _(step: p.FlatMap, of):
 @fields.register
 def _(step: p.Lookup, of):
     return of | dict(p.Lookup.schema)
+
+
+@fields.register
+def _(step: lookups.Contained, of):
+    return of | {f"d_{name}": "string" if kind == "ip" else kind for name, kind in step.schema}
+
+
+@fields.register
+def _(step: lookups.Judged, of):
+    return of | dict(step.schema)
+
+
+@fields.register
+def _(step: lookups.Batches, of):
+    return dict(step.kept) | {step.made: "bigint"}
 
 
 def kind_after(each, of):

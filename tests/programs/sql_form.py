@@ -14,6 +14,7 @@ TYPES = {
     "bigint": "BIGINT",
     "double": "DOUBLE",
     "odd": "DOUBLE",
+    "ip": "STRING",
     "string": "STRING",
     "boolean": "BOOLEAN",
     "decimal(8,2)": "DECIMAL(8, 2)",

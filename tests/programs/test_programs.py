@@ -12,9 +12,11 @@ from tests.programs import terms as t
 from tests.programs.campaign import RIGHT, built, built_of_sql, fewer_steps, sound, verdicts
 from tests.programs.compared import differences
 from tests.programs.drawing import FAMILIES, GROUP, drawn
+from tests.programs.lookups import Contained, Judged
 from tests.programs.oracle import Oracle
 from tests.programs.script_meaning import after
 from tests.programs.sql_form import Unwritten, as_sql, script
+from tests.programs.values import WIDER
 from tests.tables.camera import Camera
 
 
@@ -95,6 +97,13 @@ def test_programs_of_each_family_give_the_rows_of_plain_python(driver, family):
     assert wrong(range(first, first + GROUP), driver, (family,)) == {}
 
 
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.filterwarnings("ignore")
+def test_programs_with_intervals_networks_rules_and_arrow_give_the_rows_of_plain_python(driver):
+    assert wrong(range(WIDER, WIDER + GROUP), driver, ("stateless",)) == {}
+
+
 def test_programs_of_a_seed_are_the_same_for_ever_and_their_code_is_python():
     for seed in range(20):
         program = drawn(seed)
@@ -103,7 +112,8 @@ def test_programs_of_a_seed_are_the_same_for_ever_and_their_code_is_python():
 
 
 def test_programs_of_fixed_seeds_are_not_refused_and_have_all_steps():
-    programs = [drawn(seed, (family,)) for seed in range(16) for family in FAMILIES]
+    seeds = (*range(16), *range(WIDER, WIDER + 8))
+    programs = [drawn(seed, (family,)) for seed in seeds for family in FAMILIES]
     for program in programs[: 2 * len(FAMILIES)]:
         built([program])
     kinds = {type(step) for program in programs for step in program.steps}
@@ -181,6 +191,49 @@ def test_an_oracle_of_two_sources_waits_for_the_slowest():
     fired = [(batch, (row["start_time"] - p.START).total_seconds(), row["c"]) for batch, row in rows]
     assert sorted(fired) == [(5, 0, 3), (5, 10, 1), (6, 20, 1), (6, 30, 1)]
     assert [mark and (mark - p.START).total_seconds() for mark in oracle.marks.after] == [None, None, 1, 1, 4, 21]
+
+
+def labels(step, **row):
+    return [each["d_label"] for each in step.of_row(row)]
+
+
+def test_an_oracle_of_intervals_takes_the_narrowest_and_of_equal_ones_all():
+    rows = (
+        ("a", 0, 10, "wide"),
+        ("a", 2, 5, "first"),
+        ("a", 3, 6, "last"),
+        ("b", 3, 6, "equal"),
+        ("a", None, 3, "open"),
+    )
+    step = Contained("s2", "a", "n", "bigint", None, "left", closed=False, rows=rows)
+    assert [labels(step, n=n) for n in (3, 9, -7, 10, None)] == [["last", "equal"], ["wide"], ["open"], [None], [None]]
+    assert labels(replace(step, on="key"), n=3, key="b") == ["equal"]
+    assert labels(replace(step, closed=True, how="inner"), n=10) == ["wide"]
+
+
+def test_an_oracle_of_networks_takes_the_longest_prefix_and_reads_no_other_text():
+    nets = ("10.0.0.0/8", "10.1.2.77/24", "::ffff:10.1.0.0/112", "::/0", "10.0.0.0/255.0.0.0", "2001:db8::/32")
+    step = Contained("s2", "a", "ip", "ip", None, "left", closed=False, rows=tuple(("a", net, net) for net in nets))
+    found = {
+        text: labels(step, ip=text) for text in ("10.1.2.3", "10.1.9.9", "::ffff:10.9.9.9", "::1", "010.1.2.3", None)
+    }
+    assert found == {
+        "10.1.2.3": ["10.1.2.77/24"],
+        "10.1.9.9": ["::ffff:10.1.0.0/112"],
+        "::ffff:10.9.9.9": ["10.0.0.0/8"],
+        "::1": ["::/0"],
+        "010.1.2.3": [None],
+        None: [None],
+    }
+
+
+def test_an_oracle_of_rules_names_those_that_are_true_by_priority():
+    positive, small = t.Compare("n", ">", 0), t.Compare("n", "<", 5)
+    rules = (("a", positive, None, True), ("z", small, 1, True), ("off", positive, 0, False))
+    step = Judged("s2", "a", "all", rules)
+    assert [row["rules"] for n in (3, 9, None) for row in step.of_row({"n": n})] == [["z", "a"], ["a"], []]
+    assert replace(step, form="matched").of_row({"n": None}) == []
+    assert [row["rule"] for row in replace(step, form="per_match").of_row({"n": 3})] == ["z", "a"]
 
 
 def test_a_script_means_what_its_page_says():

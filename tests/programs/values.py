@@ -14,6 +14,9 @@ MORE = (
     ("m", "bigint"),
     ("y", "odd"),
 )
+# Seeds from `WIDER` on have these fields and the steps of `lookups` as well; earlier ones stay as they were.
+WIDER = 100_000
+LATER = (("ip", "ip"),)
 VALUES = {
     "string": ["a", "b", "c", "a", "b", "", "é", None],
     "bigint": [None, -3, -1, 0, 1, 2, 3, 4, 7, 9],
@@ -22,7 +25,37 @@ VALUES = {
     "boolean": [True, False, None],
     "decimal(8,2)": [None, Decimal("0.10"), Decimal("2.50"), Decimal("-1.05"), Decimal("7.00")],
     "array<string>": [None, (), ("u",), ("u", "v"), ("v", None, "u")],
+    "ip": [
+        None,
+        "",
+        "10.1.2.3",
+        "10.1.9.9",
+        "10.9.9.9",
+        "192.168.0.1",
+        "::ffff:10.1.2.3",
+        "2001:db8::1",
+        "2001:DB8:0::2",
+        "fe80::1%eth0",
+        "010.1.2.3",
+        "10.1.2",
+        "10.1.2.3 ",
+        "::1",
+    ],
 }
+NETWORKS = (
+    "10.0.0.0/8",
+    "10.1.0.0/16",
+    "10.1.2.77/24",
+    "10.1.2.3",
+    "0.0.0.0/0",
+    "::/0",
+    "2001:db8::/32",
+    "2001:db8::1/128",
+    "::ffff:10.0.0.0/104",
+    "192.168.0.0/255.255.0.0",
+    "nowhere",
+    None,
+)
 NUMBERS = ("bigint", "double", "decimal(8,2)")
 ORDERED = (*NUMBERS, "string")
 SIZES = (5, 10, 20, 30, 60)
