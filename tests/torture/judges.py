@@ -9,7 +9,18 @@ from types import MappingProxyType
 from rs_assets.errors import RsError
 from tests.torture.going_on import Rows, finish, finish_after_crash, refusal
 from tests.torture.model import WINDOW_S, Numbers, Row, Windows, all_read, copied, difference, of_page, too_strict
-from tests.torture.operations import FORGOTTEN, FORK, FORMER, OPERATIONS, PROMOTED, backfill, forget, promote, redrive
+from tests.torture.operations import (
+    FORGOTTEN,
+    FORK,
+    FORMER,
+    OPERATIONS,
+    PROMOTED,
+    backfill,
+    begin,
+    forget,
+    promote,
+    redrive,
+)
 from tests.torture.site import COPY, WINDOWS, Site
 
 # The records that the condition `PROMOTED` leaves out.
@@ -101,6 +112,16 @@ def _forgotten(site: Site, refused: list[str]) -> str:
     return wrong or difference(site.held(), wanted)
 
 
+def _begun(site: Site, refused: list[str]) -> str:
+    """The rows are those of the generation before, or of what is read now; at last they are the latter."""
+    wrong = finish_after_crash(site, OPERATIONS["new generation"], refused)
+    numbers = site.input.of("a")
+    wrong = wrong or _either(site, all_read(numbers.union(range(min(numbers)))), all_read(numbers))
+    begin(site)
+    finish(site)
+    return wrong or difference(site.held(), {**all_read(numbers), "letters": site.input.letters("a")})
+
+
 def _without(numbers: Numbers, gone: Numbers) -> Rows:
     """What both outputs hold at the end without the records that were forgotten."""
     return {COPY: copied(numbers - gone), WINDOWS: _closed(numbers - gone)}
@@ -120,5 +141,11 @@ def _closed(numbers: Numbers) -> list[Row]:
 
 # Of the operations that are judged by more than the outputs of a run.
 JUDGES: Mapping[str, Judge] = MappingProxyType(
-    {"promote": _promoted, "backfill": _backfilled, "redrive": _redriven, "forget": _forgotten}
+    {
+        "new generation": _begun,
+        "promote": _promoted,
+        "backfill": _backfilled,
+        "redrive": _redriven,
+        "forget": _forgotten,
+    }
 )

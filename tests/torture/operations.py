@@ -177,6 +177,17 @@ def _finish(site: Site) -> None:
     site.pipeline().run(site.options, finish=True)
 
 
+def _remove_first(site: Site) -> None:
+    """A new generation does not read the records of the first file, whose rows are in the tables."""
+    _grow_and_run(site)
+    min(site.place("a").iterdir()).unlink()
+
+
+def begin(site: Site) -> None:
+    """Begin a new generation."""
+    site.pipeline().run(replace(site.options, new_generation=True))
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """What is recorded, and what goes before it unrecorded.
@@ -202,6 +213,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "live rescale": Operation(_rescale_live, first=_start),
     "recover": Operation(_run, first=_lose, again=_restore_newest),
     "finish": Operation(_finish, first=_grow),
+    "new generation": Operation(begin, first=_remove_first, again=begin),
     "backfill": Operation(backfill, first=_grow_and_run),
     "redrive": Operation(redrive, first=_refuse_some),
     "promote": Operation(promote, first=_grow_and_run, again=_former_first),

@@ -98,6 +98,19 @@ def test_a_pipeline_goes_on_from_crash_points_of_what_reads_recorded_batches_aga
         assert outcome.wrong == "", outcome.crash.point
 
 
+@pytest.mark.long
+def test_a_pipeline_goes_on_from_crash_points_of_a_new_generation(driver, tmp_path):
+    """Some of them, evenly; `--operation 'new generation'` goes on from all."""
+    try:
+        compile_shim(tmp_path)
+    except ShimError as error:
+        pytest.skip(str(error))
+    recording = record(tmp_path, "first start", "batch", "new generation")
+    site = Site(recording.root, driver)
+    for outcome in outcomes(site, recording, evenly(distinct(recording.of("new generation")))[:20]):
+        assert (outcome.wrong, outcome.refused) == ("", ()), outcome.crash.point
+
+
 @pytest.mark.canary
 def test_a_short_history_of_what_people_do_is_right(driver, tmp_path):
     result = done(3, planned(3, 8), tmp_path / "site", driver)
