@@ -254,13 +254,19 @@ class RecordedQuery:
 
 
 def named(nodes: Sequence[Chosen], name: str | None, *, what: str, pipeline: str) -> Chosen:
-    """The one of `nodes` called `name`, or the only one; ConfigurationError, which lists them, if there is none."""
+    """The one of `nodes` called `name`, or the only one; ConfigurationError, which lists them, if there is none.
+
+    `what` they are: a source, or something that is named by `sink=`, which is `--sink` in a shell.
+    """
     known = {node.name: node for node in nodes}
     if name is None and len(known) == 1:
         return nodes[0]
     if name not in known:
         problem = f"there are several {what}s" if name is None else f"there is no {what} {name!r}"
-        raise ConfigurationError(problem, remedy=f"name one of: {', '.join(known)}", pipeline=pipeline)
+        option = "source" if what == "source" else "sink"
+        raise ConfigurationError(
+            problem, remedy=f"name one of: {', '.join(known)} ({option}=, in a shell --{option})", pipeline=pipeline
+        )
     return known[name]
 
 

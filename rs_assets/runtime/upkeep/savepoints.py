@@ -318,7 +318,7 @@ def _named(topology: Topology, step: str | None) -> QueryPlan:
     names = ", ".join(plan.stateful or plan.name for plan in plans)
     raise ConfigurationError(
         "several queries can be rewound" if step is None else f"there is no query of a step {step!r}",
-        remedy=f"name one of: {names}",
+        remedy=f"name one of: {names} (step=, in a shell --step)",
         pipeline=topology.name,
     )
 
