@@ -142,10 +142,10 @@ def made(
             checkpoint.change(version)
         if first:
             checkpoint.snapshot(first + 1)
-    (folder / "sources" / "rs_control").mkdir(parents=True)
     checkpoint.expected = Expected(
         query="window",
-        sources=("file", "feed", "rs_control"),
+        sources=("file", "feed"),
+        controls=("rs_control",),
         stateful=state,
         partitions=2 if state else 0,
         query_id=QUERY_ID,

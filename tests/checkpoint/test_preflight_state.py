@@ -174,7 +174,7 @@ def test_a_damaged_entry_of_a_file_source_is_found(tmp_path, data):
 
 def test_sources_that_come_and_go_are_only_told(tmp_path):
     checkpoint = made(tmp_path / "c")
-    checkpoint.expect(sources=("file", "other", "rs_control"))
+    checkpoint.expect(sources=("file", "other"))
     gone, new = look(checkpoint)
     assert {(finding.code, finding.severity) for finding in (gone, new)} == {("sources", "warning")}
     assert "'feed'" in gone.meaning
@@ -275,5 +275,5 @@ def test_errors_are_refused_with_file_meaning_remedy_and_repair(tmp_path):
 
 def test_warnings_are_not_refused(tmp_path):
     checkpoint = made(tmp_path / "c")
-    checkpoint.expect(sources=("file", "feed", "rs_control", "new"))
+    checkpoint.expect(sources=("file", "feed", "new"))
     refuse(look(checkpoint), "shop.clicks")

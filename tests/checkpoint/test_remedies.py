@@ -151,7 +151,7 @@ def test_a_source_that_was_added_again_has_another_name(checkpoint):
     """Batch 3 has no line of `feed`, which is there again: as `feed2` nothing of it was read."""
     checkpoint.write("offsets/4", offsets_text(4, {"file": '{"logOffset":4}'}))
     assert "a source that was removed and added again needs another name" in only(checkpoint).remedy
-    checkpoint.expect(sources=("file", "feed2", "rs_control"))
+    checkpoint.expect(sources=("file", "feed2"))
     assert errors(checkpoint) == []
 
 

@@ -53,16 +53,18 @@ class Finding:
 class Expected:
     """The expected content of a query's checkpoint.
 
-    `sources` are the expected names in its offset log, including `rs_control` for a window; `stateful` says that it
-    keeps state, in `operators` steps and `partitions` partitions (0: not known yet); `query_id` is the recorded id of
-    its metadata file, None if it was never recorded; `sinks` maps each sink to the last batch of this pipeline and
-    `generation` in its own marker, -1 for none; `sinks_seen` to the last batch recorded for it, -1 or absent for none;
-    `sinks_changed` to changes of its rows by others since. The content of `sinks_staying` is not replaced by a new
-    generation. `letters` returns the last batch whose dead letters are in their table, -1 for none.
+    `sources` are the expected names in its offset log, `controls` those of the runtime's own sources, which are there
+    once they have given a row; `stateful` says that it keeps state, in `operators` steps and `partitions` partitions
+    (0: not known yet); `query_id` is the recorded id of its metadata file, None if it was never recorded; `sinks`
+    maps each sink to the last batch of this pipeline and `generation` in its own marker, -1 for none; `sinks_seen` to
+    the last batch recorded for it, -1 or absent for none; `sinks_changed` to changes of its rows by others since. The
+    content of `sinks_staying` is not replaced by a new generation. `letters` returns the last batch whose dead
+    letters are in their table, -1 for none.
     """
 
     query: str
     sources: tuple[str, ...]
+    controls: tuple[str, ...] = ()
     stateful: bool
     partitions: int
     query_id: str | None
@@ -73,6 +75,11 @@ class Expected:
     sinks_changed: Mapping[str, Sequence[SinkChange]] = field(default_factory=dict)
     sinks_staying: frozenset[str] = frozenset()
     letters: Callable[[], int] = lambda: -1
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All names that its offset log may have."""
+        return frozenset((*self.sources, *self.controls))
 
     @property
     def furthest(self) -> int:

@@ -57,7 +57,7 @@ def check_lost_sources(facts: Facts) -> Iterator[Finding]:
         earlier, later = facts.plans[before].content, facts.plans[batch].content
         if earlier is None or later is None:
             continue
-        for name in sorted((earlier.sources.keys() - later.sources.keys()) & set(facts.expected.sources)):
+        for name in sorted((earlier.sources.keys() - later.sources.keys()) & facts.expected.names):
             yield Finding(
                 code="damaged_plan",
                 severity="error",

@@ -88,7 +88,7 @@ def check_names(facts: Facts) -> Iterator[Finding]:
     folders = {name for name in now if _PLAIN_NAME.fullmatch(name) and (facts.folder / "sources" / name).is_dir()}
     before = facts.plans.get(facts.last_plan - 1)
     known = plan.sources.keys() | folders | (before.content.sources.keys() if before and before.content else set())
-    for name in sorted(plan.sources.keys() - now):
+    for name in sorted(plan.sources.keys() - facts.expected.names):
         meaning = f"has the source {name!r}, which the pipeline no longer has: it is not read any further"
         yield _changed(file, meaning, "add it again under that name if it was removed by mistake")
     for name in sorted(now - known):

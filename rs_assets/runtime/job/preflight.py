@@ -34,7 +34,8 @@ def expected(
     remembered = {name: writer.last_committed(marks[name]) for name, writer in writers.items()}
     return Expected(
         query=plan.name,
-        sources=(*(manifest.stored_name(s) for s in plan.sources), *plan.controls.values()),
+        sources=tuple(manifest.stored_name(s) for s in plan.sources),
+        controls=tuple(plan.controls.values()),
         stateful=plan.stateful is not None,
         operators=len(plan.states),
         # An interrupted rescale is completed after this check; until then each query has its own number.
