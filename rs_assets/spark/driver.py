@@ -21,8 +21,9 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from weakref import WeakSet
 
+from rs_assets.common.scratch import Held, own_folder
 from rs_assets.errors import ConfigurationError, EngineError
-from rs_assets.spark.settings import SQL_SETTINGS, SparkSettings
+from rs_assets.spark.settings import JAVA_VARIABLES, SQL_SETTINGS, SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,6 +35,8 @@ Task = tuple[Callable[["SparkSession"], Any] | None, "Future[Any]"]
 QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 # How long an interruptible wait sleeps between checks, in seconds.
 WAIT_S = 0.5
+# The option that says where Java has its temporary files, and where it has them without it.
+JAVA_FILES, JAVA_PLACE = "java.io.tmpdir", "/tmp"  # noqa: S108
 # How long to wait for a JVM that was asked to end, in seconds.
 END_S = 10
 
@@ -222,11 +225,15 @@ def make_session(settings: SparkSettings) -> SparkSession:
     jars = session_jars()
     if settings.is_one_process:
         settings = replace(settings, java_options=f"{archive.options(jars)} {settings.java_options}".strip())
+    files = _files_of_java(os.environ)
+    if files:
+        # The last of two such options holds, so that the user's own does.
+        settings = replace(settings, java_options=f"-D{JAVA_FILES}={files.folder} {settings.java_options}".strip())
     conf = settings.conf(jars, s3_jars())
     for key, value in conf.items():
         builder = builder.config(key, value)
     try:
-        _begin_gateway(conf)
+        _begin_gateway(conf, files)
         # On a cluster the jar of the processors comes with the session.
         with without_learning() if settings.is_one_process else nullcontext():
             session = builder.getOrCreate()
@@ -262,8 +269,20 @@ def _refused(error: Exception) -> ConfigurationError:
     )
 
 
-def _begin_gateway(conf: Mapping[str, str]) -> None:
-    """Start the JVM in its own process group, if there is none yet.
+def _files_of_java(environment: Mapping[str, str]) -> Held | None:
+    """Where Java's temporary files are, with the working copies of state; None: it has them where the user says.
+
+    Java removes them when it ends. Those of a killed one are removed by a later process.
+    """
+    if any(JAVA_FILES in environment.get(name, "") for name in JAVA_VARIABLES):
+        return None
+    with suppress(OSError):
+        return own_folder(JAVA_PLACE)
+    return None
+
+
+def _begin_gateway(conf: Mapping[str, str], files: Held | None) -> None:
+    """Start the JVM in its own process group, if there is none yet; it shares the lock of its `files`.
 
     Otherwise a terminal's signals to the whole group would end it, and with it the batch that is being drained.
     """
@@ -272,7 +291,9 @@ def _begin_gateway(conf: Mapping[str, str]) -> None:
 
     if SparkContext._gateway is None:  # noqa: SLF001  pyspark has no public way to begin its JVM
         own = SparkConf().setAll(list(conf.items()))
-        gateway = launch_gateway(own, {"process_group": 0})  # type: ignore[no-untyped-call]
+        # It may live a little longer than a killed driver.
+        started = {"process_group": 0, "pass_fds": (files.handle,) if files else ()}
+        gateway = launch_gateway(own, started)  # type: ignore[no-untyped-call]
         SparkContext._ensure_initialized(gateway=gateway, conf=own)  # noqa: SLF001
 
 

@@ -12,7 +12,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from xml.etree import ElementTree as ET
 from xml.sax.saxutils import quoteattr
 
 from rs_assets.common.plural import count_of
+from rs_assets.common.scratch import held_folder
 from rs_assets.errors import ConfigurationError
 from rs_assets.spark.java import is_packaged, java_home
 from rs_assets.spark.trust import ca_bundle, write_key_store
@@ -123,12 +123,12 @@ class JarList:
             return ()
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as staging:
-                _run_ivy(wanted, Path(staging), remedy=self.remedy)
+            with held_folder(".fetch-", folder) as staging:
+                _run_ivy(wanted, staging, remedy=self.remedy)
                 for jar in wanted:
-                    _check(jar, Path(staging) / jar.file, remedy=self.remedy)
+                    _check(jar, staging / jar.file, remedy=self.remedy)
                 for jar in wanted:
-                    (Path(staging) / jar.file).replace(folder / jar.file)
+                    (staging / jar.file).replace(folder / jar.file)
         except OSError as error:
             raise ConfigurationError(
                 f"the jars cannot be written: {error.strerror}",

@@ -8,6 +8,7 @@ import subprocess
 import pytest
 from pyspark.sql import SparkSession
 
+from rs_assets.common.scratch import own_folder
 from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.errors import ConfigurationError
 from rs_assets.spark import driver
@@ -58,6 +59,15 @@ def test_should_say_which_setting_spark_does_not_take(spark, driver, monkeypatch
     with pytest.raises(ConfigurationError, match='For input string: "many"') as told:
         make_session(SparkSettings(master="local[2]", partitions=2))
     assert "at java" not in str(told.value)
+
+
+def test_java_has_its_temporary_files_in_the_folder_of_its_process(spark):
+    assert spark._jvm.java.lang.System.getProperty("java.io.tmpdir") == str(own_folder("/tmp").folder)
+
+
+@pytest.mark.parametrize("name", ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"])
+def test_java_has_its_temporary_files_where_the_user_says(name):
+    assert driver._files_of_java({name: "-Xmx1g -Djava.io.tmpdir=/disk"}) is None
 
 
 def test_the_gateway_has_the_level_of_the_root_else_spark_tells_on_each_start_that_it_sets_it():

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import copy
 import shutil
-import tempfile
 import threading
 import weakref
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rs_assets.common.scratch import new_folder
 from rs_assets.errors import SchemaError, UserError
 from rs_assets.records.schema import Schema, schema_text
 
@@ -93,7 +93,7 @@ class MemoryChannel:
         """Fix the Arrow schema, write out the rows that waited for it, and return the spool's folder."""
         with self._lock:
             if self._spool is None:
-                self._spool = Path(tempfile.mkdtemp(prefix="rs-channel-"))
+                self._spool = new_folder("rs-channel-")
                 # Removed with the channel, or at the latest with the process.
                 weakref.finalize(self, shutil.rmtree, self._spool, ignore_errors=True)
             if self._arrow is None:

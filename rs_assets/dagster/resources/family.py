@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from pydantic import Field, PrivateAttr, create_model
 
 from rs_assets.common.home import Home
 from rs_assets.common.node import Family
+from rs_assets.common.scratch import new_folder
 from rs_assets.compile.planner.context import Flow
 from rs_assets.errors import TopologyError
 from rs_assets.runtime.job.session import JobSession
@@ -62,8 +62,7 @@ class FamilyResource(ConfigurableResource[None]):
     def folder(self) -> Path:
         """A new folder, which lives as long as the frames of this resource."""
         if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix=f"rs-{self.family}-"))
-            atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
+            self._folder = new_folder(f"rs-{self.family}-")
         return Path(tempfile.mkdtemp(dir=self._folder))
 
     def computed(self, steps: Steps, frames: Mapping[str, DataFrame], home: Home | None = None) -> DataFrame:

@@ -9,11 +9,11 @@ import hashlib
 import os
 import subprocess
 import sys
-import tempfile
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
+from rs_assets.common.scratch import held_folder
 from rs_assets.errors import ConfigurationError
 from rs_assets.spark.jars import SPARK, jars_of_pyspark
 from rs_assets.spark.java import java_home
@@ -60,8 +60,8 @@ def _clients() -> list[Path]:
 def _compiled(jar: Path) -> Path:
     try:
         jar.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".compile-", dir=jar.parent) as folder:
-            made = Path(folder) / jar.name
+        with held_folder(".compile-", jar.parent) as folder:
+            made = folder / jar.name
             _compile(made)
             # Other processes may compile at the same time: each moves a complete jar into place.
             made.replace(jar)
