@@ -135,6 +135,12 @@ def _united(inputs: Sequence[Columns]) -> Columns:
     return Columns({name: NOTHING.union(*(columns.of(name) for columns in inputs)) for name in names}, rest)
 
 
+def _written(node: DeltaSink, *inputs: Columns) -> Columns:
+    """What comes, and the column of partitions by event time."""
+    written, parts = _united(inputs), node.partitions
+    return written if parts is None else written.plus({parts.column: written.of(parts.field)})
+
+
 def _joined(node: StreamJoin, left: Columns, right: Columns) -> Columns:
     """The columns of both sides, or of the left one where the other only filters; window times from event times."""
     both = node.how in OF_BOTH
@@ -400,6 +406,7 @@ RULES: Mapping[type[Node], Callable[..., Columns]] = MappingProxyType(
         Process: _processed,
         ProcessOutput: _output,
         TableReduce: _reduced,
+        DeltaSink: _written,
     }
 )
 # SQL keywords that are not fields, where they are unquoted in an expression.

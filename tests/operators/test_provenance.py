@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rs_assets import Dimension, SessionWindow, StreamBuilder, Time, TumblingWindow
+from rs_assets import Dimension, EventTimePartitions, SessionWindow, StreamBuilder, Time, TumblingWindow
 from rs_assets.compile.provenance import ANY, Fields, fields_of, provenance
 from rs_assets.stream.pipeline import Pipeline
 from rs_assets.testing import PipelineDriver
@@ -206,3 +206,11 @@ def test_provenance_of_a_script_that_needs_the_types_of_its_fields_names_all_of_
     """It raised, and with it the description of the asset in Dagster."""
     topology = source().script("retain(a,o);expand_json(o)").to_print(name="made").build().topology
     assert {("rows", "a"), ("rows", "o")} <= fields_of(provenance(topology, "made"), "a")
+
+
+def test_provenance_of_the_column_of_partitions_is_their_time():
+    hits = StreamBuilder.data_stream("shop", "hits").from_file("hits.jsonl", schema="page string, ts timestamp")
+    counted = hits.window(TumblingWindow.of(Time.minutes(10), "ts")).group_by("page").count("n").to_data_stream()
+    parts = EventTimePartitions.hourly("start_time", since="2024-01-01")
+    made = provenance(counted.to_delta("hits", partitions=parts).build().topology, "hits_table")
+    assert fields_of(made, "hour") == fields_of(made, "start_time") == {("file", "ts")}
