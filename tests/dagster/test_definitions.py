@@ -26,6 +26,8 @@ from dagster import (
     evaluate_automation_conditions,
 )
 from dagster._core.definitions.utils import DISALLOWED_NAMES
+from dagster._core.execution.plan.resume_retry import ReexecutionStrategy
+from dagster._daemon.auto_run_reexecution.auto_run_reexecution import get_reexecution_strategy
 from dagster.components.core.package_entry import DG_PLUGIN_ENTRY_POINT_GROUP, get_package_objects_in_module
 from dagster.components.testing import create_defs_folder_sandbox
 from deltalake import DeltaTable, write_deltalake
@@ -443,6 +445,15 @@ def test_the_launchpad_of_upkeep_begins_with_an_action_to_choose():
     pipeline = StreamBuilder.data_stream("shop", "kept").from_array([{"k": "a"}]).to_delta("kept").build()
     job = build_definitions([pipeline]).resolve_job_def("shop_kept_upkeep")
     assert job.run_config == {"ops": {"upkeep": {"config": {"verify": {}}}}}
+
+
+@pytest.mark.parametrize("mode", ["run", "start"])
+def test_a_retry_that_a_launch_asks_for_repeats_all_steps_because_frames_are_in_memory(mode):
+    pipeline = StreamBuilder.data_stream("shop", "kept").from_array([{"k": "a"}]).to_delta("kept").build()
+    job = build_definitions([pipeline]).resolve_job_def(f"shop_kept_{mode}")
+    with DagsterInstance.ephemeral() as instance:
+        asked = instance.create_run_for_job(job, tags={**job.run_tags, "dagster/max_retries": "2"})
+        assert get_reexecution_strategy(asked, instance) is ReexecutionStrategy.ALL_STEPS
 
 
 def test_a_failure_of_ours_is_told_with_its_remedy_before_the_traces():

@@ -20,8 +20,10 @@ DESCRIPTIONS: dict[Mode, str] = {
 def pipeline_job(assets: StreamAssets, graph: AssetsDefinition, mode: Mode) -> UnresolvedAssetJobDefinition:
     """The job that runs a pipeline in `mode`, in one process: frames cannot travel, and one JVM is enough."""
     config: dict[str, Any] = {"resources": {RUN: {"config": {"mode": mode}}}}
-    # A stream has no time limit, and no retry that would start it again after a stop.
-    tags = {"rs/pipeline": assets.name, "rs/mode": mode, "dagster/max_runtime": "0", "dagster/max_retries": "0"}
+    # A stream has no time limit, and no retry that would start it again after a stop. Where a launch asks for retries,
+    # they need the frames of all steps.
+    retries = {"dagster/max_retries": "0", "dagster/retry_strategy": "ALL_STEPS"}
+    tags = {"rs/pipeline": assets.name, "rs/mode": mode, "dagster/max_runtime": "0", **retries}
     return define_asset_job(
         name=f"{assets.label}_{mode}",
         # Their checks would be "in progress" as long as a stream runs: the run reports their results (verdicts.py).
