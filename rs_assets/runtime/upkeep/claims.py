@@ -61,8 +61,10 @@ class Claimed:
 
     def _newest(self, name: str, manifest: Manifest) -> tuple[int, ...]:
         """The claims of this home that a sink may have stored; an older copy of its table has an older one."""
-        numbers = (*manifest.claims.get(name, ()), self.seen[name], self.claim.number)
-        return tuple(dict.fromkeys(number for number in numbers if number))[-CLAIMS_KEPT:]
+        # A sink that gets no rows keeps its claim through any number of starts.
+        last = [number for number in (self.seen[name], self.claim.number) if number]
+        earlier = [number for number in manifest.claims.get(name, ()) if number not in last]
+        return tuple(dict.fromkeys([*earlier, *last]))[-CLAIMS_KEPT:]
 
 
 def claim_sinks(
