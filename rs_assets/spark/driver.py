@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import os
 import re
+import resource
 import subprocess
 import threading
 import uuid
@@ -35,6 +36,8 @@ Task = tuple[Callable[["SparkSession"], Any] | None, "Future[Any]"]
 QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 # How long an interruptible wait sleeps between checks, in seconds.
 WAIT_S = 0.5
+# Java opens some 400 jars, and a stream the files of its state.
+OPEN_FILES = 1024
 # The option that says where Java has its temporary files, and where it has them without it.
 JAVA_FILES, JAVA_PLACE = "java.io.tmpdir", "/tmp"  # noqa: S108
 # How long to wait for a JVM that was asked to end, in seconds.
@@ -238,9 +241,7 @@ def make_session(settings: SparkSettings) -> SparkSession:
         with without_learning() if settings.is_one_process else nullcontext():
             session = builder.getOrCreate()
     except PySparkRuntimeError as error:
-        raise EngineError(
-            f"Spark did not start: {error}", remedy="run `rs-assets setup`; see the text above"
-        ) from error
+        raise _not_started(error) from error
     except (Py4JJavaError, PySparkException) as error:
         raise _refused(error) from error
     # A Python that the user has chosen may have other packages.
@@ -257,6 +258,18 @@ def _silence(session: SparkSession) -> None:
     session.sparkContext.setLogLevel("OFF")
     for name in QUERY_LOGGERS:
         PySparkLogger.getLogger(name).disabled = True
+
+
+def _not_started(error: Exception) -> EngineError:
+    """Java ended at once; with few files it cannot even read its own, and says so in many ways."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    few = 0 <= files < OPEN_FILES
+    return EngineError(
+        f"Spark did not start: {error}",
+        remedy=f"let this process open more files than {files}: ulimit -n {OPEN_FILES}"
+        if few
+        else "run `rs-assets setup`; see the text above",
+    )
 
 
 def _refused(error: Exception) -> ConfigurationError:

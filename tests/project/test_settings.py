@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -12,7 +14,7 @@ from rs_assets.common.scratch import own_folder
 from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.errors import ConfigurationError
 from rs_assets.spark import driver
-from rs_assets.spark.driver import SparkDriver, make_session
+from rs_assets.spark.driver import OPEN_FILES, SparkDriver, make_session
 from rs_assets.spark.java import java_home
 from rs_assets.spark.settings import LOG_SETTINGS, SparkSettings
 
@@ -68,6 +70,24 @@ def test_java_has_its_temporary_files_in_the_folder_of_its_process(spark):
 @pytest.mark.parametrize("name", ["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"])
 def test_java_has_its_temporary_files_where_the_user_says(name):
     assert driver._files_of_java({name: "-Xmx1g -Djava.io.tmpdir=/disk"}) is None
+
+
+def test_a_java_that_may_open_few_files_says_so():
+    code = (
+        "from rs_assets.spark.driver import SparkDriver; print(SparkDriver.shared().call(lambda spark: spark.version))"
+    )
+    limited, allowed = (
+        subprocess.run(
+            ["bash", "-c", f'ulimit -n {files}; exec "$0" "$@"', sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        for files in (256, OPEN_FILES)
+    )
+    assert limited.returncode == 1
+    assert "let this process open more files than 256: ulimit -n 1024" in limited.stderr
+    assert allowed.stdout.split() == [pyspark.__version__]
 
 
 def test_the_gateway_has_the_level_of_the_root_else_spark_tells_on_each_start_that_it_sets_it():
