@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from rs_assets.common.loading import uncollected
-from rs_assets.errors import EngineError, RsError
+from rs_assets.errors import ConfigurationError, EngineError, RsError
 from rs_assets.runtime.report import RunReport
 from rs_assets.stream.pipeline import Pipeline
 
@@ -36,6 +37,22 @@ class Launched:
     report: RunReport
 
 
+@contextmanager
+def _stored() -> Iterator[None]:
+    """ConfigurationError if Dagster cannot store runs: its home belongs to another user, or the disk is full."""
+    from sqlalchemy.exc import DBAPIError
+
+    try:
+        yield
+    except DBAPIError as error:
+        raise ConfigurationError(
+            f"Dagster cannot store its runs: {error.orig}",
+            remedy="let this user write to DAGSTER_HOME, whose disk must have room, or name another folder there",
+            folder=os.environ.get("DAGSTER_HOME", ""),
+        ) from error
+
+
+@_stored()
 def launch(
     pipeline: Pipeline,
     mode: Literal["run", "start"],
@@ -47,7 +64,7 @@ def launch(
     verbose: bool = False,
     said: Callable[[str], None] | None = None,
 ) -> Launched:
-    """Run the job of `pipeline` through Dagster in this process; raises the RsError that ended it.
+    """Run the job of `pipeline` through Dagster in this process; raises the RsError that ended it, or that refused it.
 
     `begun` is called when Spark has started and all steps are wired, `listener` with the BatchProgress of every batch,
     `said` with what a standby does.
