@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from rs_assets.connectors.files.lines import files
 from rs_assets.connectors.files.lines import planner as planning
-from rs_assets.connectors.files.lines.files import BOM, Identity, LineCounter
+from rs_assets.connectors.files.lines.files import BOM, ENDS_BYTES, Identity, LineCounter
 from rs_assets.connectors.files.lines.offsets import (
     Ended,
     LineRange,
@@ -558,6 +558,26 @@ def test_a_file_that_was_written_anew_and_begins_alike_is_a_new_split(tmp_path: 
     # As by copytruncate, before the reader looks: the same inode, and as many bytes or more.
     file.write_bytes(head + again)
     assert [(row.split, row.value) for row in follower.step()[1:]] == [("a.log@2", value) for value in again.split()]
+
+
+@pytest.mark.parametrize(("size", "device", "split"), [(2000, 0, "a.log"), (20, 1, "a.log"), (20, 0, "a.log@2")])
+def test_a_copy_in_the_place_of_a_file_goes_on(tmp_path: Path, size: int, device: int, split: str) -> None:
+    """As by an editor, or by a backup on another disk; a successor on this one may have the same short header."""
+    file, copy = tmp_path / "a.log", tmp_path / "new"
+    file.write_bytes(b"x" * size + b"\n1\n")
+    follower = Follower(file)
+    follower.step()
+    append(file, b"2\n")
+    copy.write_bytes(file.read_bytes())
+    planned = ranges(follower.at, follower.planner.plan(follower.at))[0]
+    copy.replace(file)
+    old = follower.at["a.log"]
+    key = old.identity.key._replace(device=old.identity.key.device + device)
+    follower.at = {"a.log": replace(old, identity=replace(old.identity, key=key))}
+    assert [(row.split, row.value) for row in follower.step()][-1] == (split, b"2")
+    assert len(follower.at) == (1 if split == "a.log" else 2)
+    if size > ENDS_BYTES:
+        assert [row.value for row in rows_of(planned)] == [b"2"]
 
 
 def test_an_offset_with_the_digest_of_the_first_kilobyte_alone_goes_on(tmp_path: Path) -> None:

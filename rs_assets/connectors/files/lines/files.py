@@ -68,6 +68,13 @@ class Identity:
         """Whether a file with that key may be this one; after a reboot the same disk may have another device number."""
         return key.inode == self.key.inode and (key.device == self.key.device or self.size > 0)
 
+    def copied_to(self, key: FileKey) -> bool:
+        """Whether another file under the same name, with the same bytes, is a copy: an editor or rsync writes one.
+
+        A successor on the same disk may begin with the same short header, so a few bytes do not tell.
+        """
+        return self.size > (ENDS_BYTES if key.device == self.key.device else 0)
+
     def same_bytes(self, file: BinaryIO) -> bool:
         """Whether the file still has the same bytes at both ends of its first `size`."""
         return _digest(file, self.size) == self.digest

@@ -243,9 +243,11 @@ def _found(split: Split, owners: Mapping[FileKey, str]) -> Seen | Ended:
 
 
 def _moved(split: Split, owners: Mapping[FileKey, str], there: Iterable[Seen | None]) -> Seen | None:
-    """The file of a split that is gone, in another folder: the same one, or a copy with the same name."""
+    """The file of a split that is gone: the same one in another folder, or a copy with the same name."""
     for seen in there:
-        if seen is None or seen.key in owners or str(seen.file) == split.file or not split.identity.size:
+        if seen is None or seen.key in owners or not split.identity.size:
+            continue
+        if str(seen.file) == split.file and not split.identity.copied_to(seen.key):
             continue
         consumed = split.size if split.size is not None else 0 if codec_of(seen.file) else split.byte
         if seen.size < consumed:

@@ -139,7 +139,8 @@ def _opened(planned: LineRange) -> Iterator[BinaryIO]:
     if planned.identity is not None:
         here = look_at(path)
         if here is None or not planned.identity.fits(here.key):
-            here = sibling_of(path, planned.identity)
+            copy = here if here is not None and planned.identity.copied_to(here.key) else None
+            here = sibling_of(path, planned.identity) or copy
         if here is None:
             raise _loss(planned, "it is gone, and no file in its directory is the same one")
         path = here.file
@@ -159,7 +160,10 @@ def _verify(planned: LineRange, file: BinaryIO) -> None:
     if planned.end_byte is not None and not codec_of(Path(planned.file)) and status.st_size < planned.end_byte:
         raise _loss(planned, f"it shrank to {status.st_size} bytes")
     identity = planned.identity
-    if identity is not None and not (identity.fits(file_key(status)) and identity.same_bytes(file)):
+    if identity is None:
+        return
+    key = file_key(status)
+    if not ((identity.fits(key) or identity.copied_to(key)) and identity.same_bytes(file)):
         raise _loss(planned, "its bytes have changed: it was rewritten")
 
 
