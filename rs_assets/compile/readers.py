@@ -82,6 +82,7 @@ def reading_of(context: CompileContext, node: Source) -> Reading:
         positioned=context.by_split or context.scattered,
         # The place of a record in its split is its line.
         addressed=context.addressed or context.by_record,
+        ordered=context.ordered,
     )
 
 

@@ -41,7 +41,7 @@ class Reading:
     `schema_of(infer)` is the declared schema of the source, or the result of `infer` at the first start, which is
     pinned with the checkpoint. `written_by(step)` is the schema of a step's rows in a durable shuffle. `bad_records`
     is the policy of the source. `positioned`: the rows of its stream have their ADDRESS, if the reader is `Positioned`.
-    `addressed`: those of a batch must have it.
+    `addressed`: those of a batch must have it. `ordered`: the order of the rows of its stream is asked for.
     """
 
     spark: SparkSession
@@ -53,6 +53,7 @@ class Reading:
     bad_records: BadRecords = BadRecords.FAIL
     positioned: bool = False
     addressed: bool = True
+    ordered: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

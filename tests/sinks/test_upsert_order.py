@@ -118,6 +118,21 @@ def test_the_row_of_the_newer_file_stays(options, tmp_path, small, connector):
     assert [row["v"] for row in read(options.home.table("shop", "u"))] == [22]
 
 
+@pytest.mark.parametrize(("columns", "policy"), [("k,v,p", "dead_letter"), ("v,k,p", "fail")])
+def test_run_csv_that_is_read_by_lines_the_row_of_the_newer_file_stays(options, tmp_path, columns, policy):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number in ("1", "2"):
+        lines = [{"k": "K", "v": f"{number}{n}", "p": "x" * (400 - 150 * int(number))} for n in range(3)]
+        rows = "".join(",".join(line[name] for name in columns.split(",")) + "\n" for line in lines)
+        (folder / f"{number}.csv").write_text(f"{columns}\n{rows}")
+        os.utime(folder / f"{number}.csv", (1e9 + int(number), 1e9 + int(number)))
+    job = StreamBuilder.data_stream("shop", "ups")
+    source = job.from_file(folder, format="csv", schema="k string, v bigint, p string", bad_records=policy)
+    source.to_delta("u", mode="upsert", keys=["k"]).build().run(options)
+    assert read(options.home.table("shop", "u")) == [{"k": "K", "v": 22, "p": "x" * 100}]
+
+
 def test_rows_of_a_channel_keep_their_order(options):
     channel = MemoryChannel(schema="k string, v bigint, p string")
     for v, size in ((1, 5000), (2, 10), (3, 2000), (4, 1)):

@@ -48,6 +48,7 @@ class FilesReader:
             form=form,
             in_parser=self._in_parser(),
             max_files_per_batch=most,
+            ordered=reading.ordered,
         )
 
     def batch(self, reading: Reading, batch: SourceBatch) -> DataFrame:
@@ -111,7 +112,8 @@ class FilesReader:
 
     def order(self) -> tuple[Column, Column, Column]:
         """By the time of the file, its path, and the part of it."""
-        return native.file_order()
+        by_line = self.form.format == "csv" and not self._in_parser()
+        return native.line_order() if by_line else native.file_order()
 
     def _form(self, reading: Reading) -> LineFormat:
         return form_with_schema(self.form, reading, step=self.name, path=self.path)

@@ -21,7 +21,7 @@ from rs_assets.connectors.files.listing import existing_files, located
 from rs_assets.connectors.files.parse import LineFormat, is_blank, parse_lines, parsed_text, text_reason, typed_fields
 from rs_assets.connectors.files.zstd import is_cut
 from rs_assets.errors import ConfigurationError, SourceReadError
-from rs_assets.records.columns import ADDRESS, CORRUPT, REASON
+from rs_assets.records.columns import ADDRESS, CORRUPT, ORDER, REASON
 from rs_assets.records.poison import exact_text
 from rs_assets.records.schema import quoted
 from rs_assets.spark.processor.session import package_in
@@ -46,6 +46,8 @@ LINE_LIMIT, LINE_SLACK_BYTES = "mapreduce.input.linerecordreader.line.maxlength"
 UNPACKED = frozenset({".bz2", ".deflate", ".lz4", ".snappy", ".Z", ".passthrough"})
 # The facts that Spark has about a file without opening it, and the content, for which it opens the file.
 BINARY_FILE = "path string, modificationTime timestamp, length bigint, content binary"
+# The types of the columns of `line_order`.
+ORDER_KINDS = ("timestamp", "string", "bigint")
 # Special characters of a Hadoop glob.
 GLOB_CHARACTERS = re.compile(r"[\[\]{}*?,\\]")
 
@@ -58,15 +60,17 @@ def read_stream(
     form: LineFormat,
     in_parser: bool = True,
     max_files_per_batch: int | None = None,
+    ordered: bool = False,
 ) -> DataFrame:
     """Fields and REASON of the records below `path`, as a stream. `name` is the source's key in the checkpoint.
 
     Without `in_parser` CSV is parsed line by line: Spark's own reader does not report an unclosed quote, and maps
-    columns by position. JSON is read by `json_lines`.
+    columns by position. If it is `ordered` the columns of `line_order` are there. JSON is read by `json_lines`.
     """
     reader = file_stream(spark, name=name, path=path, max_files_per_batch=max_files_per_batch)
     if form.format == "csv" and not in_parser:
-        return parse_lines(_lines(reader, as_glob(path), form), form)
+        lines = _lines(reader, as_glob(path), form, ordered=ordered)
+        return parse_lines(lines, form, extra=line_order() if ordered else ())
     return _with_reason(_load(reader, as_glob(path), form), form)
 
 
@@ -96,25 +100,44 @@ def file_order() -> tuple[Column, Column, Column]:
     )
 
 
-def _lines(reader: DataStreamReader, path: str, form: LineFormat) -> DataFrame:
+def line_order() -> tuple[Column, Column, Column]:
+    """The order of the rows of files that are read line by line: the time of the file, its path, the line's place."""
+    time, path, place = map(F.col, ORDER[:3])
+    return time, path, place
+
+
+def _lines(reader: DataStreamReader, path: str, form: LineFormat, *, ordered: bool) -> DataFrame:
     """The lines of the files, read by our own reader; Spark only lists the files."""
-    listed = reader.format("binaryFile").schema(BINARY_FILE).load(path).select("path")
+    kept = ("path", "modificationTime") if ordered else ("path",)
+    listed = reader.format("binaryFile").schema(BINARY_FILE).load(path).select(*kept)
     names = form.schema.names if form.schema is not None and form.header else None
+    order = "".join(f", {name} {kind}" for name, kind in zip(ORDER, ORDER_KINDS, strict=False)) if ordered else ""
     return listed.mapInArrow(
-        partial(_read_files, names=names, max_line_bytes=form.max_line_bytes, delimiter=form.delimiter), RECORDS_DDL
+        partial(_read_files, names=names, max_line_bytes=form.max_line_bytes, delimiter=form.delimiter),
+        RECORDS_DDL + order,
     )
 
 
 def _read_files(
     paths: Iterable[pa.RecordBatch], *, names: Sequence[str] | None, max_line_bytes: int, delimiter: str
 ) -> Iterator[pa.RecordBatch]:
-    """Runs in Spark's Python workers."""
+    """Runs in Spark's Python workers. With the times of the files the columns of `line_order` follow."""
     for batch in paths:
-        for path in batch.column(0).to_pylist():
+        for number, path in enumerate(batch.column(0).to_pylist()):
             file = Path("/", path.removeprefix("file:").lstrip("/"))
             with wired():
                 planned = LineRange(file=str(file), split=file.name)
-                yield from read_records(planned, names, max_line_bytes=max_line_bytes, delimiter=delimiter)
+                for lines in read_records(planned, names, max_line_bytes=max_line_bytes, delimiter=delimiter):
+                    yield _placed(lines, path, batch.column(1)[number]) if batch.num_columns > 1 else lines
+
+
+def _placed(lines: pa.RecordBatch, path: str, time: pa.Scalar) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    placed = lines.append_column(ORDER[0], pa.repeat(time, len(lines))).append_column(
+        ORDER[1], pa.repeat(path, len(lines))
+    )
+    return placed.append_column(ORDER[2], lines["offset"])
 
 
 def as_glob(path: str) -> str:
