@@ -1,8 +1,12 @@
 """The copy for lookups follows the table of state, whatever moves its version."""
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
+from rs_assets.errors import CheckpointError
+from rs_assets.operators.state import served
 from rs_assets.operators.state.served import ServedState, refresh
 from rs_assets.operators.state.snapshot import StateSnapshot
 
@@ -30,8 +34,8 @@ def snapshot(version, state, changes=None):
 
 
 def copied(folder):
-    with ServedState(folder) as served:
-        return served.batch_id, {found.key: found.value for found in served.find({})}
+    with ServedState(folder) as copy:
+        return copy.batch_id, {found.key: found.value for found in copy.find({})}
 
 
 def bring(folder, version, state, changes=None):
@@ -70,3 +74,35 @@ def test_a_damaged_copy_is_filled_anew(tmp_path, harm):
         shutil.rmtree(tmp_path / "v00000000")
     bring(tmp_path, 1, {A: "1", B: "1"}, {B: "1"})
     assert copied(tmp_path) == (1, {A: "1", B: "1"})
+
+
+def test_who_may_not_write_to_the_copy_reads_it_by_links(tmp_path, monkeypatch):
+    bring(tmp_path, 0, {A: "1"})
+    bring(tmp_path, 1, {A: "1", B: "1"}, {B: "1"})
+
+    def refuses(path, *given, **settings):
+        if path.startswith(str(tmp_path)):
+            raise PermissionError(13, "Permission denied (os error 13)")
+        opened.append(Path(path))
+        return rdict(path, *given, **settings)
+
+    opened: list[Path] = []
+    rdict = served.Rdict
+    monkeypatch.setattr(served, "Rdict", refuses)
+    assert copied(tmp_path) == (1, {A: "1", B: "1"})
+    assert len(opened) == 1
+    assert not opened[0].exists()
+
+
+def test_a_copy_of_another_user_is_not_called_damaged(tmp_path, monkeypatch):
+    bring(tmp_path, 0, {A: "1"})
+
+    def refuses(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", refuses)
+        with pytest.raises(CheckpointError, match="cannot be read") as refused:
+            ServedState(tmp_path)
+    assert refused.value.remedy == "ask as the user who runs the stream, or let this one read the folder"
+    assert copied(tmp_path) == (0, {A: "1"})

@@ -15,6 +15,7 @@ import pyarrow as pa
 from rocksdict import AccessType, Options, Rdict, WriteBatch
 
 from rs_assets.common.files import write_atomically
+from rs_assets.common.scratch import new_folder
 from rs_assets.errors import CheckpointError
 from rs_assets.operators.state.reader import BATCH, CHANGE, DELETED, KEY, VALUE
 from rs_assets.operators.state.snapshot import StateSnapshot
@@ -47,7 +48,8 @@ class ServedState:
                 remedy="take a snapshot: rs-assets state NAME STEP --refresh",
                 file=folder,
             )
-        self._db = Rdict(str(folder / self.facts["copy"]), _options(), access_type=AccessType.read_only())
+        self._links: Path | None = None
+        self._db = self._opened(folder / self.facts["copy"])
 
     def __enter__(self) -> Self:
         """Nothing more to do."""
@@ -58,6 +60,17 @@ class ServedState:
     ) -> None:
         """Close the copy."""
         self._db.close()
+        if self._links is not None:
+            shutil.rmtree(self._links, ignore_errors=True)
+
+    def _opened(self, copy: Path) -> Rdict:
+        try:
+            return Rdict(str(copy), _options(), access_type=AccessType.read_only())
+        except OSError:
+            # RocksDB writes its log to the folder that it reads. A folder of links serves where that is not allowed.
+            self._links = new_folder("rs-served-")
+            _link(copy, self._links)
+            return Rdict(str(self._links), _options(), access_type=AccessType.read_only())
 
     @property
     def batch_id(self) -> int:
@@ -164,6 +177,12 @@ def _facts(folder: Path) -> dict[str, Any] | None:
         content: dict[str, Any] = orjson.loads((folder / POINTER).read_bytes())
     except FileNotFoundError:
         return None
+    except PermissionError as error:
+        raise CheckpointError(
+            f"the served copy of the state cannot be read: {error.strerror}",
+            remedy="ask as the user who runs the stream, or let this one read the folder",
+            file=folder,
+        ) from error
     except (OSError, orjson.JSONDecodeError) as error:
         raise CheckpointError(
             "the served copy of the state is damaged",
@@ -171,6 +190,15 @@ def _facts(folder: Path) -> dict[str, Any] | None:
             file=folder,
         ) from error
     return content
+
+
+def _link(copy: Path, links: Path) -> None:
+    """Make in `links` what RocksDB reads of a copy."""
+    for file in copy.iterdir():
+        if file.suffix == ".json":
+            shutil.copyfile(file, links / file.name)
+        elif not file.name.startswith(("LOG", "LOCK")):
+            (links / file.name).symlink_to(file)
 
 
 def _options() -> Options:
