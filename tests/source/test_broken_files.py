@@ -140,6 +140,26 @@ def test_a_broken_file_can_be_replaced_taken_away_and_renamed(
     assert run() == []
 
 
+def test_run_broken_file_that_several_queries_have_planned_can_be_replaced(tmp_path: Path, options: RunOptions) -> None:
+    """The query that meets it ends the others, which have planned it as well."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    source = StreamBuilder.data_stream("broken", "several").from_file(folder, "parquet", schema="id bigint")
+    outs = [MemoryChannel() for _ in range(4)]
+    for number, out in enumerate(outs):
+        windows = source.window(TumblingWindow.of(Time.minutes(1), "id"), name=f"w{number}").count("n")
+        last = windows.to_data_stream().to_memory(out, name=f"o{number}")
+    pipeline = last.build()
+    (folder / "a.parquet").write_bytes(parquet(id=[1]))
+    pipeline.run(options)
+    (folder / "b.parquet").write_bytes(b"PAR1")
+    with pytest.raises(SourceReadError):
+        pipeline.run(options)
+    (folder / "b.parquet").write_bytes(parquet(id=[2]))
+    pipeline.run(options, finish=True)
+    assert [[row["n"] for row in out.rows()] for out in outs] == [[2]] * 4
+
+
 GOOD = '{"key":"b","n":3,"ts":"2026-11-24T12:00:01"}'
 BAD_FIRST = {
     "value": '{"key":"a","n":"x","ts":"2026-11-24T12:00:00"}',

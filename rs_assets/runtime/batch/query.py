@@ -303,6 +303,16 @@ class QueryRun:
         """Let batches begin after `begin_no_more`, once it is started again."""
         self._last.clear()
 
+    def withdrawn(self) -> bool:
+        """Whether the stopped query has no planned batch left; one that no sink has is planned again if it may be."""
+        planned = self.log.last_committed() + 1
+        if self.log.offsets(planned) is None:
+            return True
+        if not self.work.plans_again(planned):
+            return False
+        self.log.withdraw(planned)
+        return True
+
     def stop(self) -> None:
         """Stop at once; a batch in flight is abandoned and computed again at the next start."""
         if self._query is not None:

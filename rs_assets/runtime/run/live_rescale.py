@@ -155,12 +155,7 @@ def _end_batches(session: JobSession) -> None:
     left = []
     for query in session.queries.values():
         query.begin_again()
-        planned = query.log.last_committed() + 1
-        if query.log.offsets(planned) is None:
-            continue
-        if query.work.plans_again(planned):
-            query.log.withdraw(planned)
-        else:
+        if not query.withdrawn():
             left.append(query)
     until_caught_up(session, left, None)
 
