@@ -138,11 +138,14 @@ def snapshot_at(path: str, batch_id: int | None = None) -> tuple[int | None, pa.
     batches = {
         int(entry["version"]): int(entry["rs.batch_id"])
         for entry in table.history()
-        if WRITER.fullmatch(str(entry.get("rs.writer", ""))) and int(entry["rs.batch_id"]) <= batch_id
+        if WRITER.fullmatch(str(entry.get("rs.writer", "")))
     }
-    if not batches:
-        raise CheckpointError(f"there is no snapshot up to batch {batch_id}", file=path)
-    newest = max(batches)
+    newest = max((version for version, batch in batches.items() if batch <= batch_id), default=None)
+    if newest is None:
+        earliest = min(batches.values(), default=0)
+        raise CheckpointError(
+            f"there is no snapshot up to batch {batch_id}", remedy=f"the earliest one is of batch {earliest}", file=path
+        )
     table.load_as_version(newest)
     return batches[newest], table.to_pyarrow_table()
 
