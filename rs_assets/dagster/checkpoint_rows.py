@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rs_assets.catalog.offsets import CheckpointRow
 from rs_assets.catalog.offsets.merge import source_key
@@ -15,6 +15,7 @@ from rs_assets.dagster.place import Place
 from rs_assets.runtime.identity import folder_of, log_of
 from rs_assets.runtime.record.journal import queue_of
 from rs_assets.runtime.record.positions import positions
+from rs_assets.runtime.upkeep.returns import valid_batches
 from rs_assets.topology.topology import Topology
 
 
@@ -33,6 +34,16 @@ def checkpoints_of(
     if not rows and (storage.name == "memory" or not is_table(str(place.home.catalog / "checkpoints"))):
         rows = [row for plan, name in wanted for row in _from_log(topology, place, plan, name)]
     return sorted(rows, key=lambda row: (row.at, row.place, row.queue))
+
+
+def undone(topology: Topology, place: Place, rows: Sequence[CheckpointRow]) -> list[bool]:
+    """Whether the batch of each row was undone since: by a rewind, a restore or a new generation."""
+    manifest = manifests.load(place.job(topology))
+    valid = {plan.name: valid_batches(manifest, plan) for plan in plan_queries(topology)} if manifest else {}
+    return [
+        known is not None and row.batch_id > known.get(row.generation, -1)
+        for row, known in ((row, valid.get(row.name)) for row in rows)
+    ]
 
 
 def key_of(topology: Topology, plan: QueryPlan, source: str) -> str:

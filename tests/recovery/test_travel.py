@@ -13,6 +13,8 @@ from rs_assets import StreamBuilder, Time, TumblingWindow
 from rs_assets.catalog.catalog import Catalog
 from rs_assets.checkpoint import manifest as manifests
 from rs_assets.common.home import Home
+from rs_assets.dagster.checkpoint_rows import checkpoints_of, undone
+from rs_assets.dagster.place import Place
 from rs_assets.errors import CheckpointError, ConfigurationError, PipelineBusyError, SinkError
 from rs_assets.runtime.options import SavepointPolicy
 from rs_assets.runtime.upkeep.savepoints import fork, restore, rewind, savepoint
@@ -177,6 +179,20 @@ def test_a_batch_that_is_not_there_is_refused_with_those_that_are(world, batch):
         rewind(world.pipeline().topology, batch, world.options)
     with pytest.raises(ConfigurationError, match="name one of: window"):
         rewind(world.pipeline().topology, 0, world.options, step="other")
+
+
+def test_batches_that_were_undone_are_shown_as_such(world):
+    for _ in range(2):
+        world.run(40)
+    rewind(world.pipeline().topology, 1, world.options)
+    world.run(5)
+    topology, place = world.pipeline().topology, Place(home=world.options.home)
+    rows = checkpoints_of(topology, place, batches=20)
+    marked = [
+        (row.generation, row.batch_id, gone) for row, gone in zip(rows, undone(topology, place, rows), strict=True)
+    ]
+    assert marked[:4] == [(1, 0, False), (1, 1, False), (1, 2, True), (1, 3, True)]
+    assert {(generation, gone) for generation, _, gone in marked[4:]} == {(2, False)}
 
 
 def test_a_fork_goes_on_by_itself(world):

@@ -63,11 +63,11 @@ def verify(name: str | None, modules: tuple[str, ...], *, repair: str | None, as
 @AS_JSON
 @guarded
 def checkpoints(name: str | None, modules: tuple[str, ...], *, limit: int, as_json: bool) -> None:
-    """Show the committed batches of a pipeline: offsets by split, event times, watermark, run."""
+    """Show the committed batches of a pipeline: offsets by split, event times, watermark, run, and which are undone."""
     from rs_assets.catalog.batch_times import spans
     from rs_assets.catalog.catalog import Catalog
     from rs_assets.cli.run.status import in_words
-    from rs_assets.dagster.checkpoint_rows import checkpoints_of
+    from rs_assets.dagster.checkpoint_rows import checkpoints_of, undone
     from rs_assets.dagster.place import Place
 
     topology = chosen(modules, name).topology
@@ -75,18 +75,17 @@ def checkpoints(name: str | None, modules: tuple[str, ...], *, limit: int, as_js
     since = min((row.batch_id for row in newest), default=0)
     times = spans(Catalog(Place().home.catalog), pipeline=topology.name, since=since)
     seen = [times.get((row.generation, row.name, row.batch_id)) for row in newest]
-    rows = [_checkpoint(row, each) for row, each in zip(newest, seen, strict=True)]
+    gone = undone(topology, Place(), newest)
+    rows = [{**_checkpoint(row, each), "undone": was} for row, each, was in zip(newest, seen, gone, strict=True)]
     if as_json:
         emit(rows, as_json=True)
         return
     for row, each, shown in zip(newest, seen, rows, strict=True):
         shown["watermark"] = in_words(row.watermark)
         shown["event times"] = f"{each.least:{SECONDS}} to {in_words(each.greatest)}" if each else None
-    show(
-        rows,
-        ("at", "query", "batch", "source", "split", "offset", "event times", "watermark"),
-        empty=f"{topology.job}: no checkpoint yet",
-    )
+        shown["undone"] = "yes" if shown["undone"] else None
+    columns = ("at", "query", "batch", "source", "split", "offset", "event times", "watermark")
+    show(rows, (*columns, *["undone"] * any(gone)), empty=f"{topology.job}: no checkpoint yet")
 
 
 def _checkpoint(row: CheckpointRow, times: EventTimes | None) -> dict[str, Any]:
