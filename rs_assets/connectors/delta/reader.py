@@ -15,7 +15,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.checkpoint.source_log import SourceBatch, SourceLog
-from rs_assets.connectors.delta.log.store import delta_table, is_table
+from rs_assets.connectors.delta.log.store import delta_table, is_table, rows_at
 from rs_assets.connectors.delta.log.versions import (
     ALL_FILES,
     Needed,
@@ -79,7 +79,7 @@ class DeltaReader:
             feed = feed.option("startingVersion", versions[0]).option("endingVersion", versions[-1])
             return self._addressed(feed.load(self.path), schema, version=None)
         if batch.start is None and self._first is None:
-            return self._addressed(self._at(spark, versions[-1]), schema, version=versions[-1])
+            return self._addressed(rows_at(spark, self.path, versions[-1]), schema, version=versions[-1])
         parts = [self._added(spark, schema, version) for version in versions]
         return reduce(DataFrame.unionByName, parts)
 
@@ -188,12 +188,9 @@ class DeltaReader:
                 )
         return StructType(fields)
 
-    def _at(self, spark: SparkSession, version: int) -> DataFrame:
-        return spark.read.format("delta").option("versionAsOf", version).load(self.path)
-
     def _added(self, spark: SparkSession, schema: StructType, version: int) -> DataFrame:
         names = files_added(self.path, version)
-        rows = self._at(spark, version).filter(F.col("_metadata.file_name").isin(names))
+        rows = rows_at(spark, self.path, version).filter(F.col("_metadata.file_name").isin(names))
         return self._addressed(rows, schema, version=version)
 
     def _addressed(self, rows: DataFrame, schema: StructType, *, version: int | None) -> DataFrame:

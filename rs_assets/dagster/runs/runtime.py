@@ -7,7 +7,7 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Literal
 
-from dagster import ConfigurableResource, DagsterExecutionInterruptedError, InitResourceContext
+from dagster import ConfigurableResource, DagsterExecutionInterruptedError, DagsterInstance, InitResourceContext
 from pydantic import Field, PrivateAttr
 
 from rs_assets.catalog.desired_state import read_desired_state
@@ -271,8 +271,8 @@ class RuntimeResource(ConfigurableResource[None]):
             self._session = opened(topology, self.options(run_id))
             if self.run.mode == "start":
                 self._begin_stream(self._session)
-            if self._context is not None and self._context.instance is not None:
-                end_former(self._context.instance, self._session.held.before)
+            if self._instance is not None:
+                end_former(self._instance, self._session.held.before)
             if self.run.mode == "start" or not is_unchanged(self._session, finish=self._finish):
                 self._session.options.driver.call(self._session.prepare)
         return self._session
@@ -293,9 +293,13 @@ class RuntimeResource(ConfigurableResource[None]):
         session.options.driver.call(session.prepare)
         for node in topology:
             self._family(node).wire(session, node.name, {})
-        if self._context is not None and self._context.instance is not None:
-            end_orphans(self._context.instance, topology)
-            end_former(self._context.instance, session.held.before)
+        if self._instance is not None:
+            end_orphans(self._instance, topology)
+            end_former(self._instance, session.held.before)
+
+    @property
+    def _instance(self) -> DagsterInstance | None:
+        return self._context.instance if self._context is not None else None
 
     @property
     def _waits(self) -> bool:
@@ -317,7 +321,7 @@ class RuntimeResource(ConfigurableResource[None]):
         The lease is held, so no other run starts or stops the stream meanwhile. The tags of a standby, which takes
         over, say from now on what it follows.
         """
-        run, instance = (self._context.run, self._context.instance) if self._context is not None else (None, None)
+        run, instance = self._context.run if self._context is not None else None, self._instance
         tags = takeover_tags(vacancy) if vacancy is not None else {}
         answers = tags.get(ANSWERS) if run is None or tags else answers_of(run.tags)
         if run is not None and instance is not None and answers is not None:

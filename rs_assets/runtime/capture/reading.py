@@ -17,6 +17,7 @@ from rs_assets.common.plural import count_of
 from rs_assets.compile.planner.query_plan import CONTROL_SOURCE
 from rs_assets.compile.readers import batch_reader
 from rs_assets.connectors.delta.log.history import Change, change_of
+from rs_assets.connectors.delta.log.store import rows_at
 from rs_assets.connectors.delta.log.versions import files_added
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.delta.table import open_table
@@ -261,5 +262,5 @@ def _forgotten(changes: Sequence[Change], batch: int) -> bool:
 
 def _added(query: RecordedQuery, path: str, version: int) -> Sequence[Row]:
     names = files_added(path, version)
-    rows = query.context.spark.read.format("delta").option("versionAsOf", version).load(path)
+    rows = rows_at(query.context.spark, path, version)
     return as_dicts(rows.filter(F.col("_metadata.file_name").isin(names)).toArrow()) if names else ()

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from rs_assets.catalog.ledger import SCHEMA, Ledger
 from rs_assets.common.plural import count_of
+from rs_assets.connectors.delta.log.store import rows_at
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.operators.window.spec import HoppingWindow, TumblingWindow
 from rs_assets.records.schema import quoted
@@ -231,8 +232,7 @@ def _terms(records: Equation) -> Mapping[str, Any]:
 
 def stored_rows(made: Recompute, path: str, table: DeltaTable) -> DataFrame:
     """The rows of the partitions in the version that was read."""
-    rows = made.spark.read.format("delta").option("versionAsOf", table.version()).load(path)
-    return within(rows, made.way.partitions, *made.partitions)
+    return within(rows_at(made.spark, path, table.version()), made.way.partitions, *made.partitions)
 
 
 def _digest(rows: DataFrame) -> tuple[int, str]:

@@ -9,13 +9,14 @@ from pathlib import Path, PurePosixPath
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from rs_assets.checkpoint import manifest as manifests
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.checkpoint.manifest import Manifest, QueryFacts, generation_folder
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.connectors.delta.log.history import NO_ROWS
-from rs_assets.connectors.delta.log.store import delta_table
+from rs_assets.connectors.delta.log.store import delta_table, rows_at
 from rs_assets.connectors.delta.rewind import plan_rewind
 from rs_assets.errors import CheckpointError, SinkError
 from rs_assets.records.schema import quoted
@@ -105,11 +106,6 @@ def _remove_all(folder: Path, *, besides: frozenset[str]) -> None:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def rows_at(spark: SparkSession, path: str, version: int) -> DataFrame:
-    """The rows of a version of a table."""
-    return spark.read.format("delta").option("versionAsOf", version).load(path)
-
-
 def rows_since(spark: SparkSession, written: Written, version: int) -> tuple[DataFrame, DataFrame | None]:
     """What a table has more than in an earlier version, and what less, as after a backfill; None for nothing.
 
@@ -126,28 +122,21 @@ def rows_since(spark: SparkSession, written: Written, version: int) -> tuple[Dat
     added = comparable(_without(now, common))
     if theirs <= set(common):
         return added, None
-    fields = {field.name: field.dataType for field in now.schema}
-    known = set(before.columns)
-    aligned = [
-        (F.col(quoted(name)) if name in known else F.lit(None).cast(kind)).alias(name) for name, kind in fields.items()
-    ]
-    removed = comparable(_without(before, common).select(*aligned))
+    removed = comparable(_as_in(_without(before, common), now.schema))
     return added.exceptAll(removed), removed.exceptAll(added)
 
 
 def with_rows(made: DataFrame, removed: DataFrame) -> DataFrame:
     """Both, in comparable form and with the columns of `made`; what `removed` lacks, or has otherwise, is null."""
-    rows, known = comparable(made), set(removed.columns)
-    return rows.unionAll(
-        removed.select(
-            *(
-                (removed[quoted(each.name)].try_cast(each.dataType) if each.name in known else F.lit(None)).alias(
-                    each.name
-                )
-                for each in rows.schema
-            )
-        )
-    )
+    rows = comparable(made)
+    return rows.unionAll(_as_in(removed, rows.schema))
+
+
+def _as_in(rows: DataFrame, schema: StructType) -> DataFrame:
+    """The rows with the columns of a schema; a column that they lack, or a value that does not fit, is null."""
+    known = set(rows.columns)
+    made = (F.col(quoted(each.name)) if each.name in known else F.lit(None) for each in schema)
+    return rows.select(*(of.try_cast(each.dataType).alias(each.name) for of, each in zip(made, schema, strict=True)))
 
 
 def _without(rows: DataFrame, files: list[str]) -> DataFrame:

@@ -24,6 +24,7 @@ from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.readers import batch_reader, reader_of
 from rs_assets.connectors.delta.log.history import NO_ROWS
+from rs_assets.connectors.delta.log.store import rows_at
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.connectors.files.lines.reader import LinesReader
@@ -47,7 +48,7 @@ from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.recorded.partitions import Partition
 from rs_assets.runtime.recorded.recompute import Written, age_of, passed_by, refuse_clock, states_of
 from rs_assets.runtime.recorded.recorded import Recorded, RecordedQuery, translated
-from rs_assets.runtime.recorded.since import Since, rows_at, rows_since, with_rows
+from rs_assets.runtime.recorded.since import Since, rows_since, with_rows
 from rs_assets.runtime.run.quarantine import process_all
 from rs_assets.runtime.run.run import wire_all
 from rs_assets.spark.settings import NO_DATA

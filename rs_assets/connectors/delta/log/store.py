@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
@@ -14,6 +15,9 @@ from rs_assets.common.files import write_atomically
 from rs_assets.common.folder import Folder
 from rs_assets.common.storage import is_remote, storage_options
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
 # Each open table has a client of its own for its store.
 OPEN_STORES = 64
 
@@ -21,6 +25,11 @@ OPEN_STORES = 64
 def delta_table(path: str, version: int | None = None) -> DeltaTable:
     """The table at `path`; errors are those of delta-rs."""
     return DeltaTable(path, version=version, storage_options=storage_options(path))
+
+
+def rows_at(spark: SparkSession, path: str, version: int) -> DataFrame:
+    """The rows of a version of the table at `path`."""
+    return spark.read.format("delta").option("versionAsOf", version).load(path)
 
 
 def is_table(path: str) -> bool:

@@ -110,7 +110,7 @@ class Planner:
         self,
         start: Offsets,
         advance: Callable[[Split, Seen], Split],
-        waits: Callable[[Split, Seen], bool] = lambda split, seen: False,  # noqa: ARG005
+        waits: Callable[[Split, Seen], bool] | None = None,
     ) -> Offsets:
         """Match every known split with its file, then take the files without a split, and advance each in turn.
 
@@ -143,7 +143,7 @@ class Planner:
                 nothing_read = Identity(key=seen.key, size=0, digest="")
                 fresh = Split(file=str(seen.file), identity=nothing_read, line=0, byte=0)
                 moved = advance(fresh, seen)
-                if moved.byte > 0 or waits(fresh, seen):
+                if moved.byte > 0 or (waits is not None and waits(fresh, seen)):
                     end[_fresh_name(name, [*start, *end])] = moved
         # A renamed file, or an old split that can be forgotten, does not justify a batch of its own.
         news = [name for name in end if name not in start or _news(start[name]) != _news(end[name])]
