@@ -58,8 +58,8 @@ class Expected:
     (0: not known yet); `query_id` is the recorded id of its metadata file, None if it was never recorded; `sinks`
     maps each sink to the last batch of this pipeline and `generation` in its own marker, -1 for none; `sinks_seen` to
     the last batch recorded for it, -1 or absent for none; `sinks_changed` to changes of its rows by others since. The
-    content of `sinks_staying` is not replaced by a new generation. `letters` returns the last batch that has dead letters
-    in their table, -1 for none.
+    content of `sinks_staying` is not replaced by a new generation. `letters` returns the last batch that has
+    dead letters in their table, -1 for none.
     """
 
     query: str
