@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -105,10 +106,16 @@ def _only(found: Sequence[Pipeline]) -> Pipeline:
 def fields_of(option: str, texts: Sequence[str], *, example: str) -> dict[str, str]:
     """The values of an option that is given as FIELD=VALUE, by field; ConfigurationError for one without a sign.
 
+    The same for a field that is named twice.
+
     >>> fields_of("--key", ["page=/a=b"], example="page=/index")
     {'page': '/a=b'}
     """
     wrong = next((text for text in texts if "=" not in text), None)
     if wrong is not None:
         raise ConfigurationError(f"{option} must be FIELD=VALUE, not {wrong!r}", remedy=f"write {option} {example}")
-    return dict(text.split("=", 1) for text in texts)
+    pairs = [text.split("=", 1) for text in texts]
+    twice = next((name for name, count in Counter(name for name, _ in pairs).items() if count > 1), None)
+    if twice is not None:
+        raise ConfigurationError(f"{option} names {twice!r} more than once", remedy=f"once each: {option} {example}")
+    return dict(pairs)

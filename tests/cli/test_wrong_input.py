@@ -58,6 +58,8 @@ def asked(line):
         ("init in.jsonl", 1, "cannot be written"),
         ("rules judged", 1, "the table of rules 'judges' is not there yet"),
         ("sql hits.sql --set day --explain", 1, "--set must be FIELD=VALUE, not 'day'"),
+        ("sql hits.sql --set day=1 --set day=2 --explain", 1, "--set names 'day' more than once"),
+        ("records-of served --row k=a --row k=b", 1, "--row names 'k' more than once"),
         ("deploy hits.sql --set day", 1, "--set must be FIELD=VALUE, not 'day'"),
         ("deploy shop.hits --start --reset *", 1, "--reset does not go with --start"),
         ("deploy shop.hits --rollback 1 --set day=1", 1, "--set does not go with --rollback"),

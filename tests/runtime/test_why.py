@@ -310,6 +310,9 @@ def test_rows_without_state_are_followed_back_by_any_of_their_fields(tmp_path: P
         pipeline.records_of({"thrice": 1}, options)
     with pytest.raises(ConfigurationError, match="there is no sink 'some'"):
         pipeline.records_of({"id": 1}, options, sink="some")
+    with pytest.raises(ConfigurationError, match="'many' cannot be compared with 'id', which is bigint"):
+        pipeline.records_of({"id": "many"}, options)
+    assert pipeline.records_of({"id": "1"}, options).rows == 1
     (folder / "f0.jsonl").unlink()
     left = pipeline.records_of({"twice": 10}, options)
     assert (left.rows, left.since) == (1, 1)
@@ -413,6 +416,15 @@ def test_a_record_on_which_a_step_failed_is_explained_and_in_no_row(tmp_path: Pa
     (letter,) = dead_letters_of(options.home.dead_letters, "why", "hits").to_pylist()
     assert found.steps[0].because == f"{letter['reason']}; it is a dead letter"
     assert pipeline.records_of({"x": 2}, options).rows == 2
+
+
+def test_a_time_of_a_window_that_is_none_is_refused(tmp_path: Path, options: RunOptions) -> None:
+    folder = put(tmp_path / "in", [row(1)])
+    counted = read(folder).window(WINDOWS["tumbling"], name="counted").group_by("page").count("n")
+    pipeline = counted.to_data_stream().to_delta("counted").build()
+    pipeline.run(options)
+    with pytest.raises(ConfigurationError, match="'ten past' cannot be compared with 'start_time'"):
+        pipeline.records_of({"page": "/", "start_time": "ten past"}, options)
 
 
 def test_rows_that_cannot_be_followed_back_are_refused(

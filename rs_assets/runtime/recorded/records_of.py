@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, TimestampType
 
 from rs_assets.catalog.batch_times import BatchTimes
 from rs_assets.checkpoint.log import CheckpointLog
@@ -114,6 +115,8 @@ class _Back:
     sink: str
     row: Mapping[str, Any]
     limit: int
+    # The values that can be compared with their field.
+    fitting: set[tuple[str, str]] = field(default_factory=set)
 
     def records(self) -> Records:
         """All of them are counted; a batch whose input is gone ends the search."""
@@ -180,7 +183,7 @@ class _Back:
         placed = placed.withColumn(WINDOW, assigned(node.window, NONE)).filter(F.col(WINDOW)["end"] > F.lit(passed))
         for name, part in EDGES.items():
             if name in self.row:
-                at, edge = F.col(WINDOW)[part], F.lit(self.row[name]).cast("timestamp")
+                at, edge = F.col(WINDOW)[part], self._value(rows, name, self.row[name], TimestampType())
                 # A session is as long as its rows; one row of it spans a gap.
                 inside = (at >= edge) if part == "start" else (at <= edge)
                 placed = placed.filter(inside if node.window.merges else at == edge)
@@ -194,7 +197,22 @@ class _Back:
             raise ConfigurationError(
                 f"rows of {self.sink!r} have no field {unknown!r}", remedy=f"use some of: {', '.join(known)}"
             )
-        return reduce(DataFrame.filter, (_equals(frame, name, value) for name, value in fields.items()), frame)
+        for name, value in fields.items():
+            given = self._value(frame, name, value, frame.schema[name].dataType)
+            frame = frame.filter(F.col(quoted(name)).eqNullSafe(given))
+        return frame
+
+    def _value(self, frame: DataFrame, name: str, value: Any, kind: DataType) -> Column:
+        """A given value as one of the field's type; ConfigurationError for a text that is none."""
+        made = F.lit(value).try_cast(kind)
+        if value is not None and (name, str(value)) not in self.fitting:
+            if frame.sparkSession.range(1).filter(made.isNull()).count():
+                raise ConfigurationError(
+                    f"{str(value)!r} cannot be compared with {name!r}, which is {kind.simpleString()}",
+                    remedy="give a value of that type, or another field",
+                )
+            self.fitting.add((name, str(value)))
+        return made
 
     def _window(self) -> WindowAggregate | None:
         """The window whose rows the sink gets; None for a sink without state upstream of it."""
@@ -245,8 +263,3 @@ def _moment(value: object) -> datetime | None:
 def _in_utc(value: Any) -> Any:
     """`value`; a time without a zone is in UTC, as in rows, and not in the zone of this machine."""
     return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
-
-
-def _equals(frame: DataFrame, name: str, value: Any) -> Column:
-    kind = frame.schema[name].dataType
-    return F.col(quoted(name)).eqNullSafe(F.lit(value).cast(kind))
