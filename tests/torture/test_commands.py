@@ -33,6 +33,13 @@ def test_windows_close_by_the_watermark_and_leave_late_records_out():
     assert pages.in_hour(0) == (4, 1)
 
 
+def test_a_window_is_made_of_the_records_that_came_in_time():
+    pages = _pages(FIRST, SECOND)
+    pages.read(Code())
+    pages.backfill([0], Code(), late=True)
+    assert [pages.made_of("p0", start) for start in (0, 10, 20)] == [{0}, {6}, {4}]
+
+
 def test_files_that_came_in_one_batch_are_judged_by_the_watermark_before_both():
     pages = _pages(FIRST, SECOND)
     pages.read(Code())

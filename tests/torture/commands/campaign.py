@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.faults.processes import PATIENCE_S
 from tests.torture.commands import operations
+from tests.torture.commands.looks import LOOKS
 from tests.torture.commands.operations import (
     AT_ONCE,
     DIGEST,
@@ -130,7 +131,7 @@ class Campaign:
     def step(self) -> None:
         """Input comes, something is done, mostly killed and repeated, and all is compared."""
         self._before()
-        draw = self.chance.choice(WITHOUT_STREAM if self.stream is None else WITH_STREAM)
+        draw = self.chance.choice((*(WITHOUT_STREAM if self.stream is None else WITH_STREAM), *LOOKS))
         if draw is operations.redrive and self.stream is None:
             self.strictly()
         command = self.draw(draw)

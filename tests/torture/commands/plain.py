@@ -194,6 +194,10 @@ class Pages:
         among = set(hours)
         return {(page, start): (rows, total) for page, start, rows, total in self._totals() if _hour(start) in among}
 
+    def made_of(self, page: str, start: int) -> set[int]:
+        """The numbers of the records that a window of a page has taken as they came, also of forgotten ones."""
+        return {each.number for each in self._in_time() if (each.page, each.window) == (page, start)}
+
     def tables(self) -> Tables:
         """The rows of each table, and the dead letters that count, in order."""
         copy, latest, windows = self.now.copy, self.now.latest, self.now.windows

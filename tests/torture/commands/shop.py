@@ -57,7 +57,8 @@ def drawn(chance: random.Random, files: list[File], watermark: int) -> File:
 def put(root: Path, number: int, file: File, chance: random.Random) -> None:
     """Write a file and move it to where it is read."""
     lines = [
-        json.dumps({"page": r.page, "n": r.number, "ts": f"{_time(r.minute):%Y-%m-%dT%H:%M:%SZ}"}) for r in file.records
+        json.dumps({"page": r.page, "n": r.number, "ts": f"{time_of(r.minute):%Y-%m-%dT%H:%M:%SZ}"})
+        for r in file.records
     ]
     lines.insert(chance.randrange(len(lines)), file.bad)
     (root / "in").mkdir(parents=True, exist_ok=True)
@@ -78,7 +79,7 @@ def held(home: Path) -> Tables:
             for name in ("copy", "latest")
         },
         "totals": sorted((r["page"], _minute(r["start_time"]), r["rows"], r["total"]) for r in _rows(place / "totals")),
-        "letters": sorted((_letter(row),) for row in letters),
+        "letters": sorted((letter(row),) for row in letters),
     }
 
 
@@ -122,12 +123,14 @@ def _rows(table: Path) -> list[dict]:
     return DeltaTable(str(table)).to_pyarrow_table().to_pylist() if DeltaTable.is_deltatable(str(table)) else []
 
 
-def _letter(row: dict) -> str:
+def letter(row: dict) -> str:
+    """A dead letter as the model has it."""
     record = row["record"]
     return record if record.startswith("{no") else f"{row['step']} {json.loads(record)['n']}"
 
 
-def _time(minute: int) -> datetime:
+def time_of(minute: int) -> datetime:
+    """The time of a minute."""
     return BEGIN + timedelta(minutes=minute)
 
 
