@@ -71,7 +71,7 @@ class Identity:
     def copied_to(self, key: FileKey) -> bool:
         """Whether another file under the same name, with the same bytes, is a copy: an editor or rsync writes one.
 
-        A successor on the same disk may begin with the same short header, so a few bytes decide nothing.
+        A successor on the same disk may begin with the same short header, so a few bytes prove nothing.
         """
         return self.size > (ENDS_BYTES if key.device == self.key.device else 0)
 
