@@ -3,11 +3,39 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 # Texts, and names in backticks.
 QUOTED = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`", re.DOTALL)
 # The same and comments, whose end is the end of their line, or spaces between other parts.
 _KEPT = re.compile(rf"({QUOTED.pattern}|/\*.*?\*/|--[^\n]*\n?)|\s+", re.DOTALL)
+# The same, spaces, and each other character by itself.
+_PARTS = re.compile(rf"{QUOTED.pattern}|/\*.*?\*/|--[^\n]*|\s+|.", re.DOTALL)
+_EXCEPT = re.compile(r"\s*EXCEPT\s*\(", re.IGNORECASE)
+
+
+def without(text: str, names: Sequence[str]) -> str:
+    """`text` with stars, which stand for all fields, that leave out the fields `names`.
+
+    >>> without("to_json(struct(*)) AS j, 2 * n, '(*)'", ["x"])
+    "to_json(struct(* EXCEPT (`x`))) AS j, 2 * n, '(*)'"
+    >>> without("* EXCEPT (a)", ["x"])
+    '* EXCEPT (`x`, a)'
+    """
+    if not names or "*" not in text:
+        return text
+    left, made, before, at = ", ".join(f"`{name}`" for name in names), list[str](), "(", 0
+    while found := _PARTS.match(text, at):
+        part, at = found[0], found.end()
+        made.append(part)
+        # A star after an operand multiplies.
+        if part == "*" and before in "(,":
+            more = _EXCEPT.match(text, at)
+            made.append(f" EXCEPT ({left}, " if more else f" EXCEPT ({left})")
+            at = more.end() if more else at
+        if not (part.isspace() or part.startswith(("/*", "--"))):
+            before = part[-1]
+    return "".join(made)
 
 
 def one_line(text: str) -> str:
