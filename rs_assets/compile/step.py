@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -147,11 +148,13 @@ def as_column(expression: Expression) -> Column:
     raise TypeError(f"{expression!r} is not a native expression")
 
 
+def native_column(expression: Expression, inner: Sequence[str]) -> Column:
+    """A native expression; a star in SQL stands for all fields but `inner` ones."""
+    return F.expr(without(expression.text, inner)) if isinstance(expression, SqlText) else as_column(expression)
+
+
 def _column(expression: Expression, df: DataFrame) -> Column:
-    """A native expression over the fields of `df`; a star in SQL stands for the visible ones."""
-    if isinstance(expression, SqlText):
-        return F.expr(without(expression.text, hidden(df.columns)))
-    return as_column(expression)
+    return native_column(expression, hidden(df.columns))
 
 
 def _hidden(df: DataFrame) -> list[Column]:

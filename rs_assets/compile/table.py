@@ -11,11 +11,11 @@ from pyspark.sql import functions as F
 
 from rs_assets.compile.planner.context import CompileContext, Flow
 from rs_assets.compile.readers import order_by_place
-from rs_assets.compile.step import as_column
+from rs_assets.compile.step import as_column, native_column
 from rs_assets.compile.timed import timed
 from rs_assets.connectors.messages import flag_taken
 from rs_assets.operators.shuffle.memory import with_pieces
-from rs_assets.operators.table.groups import appended_groups, kept_groups, present, signed_groups
+from rs_assets.operators.table.groups import SIGN, appended_groups, kept_groups, present, signed_groups
 from rs_assets.operators.table.joins import TableJoinSpec, joined
 from rs_assets.operators.table.keys import check_keys
 from rs_assets.operators.table.rows import newest_rows, with_read
@@ -33,6 +33,7 @@ from rs_assets.records.columns import (
     REASON,
     RETRACTED,
     check_fields,
+    hidden,
     visible,
 )
 from rs_assets.records.policy import BadRecords
@@ -114,7 +115,9 @@ def compile_group(context: CompileContext, node: TableGroup, inputs: tuple[Flow,
     rows = df if node.nulls else present(df, node.keys)
     if node.subtracts and not node.appends:
         return Flow(signed_groups(rows, node.keys, node.aggregates))
-    columns = {a.alias: _aggregated(a) for a in node.aggregates} | {name: as_column(e) for name, e in node.own}
+    inner = [*hidden(df.columns), *([] if node.appends else [SIGN])]
+    columns = {a.alias: _aggregated(a) for a in node.aggregates}
+    columns |= {name: native_column(each, inner) for name, each in node.own}
     return Flow((appended_groups if node.appends else kept_groups)(rows, node.keys, columns))
 
 

@@ -235,3 +235,12 @@ def test_distinct_values_in_sql_are_counted_or_refused(follow):
     assert follow(counted.to_stream(), [rows]) == [[{"user": "a", "kinds": 2, "size": 2, "retracted": False}]]
     with pytest.raises(TopologyError, match=r"size\(collect_set\(ms\)\)"):
         orders.aggregate(total="sum(DISTINCT ms)")
+
+
+def test_star_in_an_aggregate_of_a_table_stands_for_its_fields_alone(follow):
+    """Rows that come and go have hidden fields."""
+    orders = source("id bigint, user string").to_table("id").group_by("user")
+    made = orders.aggregate(newest="max(to_json(struct(*)))", n="count(*)")
+    told = follow(made.to_stream(), [[{"id": 1, "user": "a"}], [{"id": 2, "user": "a"}]])
+    assert [row["newest"] for row in told[0]] == ['{"id":1,"user":"a"}']
+    assert [(row["newest"], row["n"]) for row in told[1] if not row["retracted"]] == [('{"id":2,"user":"a"}', 2)]

@@ -11,16 +11,17 @@ QUOTED = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`",
 _KEPT = re.compile(rf"({QUOTED.pattern}|/\*.*?\*/|--[^\n]*\n?)|\s+", re.DOTALL)
 # The same, spaces, and each other character by itself.
 _PARTS = re.compile(rf"{QUOTED.pattern}|/\*.*?\*/|--[^\n]*|\s+|.", re.DOTALL)
+_COUNT = re.compile(r"(?<![\w`.])count\s*\(\s*$", re.IGNORECASE)
 _EXCEPT = re.compile(r"\s*EXCEPT\s*\(", re.IGNORECASE)
 
 
 def without(text: str, names: Sequence[str]) -> str:
-    """`text` with stars, which stand for all fields, that leave out the fields `names`.
+    """`text` with stars, which stand for all fields, that leave out the fields `names`; `count(*)` counts rows.
 
     >>> without("to_json(struct(*)) AS j, 2 * n, '(*)'", ["x"])
     "to_json(struct(* EXCEPT (`x`))) AS j, 2 * n, '(*)'"
-    >>> without("* EXCEPT (a)", ["x"])
-    '* EXCEPT (`x`, a)'
+    >>> without("* EXCEPT (a)", ["x"]), without("count(*)", ["x"])
+    ('* EXCEPT (`x`, a)', 'count(*)')
     """
     if not names or "*" not in text:
         return text
@@ -29,7 +30,7 @@ def without(text: str, names: Sequence[str]) -> str:
         part, at = found[0], found.end()
         made.append(part)
         # A star after an operand multiplies.
-        if part == "*" and before in "(,":
+        if part == "*" and before in "(," and not _COUNT.search(text, 0, at - 1):
             more = _EXCEPT.match(text, at)
             made.append(f" EXCEPT ({left}, " if more else f" EXCEPT ({left})")
             at = more.end() if more else at
