@@ -71,6 +71,11 @@ def test_should_list_describe_and_tell_the_status(project):
     assert (code, json.loads(text)[0]["last_batch"]) == (0, -1)
 
 
+def test_fork_of_a_job_without_a_namespace_is_of_the_same_one(project):
+    code, text = call("fork", "hits", "--from", "nosuch")
+    assert (code, "shop.nosuch" in text) == (1, True), text
+
+
 def test_a_run_over_little_input_takes_the_java_of_small_runs(project, monkeypatch, tmp_path):
     taken = []
 

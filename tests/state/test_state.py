@@ -10,7 +10,7 @@ from rs_assets.catalog.catalog import Catalog
 from rs_assets.cli.rows.state_view import StateQuestion, answer
 from rs_assets.common.plural import count_of
 from rs_assets.connectors.memory import MemoryChannel
-from rs_assets.errors import CheckpointError
+from rs_assets.errors import CheckpointError, ConfigurationError
 from rs_assets.operators.state.served import ServedState
 from rs_assets.operators.state.snapshot import difference, state_at
 from rs_assets.runtime.upkeep.state import preview, snapshot_state, state_path
@@ -145,6 +145,13 @@ def test_a_question_about_snapshots_says_which_were_found_and_follows_its_keys(o
     assert said == f"{count_of(len(found), 'change')} from batch {before} to now"
     assert {'"page":null' in row["key"].replace(" ", "") for row in found} == {True}
     assert {row["page"] for row in asked(open_now=True, keys=("page=p1",))[1]} == {"p1"}
+    for how in ({}, {"batch": now}, {"diff": before}, {"open_now": True}):
+        with pytest.raises(ConfigurationError, match="no key has the field 'pgae'") as refused:
+            asked(keys=("pgae=p1",), **how)
+        assert "page" in refused.value.remedy
+    with pytest.raises(CheckpointError, match="no snapshot up to batch 0") as refused:
+        asked(diff=0)
+    assert refused.value.remedy == f"the earliest one is of batch {before}"
 
 
 def test_windows_that_fired_leave_the_table_and_the_copy(options):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from rs_assets.common.home import Home
 from rs_assets.common.plural import count_of
 from rs_assets.errors import ConfigurationError
 from rs_assets.operators.state.reader import KEY
-from rs_assets.operators.state.served import ServedState, matches
+from rs_assets.operators.state.served import ServedState, flat, matches
 from rs_assets.operators.state.snapshot import difference, snapshot_at
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.upkeep.state import preview, served_folder, snapshot_state, state_path
@@ -35,6 +35,8 @@ class StateQuestion:
 
 
 Rows = list[dict[str, Any]]
+# From so many keys the names of their fields are known.
+LOOKED_AT = 100
 
 
 def answer(topology: Topology, question: StateQuestion) -> tuple[str, Rows]:
@@ -49,16 +51,20 @@ def answer(topology: Topology, question: StateQuestion) -> tuple[str, Rows]:
         snapshot_state(topology, RunOptions(home=home))
     fields = fields_of("--key", question.keys, example="page=/index")
     if question.open_now:
-        rows = [row for row in preview(topology, question.step, RunOptions(home=home)).to_pylist() if _is(row, fields)]
+        there = [{name: _plain(value) for name, value in row.items()} for row in _open(topology, question.step, home)]
+        _refuse_unknown(fields, there)
+        rows = [row for row in there if matches(row, fields)]
         return "open windows as of the last committed batch", rows[: question.limit]
     path = state_path(topology, question.step, home)
     if question.diff is not None or question.batch is not None:
         said, found = _snapshots(path, question)
+        _refuse_unknown(fields, map(orjson.loads, found[KEY].slice(0, LOOKED_AT).to_pylist()))
         wanted = [row for row in found.to_pylist() if matches(orjson.loads(row[KEY]), fields)] if fields else None
         noun = "row" if question.diff is None else "change"
         number = count_of(found.num_rows if wanted is None else len(wanted), noun)
         return f"{number} {said}", _first(found, wanted, question.limit)
     with ServedState(served_folder(topology, question.step, home)) as served:
+        _refuse_unknown(fields, (orjson.loads(row.key) for row in served.find({}, limit=LOOKED_AT)))
         rows = [
             {"key": row.key, "value": row.value, "batch": row.batch_id}
             for row in served.find(fields, limit=question.limit)
@@ -85,8 +91,17 @@ def _asked(batch: int | None, found: int | None) -> str:
     return "" if batch == found else f" (the last snapshot up to {batch})"
 
 
-def _is(row: Mapping[str, Any], fields: Mapping[str, str]) -> bool:
-    return matches({name: _plain(value) for name, value in row.items()}, fields)
+def _open(topology: Topology, step: str, home: Home) -> Rows:
+    rows: Rows = preview(topology, step, RunOptions(home=home)).to_pylist()
+    return rows
+
+
+def _refuse_unknown(fields: Mapping[str, str], keys: Iterable[Mapping[str, Any]]) -> None:
+    """ConfigurationError for a field that none of the keys has, if there are any."""
+    known = {name: None for key in keys for name in flat(key)} if fields else {}
+    unknown = [name for name in fields if known and name not in known]
+    if unknown:
+        raise ConfigurationError(f"no key has the field {unknown[0]!r}", remedy=f"use some of: {', '.join(known)}")
 
 
 def _first(table: pa.Table, wanted: Rows | None, limit: int) -> Rows:

@@ -61,7 +61,13 @@ def rewind(name: str, modules: tuple[str, ...], *, batch: int, step: str | None)
 
 @click.command()
 @NAME
-@click.option("--from", "source", required=True, metavar="NAMESPACE.JOB", help="The pipeline that was saved.")
+@click.option(
+    "--from",
+    "source",
+    required=True,
+    metavar="[NAMESPACE.]JOB",
+    help="The pipeline that was saved; by default of the same namespace.",
+)
 @click.option("--savepoint", "savepoint_id", help="The savepoint (the newest if none is named).")
 @MODULES
 @AS_JSON
@@ -70,11 +76,9 @@ def fork(name: str, modules: tuple[str, ...], *, source: str, savepoint_id: str 
     """Begin a pipeline that has not run yet with the state of another one's savepoint."""
     from rs_assets.runtime.upkeep import savepoints
 
-    namespace, _, job = source.partition(".")
-    emit(
-        [_entry(savepoints.fork(chosen(modules, name).topology, (namespace, job), savepoint_id=savepoint_id))],
-        as_json=as_json,
-    )
+    topology = chosen(modules, name).topology
+    namespace, job = source.split(".", 1) if "." in source else (topology.namespace, source)
+    emit([_entry(savepoints.fork(topology, (namespace, job), savepoint_id=savepoint_id))], as_json=as_json)
 
 
 def _entry(savepoint: Any) -> dict[str, Any]:

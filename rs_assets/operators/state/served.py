@@ -221,8 +221,13 @@ def matches(key: Mapping[str, Any], fields: Mapping[str, str]) -> bool:
     >>> matches({"page": "/a", "paid": True, "window": {"n": 7}}, {"page": "/a", "paid": "true", "n": "7"})
     True
     """
-    flat = {**key, **{n: v for nested in key.values() if isinstance(nested, dict) for n, v in nested.items()}}
-    return all(name in flat and _text(flat[name]) == wanted for name, wanted in fields.items())
+    known = flat(key)
+    return all(name in known and _text(known[name]) == wanted for name, wanted in fields.items())
+
+
+def flat(key: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields of a key, and those in them."""
+    return {**key, **{n: v for nested in key.values() if isinstance(nested, dict) for n, v in nested.items()}}
 
 
 def _text(value: Any) -> str:
