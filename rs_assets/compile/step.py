@@ -33,7 +33,7 @@ def compile_map(context: CompileContext, node: nodes.Map, inputs: Inputs) -> Flo
         step = python_step("map", node.name, node.function.call, schema)
         return traced_map(context, node.function, step, inputs[0]) or inputs[0].then(step, context)
     df = inputs[0].df
-    return Flow(df.select(*(_column(e, df) for e in node.select), *_hidden(df)))
+    return Flow(df.select(*(field_column(e, df) for e in node.select), *_hidden(df)))
 
 
 def compile_map_batches(context: CompileContext, node: nodes.MapBatches, inputs: Inputs) -> Flow:
@@ -54,7 +54,7 @@ def compile_flat_map(context: CompileContext, node: nodes.FlatMap, inputs: Input
         left, _ = without_dropped(context, node.name, node.expression, inputs[0], trace_flat_map)
         return left.then(python_step("flat_map", node.name, node.expression.call, schema), context)
     df = inputs[0].df
-    return Flow(df.select(_column(node.expression, df), *_hidden(df)))
+    return Flow(df.select(field_column(node.expression, df), *_hidden(df)))
 
 
 def compile_filter(context: CompileContext, node: nodes.Filter, inputs: Inputs) -> Flow:
@@ -71,7 +71,7 @@ def compile_filter(context: CompileContext, node: nodes.Filter, inputs: Inputs) 
 def compile_expect(context: CompileContext, node: nodes.Expect, inputs: Inputs) -> Flow:
     """Rows for which a condition is not true are counted, and treated by the policy; null is not true."""
     df = inputs[0].df
-    met = F.coalesce(_column(node.condition, df), F.lit(False))  # noqa: FBT003  a literal
+    met = F.coalesce(field_column(node.condition, df), F.lit(False))  # noqa: FBT003  a literal
     judged = df.withColumn(REASON, F.when(~met, F.lit(f"expected {node.said}")))
     return Flow(context.record_filter.expect(judged, step=node.name, on_fail=node.on_fail))
 
@@ -82,7 +82,7 @@ def condition_column(node: nodes.Filter, df: DataFrame) -> Column:
         made = condition_sql(node.condition.text, field_types(df), step=node.name)
         know_functions(df.sparkSession)
         return F.expr(made)
-    return _column(node.condition, df)
+    return field_column(node.condition, df)
 
 
 def field_types(df: DataFrame) -> dict[str, str | None]:
@@ -108,7 +108,7 @@ def compile_select_fields(context: CompileContext, node: nodes.SelectFields, inp
 def compile_with_fields(context: CompileContext, node: nodes.WithFields, inputs: Inputs) -> Flow:  # noqa: ARG001
     """New fields in addition to the old ones."""
     df = inputs[0].df
-    return Flow(df.withColumns({name: _column(e, df) for name, e in node.columns}))
+    return Flow(df.withColumns({name: field_column(e, df) for name, e in node.columns}))
 
 
 def compile_union(context: CompileContext, node: nodes.Union, inputs: Inputs) -> Flow:  # noqa: ARG001  the table's form
@@ -130,7 +130,7 @@ def compile_split(context: CompileContext, node: nodes.Split, inputs: Inputs) ->
         made = traced_label(context, node.name, node.label, inputs[0])
         return made or inputs[0].then(python_step("label", node.name, node.label.call), context)
     df = inputs[0].df
-    return Flow(df.withColumn(LABEL, _column(node.label, df).cast("string")))
+    return Flow(df.withColumn(LABEL, field_column(node.label, df).cast("string")))
 
 
 def compile_select(context: CompileContext, node: nodes.Select, inputs: Inputs) -> Flow:  # noqa: ARG001  the table's form
@@ -153,7 +153,8 @@ def native_column(expression: Expression, inner: Sequence[str]) -> Column:
     return F.expr(without(expression.text, inner)) if isinstance(expression, SqlText) else as_column(expression)
 
 
-def _column(expression: Expression, df: DataFrame) -> Column:
+def field_column(expression: Expression, df: DataFrame) -> Column:
+    """A native expression over the fields of `df`; a star in SQL stands for the visible ones."""
     return native_column(expression, hidden(df.columns))
 
 

@@ -121,7 +121,7 @@ CASES = [
     ),
     Case(
         f"{DIAMOND}::_own",
-        lambda: meeting(lambda stream: stream.with_fields(page="to_json(struct(*))")),
+        lambda: meeting(lambda stream: stream.with_fields(page=column(lambda: F.to_json(F.struct("*"))))),
         "name the fields one by one",
         lambda: meeting(lambda stream: stream.with_fields(page="to_json(struct(page, ms))")),
     ),

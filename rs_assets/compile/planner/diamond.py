@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from rs_assets.common.node import Node
 from rs_assets.compile.planner.context import Flow
-from rs_assets.compile.step import as_column, check_united, condition_column
+from rs_assets.compile.step import check_united, condition_column, field_column
 from rs_assets.errors import TopologyError
 from rs_assets.records.columns import LABEL, PREFIX, hidden, visible
 from rs_assets.records.schema import quoted
@@ -71,7 +71,7 @@ def _if_alive(expression: Column) -> Column:
 def _own(rows: DataFrame, node: Node, expression: Column) -> Column:
     """`expression`, if it names its fields and is computed in the JVM; else filters could not protect it.
 
-    A star would include our own columns, and Spark calls Python functions before it evaluates conditions.
+    The star of a Column would include our own columns, and Spark calls Python functions before it evaluates conditions.
     """
     plan = rows.select(expression)._jdf.queryExecution().analyzed()  # noqa: SLF001  there is no public way
     names = plan.references().toSeq().mkString("\n").split("\n")
@@ -98,7 +98,7 @@ def _filter(rows: DataFrame, node: nodes.Filter) -> DataFrame:
 
 
 def _split(rows: DataFrame, node: nodes.Split) -> DataFrame:
-    return rows.withColumn(LABEL, _if_alive(_own(rows, node, as_column(node.label)).cast("string")))
+    return rows.withColumn(LABEL, _if_alive(_own(rows, node, field_column(node.label, rows)).cast("string")))
 
 
 def _select(rows: DataFrame, node: nodes.Select) -> DataFrame:
@@ -106,7 +106,7 @@ def _select(rows: DataFrame, node: nodes.Select) -> DataFrame:
 
 
 def _with_fields(rows: DataFrame, node: nodes.WithFields) -> DataFrame:
-    return rows.withColumns({name: _if_alive(_own(rows, node, as_column(e))) for name, e in node.columns})
+    return rows.withColumns({name: _if_alive(_own(rows, node, field_column(e, rows))) for name, e in node.columns})
 
 
 def _select_fields(rows: DataFrame, node: nodes.SelectFields) -> DataFrame:
@@ -115,7 +115,7 @@ def _select_fields(rows: DataFrame, node: nodes.SelectFields) -> DataFrame:
 
 def _map(rows: DataFrame, node: nodes.Map) -> DataFrame:
     columns: list[Column] = []
-    for each in map(as_column, node.select):
+    for each in (field_column(e, rows) for e in node.select):
         names = rows.select(each).columns
         if len(names) > 1:
             raise TopologyError(
