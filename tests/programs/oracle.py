@@ -307,8 +307,12 @@ class Oracle:
 
     @staticmethod
     def order(step, other):
-        """The newest right row is the greatest by time; of one time a row that ends none, then that of the last id."""
-        return other[step.time], not ends(step, other), other["id"]
+        """The newest right row is the greatest by time; of one time a row that ends none, then by its fields.
+
+        Rows of one id are one record, with several rows of a dimension.
+        """
+        added = ((value is not None, value) for name, value in other.items() if name.startswith("d_"))
+        return other[step.time], not ends(step, other), other["id"], *added
 
     @staticmethod
     def is_before(step, one, other):
