@@ -35,8 +35,6 @@ class StateQuestion:
 
 
 Rows = list[dict[str, Any]]
-# From so many keys the names of their fields are known.
-LOOKED_AT = 100
 
 
 def answer(topology: Topology, question: StateQuestion) -> tuple[str, Rows]:
@@ -51,24 +49,27 @@ def answer(topology: Topology, question: StateQuestion) -> tuple[str, Rows]:
         snapshot_state(topology, RunOptions(home=home))
     fields = fields_of("--key", question.keys, example="page=/index")
     if question.open_now:
-        there = [{name: _plain(value) for name, value in row.items()} for row in _open(topology, question.step, home)]
-        _refuse_unknown(fields, there)
+        there = _rows(preview(topology, question.step, RunOptions(home=home)).to_pylist())
         rows = [row for row in there if matches(row, fields)]
+        if not rows:
+            _refuse_unknown(fields, there)
         return "open windows as of the last committed batch", rows[: question.limit]
     path = state_path(topology, question.step, home)
     if question.diff is not None or question.batch is not None:
         said, found = _snapshots(path, question)
-        _refuse_unknown(fields, map(orjson.loads, found[KEY].slice(0, LOOKED_AT).to_pylist()))
         wanted = [row for row in found.to_pylist() if matches(orjson.loads(row[KEY]), fields)] if fields else None
+        if wanted == []:
+            _refuse_unknown(fields, map(orjson.loads, found[KEY].to_pylist()))
         noun = "row" if question.diff is None else "change"
         number = count_of(found.num_rows if wanted is None else len(wanted), noun)
         return f"{number} {said}", _first(found, wanted, question.limit)
     with ServedState(served_folder(topology, question.step, home)) as served:
-        _refuse_unknown(fields, (orjson.loads(row.key) for row in served.find({}, limit=LOOKED_AT)))
         rows = [
             {"key": row.key, "value": row.value, "batch": row.batch_id}
             for row in served.find(fields, limit=question.limit)
         ]
+        if not rows:
+            _refuse_unknown(fields, served.keys())
         return f"as of batch {served.batch_id}, {served.age.total_seconds():.0f} s ago", rows
 
 
@@ -91,21 +92,20 @@ def _asked(batch: int | None, found: int | None) -> str:
     return "" if batch == found else f" (the last snapshot up to {batch})"
 
 
-def _open(topology: Topology, step: str, home: Home) -> Rows:
-    rows: Rows = preview(topology, step, RunOptions(home=home)).to_pylist()
-    return rows
-
-
 def _refuse_unknown(fields: Mapping[str, str], keys: Iterable[Mapping[str, Any]]) -> None:
-    """ConfigurationError for a field that none of the keys has, if there are any."""
-    known = {name: None for key in keys for name in flat(key)} if fields else {}
+    """ConfigurationError for a field that none of the keys has, if there are any; keys of a join have several forms."""
+    known = {name: None for key in keys for name in flat(key)}
     unknown = [name for name in fields if known and name not in known]
     if unknown:
         raise ConfigurationError(f"no key has the field {unknown[0]!r}", remedy=f"use some of: {', '.join(known)}")
 
 
 def _first(table: pa.Table, wanted: Rows | None, limit: int) -> Rows:
-    rows = table.slice(0, limit).to_pylist() if wanted is None else wanted[:limit]
+    return _rows(table.slice(0, limit).to_pylist() if wanted is None else wanted[:limit])
+
+
+def _rows(rows: Iterable[Mapping[str, Any]]) -> Rows:
+    """The rows with values as in JSON."""
     return [{name: _plain(value) for name, value in row.items()} for row in rows]
 
 

@@ -76,7 +76,7 @@ def checkpoints(name: str | None, modules: tuple[str, ...], *, limit: int, as_js
     times = spans(Catalog(Place().home.catalog), pipeline=topology.name, since=since)
     seen = [times.get((row.generation, row.name, row.batch_id)) for row in newest]
     gone = undone(topology, Place(), newest)
-    rows = [{**_checkpoint(row, each), "undone": was} for row, each, was in zip(newest, seen, gone, strict=True)]
+    rows = [_checkpoint(row, each, undone=was) for row, each, was in zip(newest, seen, gone, strict=True)]
     if as_json:
         emit(rows, as_json=True)
         return
@@ -88,7 +88,7 @@ def checkpoints(name: str | None, modules: tuple[str, ...], *, limit: int, as_js
     show(rows, (*columns, *["undone"] * any(gone)), empty=f"{topology.job}: no checkpoint yet")
 
 
-def _checkpoint(row: CheckpointRow, times: EventTimes | None) -> dict[str, Any]:
+def _checkpoint(row: CheckpointRow, times: EventTimes | None, *, undone: bool) -> dict[str, Any]:
     return {
         "at": f"{row.at:{SECONDS}}",
         "query": row.name,
@@ -102,6 +102,7 @@ def _checkpoint(row: CheckpointRow, times: EventTimes | None) -> dict[str, Any]:
         "watermark": row.watermark.isoformat() if row.watermark else None,
         "run": row.run_id,
         "reconciled": row.reconciled,
+        "undone": undone,
     }
 
 

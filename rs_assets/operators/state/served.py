@@ -100,6 +100,11 @@ class ServedState:
                 if found == limit:
                     return
 
+    def keys(self) -> Iterator[Mapping[str, Any]]:
+        """The keys of all rows."""
+        entries: Any = self._db.keys()
+        return map(orjson.loads, entries)
+
 
 def refresh(folder: Path, snapshot: StateSnapshot, *, table: Callable[[], pa.Table]) -> None:
     """Bring the copy in `folder` to `snapshot`.

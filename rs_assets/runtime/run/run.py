@@ -173,9 +173,9 @@ def until_caught_up(session: JobSession, queries: Sequence[QueryRun], stop: thre
             continue
         if failed is not None or _stopped(stop):
             drain_and_stop(session)
-            # What has failed one query may be mended before the next start: the others must not have planned it.
-            for query in queries if failed is not None else ():
-                driver.call(lambda _, q=query: q.failure is not None or q.withdrawn())  # type: ignore[misc]
+            if failed is not None:
+                # What has failed it may be mended before the next start: the others must not have planned it.
+                driver.call(lambda _: [query.withdrawn() for query in queries if query.failure is None])
             break
     for query in queries:
         driver.call(lambda _, q=query: q.raise_failure())  # type: ignore[misc]
