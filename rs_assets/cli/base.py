@@ -97,9 +97,16 @@ def known(modules: tuple[str, ...]) -> tuple[Pipeline, ...]:
 
 
 def _only(found: Sequence[Pipeline]) -> Pipeline:
-    if len(found) != 1:
-        names = ", ".join(pipeline.name for pipeline in found) or "none"
-        raise ConfigurationError("there are several pipelines, or none", remedy=f"name one of: {names}")
+    if not found:
+        raise ConfigurationError(
+            "no module has a pipeline at its top level",
+            remedy="name a module that has one: -m package.module, or in pyproject.toml [tool.rs_assets] pipelines",
+        )
+    if len(found) > 1:
+        raise ConfigurationError(
+            f"a name is needed: there are {len(found)} pipelines",
+            remedy=f"name one of: {', '.join(pipeline.name for pipeline in found)}",
+        )
     return found[0]
 
 

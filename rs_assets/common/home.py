@@ -33,7 +33,7 @@ class Home:
 
     `tables_of` is another home: a table that is given by name is there, all else is here. `apart`: catalog, leases,
     savepoints and dead letters are in this folder, whatever the environment says, as for a trial or a test.
-    ConfigurationError for a path that Delta and Spark would read as a different one.
+    ConfigurationError for a file, and for a path that Delta and Spark would read as a different one.
 
     >>> home = Home(Path("/data/rs"))
     >>> str(home.job("shop", "clicks"))
@@ -48,6 +48,10 @@ class Home:
         """Make the path absolute and check it."""
         object.__setattr__(self, "root", Path(self.root).expanduser().absolute())
         checked_path(str(self.root), what="the home")
+        if self.root.is_file():
+            raise ConfigurationError(
+                "the home must be a folder, not a file", remedy="name another: RS_HOME", home=self.root
+            )
 
     @classmethod
     def default(cls) -> Home:

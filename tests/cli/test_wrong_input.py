@@ -33,6 +33,7 @@ INSERT INTO b SELECT k FROM a WHERE d = '${day}';
 def project(tmp_path, monkeypatch):
     monkeypatch.setenv("RS_HOME", str(tmp_path / "home"))
     (tmp_path / "hits.sql").write_text(SQL)
+    (tmp_path / "served_only.py").write_text("from wrong_input import served\n")
     (tmp_path / "in.jsonl").write_text('{"k": "a", "n": 1}\n')
     return make_project(tmp_path, monkeypatch, module="wrong_input", code=CODE)
 
@@ -55,6 +56,8 @@ def asked(line):
         ("serve served --token-file in.jsonl/token", 1, "the file of the token cannot be used"),
         ("checkpoints served --limit -3", 2, "not in the range"),
         ("state served file --limit 0", 2, "not in the range"),
+        ("state served last --open --batch 3", 1, "--open shows the windows of the last batch only"),
+        ("verify", 1, "a name is needed: there are 2 pipelines"),
         ("init in.jsonl", 1, "cannot be written"),
         ("rules judged", 1, "the table of rules 'judges' is not there yet"),
         ("sql hits.sql --set day --explain", 1, "--set must be FIELD=VALUE, not 'day'"),
@@ -78,6 +81,9 @@ def test_what_is_advised_is_taken(project, monkeypatch):
     assert "${day}" in asked("deployments shop.hits --text 1")[1]
     assert asked("deploy shop.hits --start")[0] == 0
     assert asked("init my_project")[0] == 0
+    assert "'last' keeps no state" in asked("state served last --open")[1]
+    assert "no module has a pipeline at its top level" in asked("verify -m json")[1]
+    assert asked("verify -m served_only")[0] == 0
     table = Home.default().table("shop", "judges")
     write_deltalake(table, pa.table({"rule": ["one"]}))
     assert "the table of rules 'judges' lacks condition" in asked("rules judged")[1]
@@ -98,9 +104,15 @@ def test_pipelines_of_a_project_that_are_not_a_list_are_refused(project, monkeyp
     assert asked("list")[0] == 0
 
 
-def test_a_home_that_is_a_file_has_no_store(project, monkeypatch):
+@pytest.mark.parametrize(
+    "command", ["stores served", "status", "verify served", "dead-letters served", "state served last"]
+)
+def test_a_home_that_is_a_file_is_refused(project, monkeypatch, command):
     monkeypatch.setenv("RS_HOME", str(project / "in.jsonl"))
-    assert asked("stores served") == (0, "last  no batch yet\n")
+    code, told = asked(command)
+    assert (code, "the home must be a folder, not a file" in told) == (1, True), told
+    monkeypatch.setenv("RS_HOME", str(project / "another"))
+    assert "the home must be" not in asked(command)[1]
 
 
 def test_an_address_that_does_not_parse_is_refused():

@@ -115,6 +115,13 @@ def test_should_keep_state_for_other_sinks_and_orders_of_their_own() -> None:
     assert stateful(own + NEWEST.format(order="ts DESC").replace("INTO last", "INTO own"))
 
 
+def test_should_take_blanks_between_the_columns_of_an_order() -> None:
+    last = """CREATE TABLE own (id BIGINT, page STRING, ms BIGINT, ts TIMESTAMP(3), PRIMARY KEY (id) NOT ENFORCED)
+        WITH ('connector' = 'delta', 'table' = 'own', 'order-by' = ' ms , ts ');"""
+    (sink,) = made(last + "INSERT INTO own SELECT id, page, ms, ts FROM clicks").topology.sinks
+    assert sink.order_by == ("ms", "ts")
+
+
 @pytest.mark.parametrize("order", ["p", "p DESC, ts DESC"])
 def test_should_refuse_other_orders_by_arrival(order: str) -> None:
     with pytest.raises(SqlError, match="processing time does not order rows"):

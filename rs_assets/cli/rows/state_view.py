@@ -39,6 +39,7 @@ Rows = list[dict[str, Any]]
 
 def answer(topology: Topology, question: StateQuestion) -> tuple[str, Rows]:
     """A line about the age of the answer, and the rows."""
+    _check_moment(question)
     stateful = [node.name for node in topology if node.stateful]
     if question.step not in stateful:
         raise ConfigurationError(
@@ -71,6 +72,14 @@ def answer(topology: Topology, question: StateQuestion) -> tuple[str, Rows]:
         if not rows:
             _refuse_unknown(fields, served.keys())
         return f"as of batch {served.batch_id}, {served.age.total_seconds():.0f} s ago", rows
+
+
+def _check_moment(question: StateQuestion) -> None:
+    """ConfigurationError if the open windows are asked for as of a batch: only the last one has them."""
+    if question.open_now and (question.batch is not None or question.diff is not None):
+        raise ConfigurationError(
+            "--open shows the windows of the last batch only", remedy="leave out --batch and --diff, or --open"
+        )
 
 
 def _snapshots(path: str, question: StateQuestion) -> tuple[str, pa.Table]:

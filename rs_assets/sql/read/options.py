@@ -116,6 +116,10 @@ class Options:
             raise self.error(f"the option {key!r} must be {kind}", at=pair[1].start if pair else None)
         return int(value)
 
+    def names(self, key: str) -> tuple[str, ...]:
+        """An option that is a list of names with commas between; empty if it is not given."""
+        return tuple(filter(None, (name.strip() for name in (self.take(key) or "").split(","))))
+
     def flag(self, key: str) -> bool:
         """An option that is 'true' or 'false', false if it is not given."""
         return bool(self.choice(key, TRUTH, "false"))

@@ -95,7 +95,7 @@ class SinkTable:
         """
         positions = [_position(self.made, field) for field in self.made.relation.latest or ()]
         if not positions:
-            return tuple(filter(None, (self.options.take(ORDER_BY) or "").split(",")))
+            return self.options.names(ORDER_BY)
         newest = [self.columns[position].name.text for position in positions if position is not None]
         others = [column.name.text for column in self.columns if column.type is None or column.type.name not in NESTED]
         keys = self.keys()

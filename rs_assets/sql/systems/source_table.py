@@ -61,7 +61,7 @@ class SourceTable:
         """
         if not self.keys:
             return stream
-        order = tuple(filter(None, (self.options.take(ORDER_BY) or "").split(",")))
+        order = self.options.names(ORDER_BY)
         if not (order or placed or self.versions):
             raise self.options.error(
                 f"the rows of {self.options.table.name.text!r} have no order of reading, so no row is the newest",
