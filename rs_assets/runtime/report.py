@@ -133,14 +133,14 @@ def _added(report: QueryReport, batch: BatchProgress, expectation: str) -> tuple
     return rows + more, failed + more_failed
 
 
-def unmet(queries: Iterable[QueryReport]) -> tuple[str, ...]:
-    """A warning for each expectation that rows did not meet.
+def unmet(queries: Iterable[QueryReport], on_fail: Mapping[str, str]) -> tuple[str, ...]:
+    """A warning for each expectation that rows did not meet; `on_fail` has what becomes of them, by step.
 
-    >>> unmet([QueryReport(query="q", expectations={"has_page": (9, 2), "has_ms": (9, 0)})])
-    ("2 of 9 rows did not meet the expectation 'has_page'",)
+    >>> unmet([QueryReport(query="q", expectations={"has_page": (9, 2), "has_ms": (9, 0)})], {"has_page": "skip"})
+    ("2 of 9 rows did not meet the expectation 'has_page' (on_fail='skip')",)
     """
     return tuple(
-        f"{failed:,} of {count_of(rows, 'row')} did not meet the expectation {name!r}"
+        f"{failed:,} of {count_of(rows, 'row')} did not meet the expectation {name!r} (on_fail={on_fail[name]!r})"
         for q in queries
         for name, (rows, failed) in q.expectations.items()
         if failed

@@ -54,7 +54,7 @@ def test_expect_counts_false_and_null_and_follows_its_policy(source, driver, tmp
         assert [row["page"] for row in running.take()] == kept
         report = running.report()
         assert report.expectations == {"took_time": (3, 2)}
-        assert report.warnings == ("2 of 3 rows did not meet the expectation 'took_time'",)
+        assert report.warnings == (f"2 of 3 rows did not meet the expectation 'took_time' ({on_fail=})",)
         assert (report.rows_in, report.rows_dead) == (3, 0)
     assert letters_in(tmp_path) == letters
     (row,) = Catalog(tmp_path / "catalog").rows("expectations", pipeline="test.operator")

@@ -56,6 +56,7 @@ from rs_assets.runtime.report import QueryReport, RunReport, long_ago, unfired, 
 from rs_assets.runtime.upkeep import beside
 from rs_assets.runtime.upkeep.repartition import StateSum, repartition
 from rs_assets.topology.nodes.shuffle import ShuffleWrite
+from rs_assets.topology.nodes.step import Expect
 from rs_assets.topology.topology import Topology
 
 NOT_FETCHED = "the next start must read the state from the object store"
@@ -378,6 +379,7 @@ class JobSession:
         ended = unfired(timed) if self.manifest.sealed else ()
         idle = unread(reports, changed=self.manifest.code not in ("", self.topology.code))
         late = unwaited(reports, {plan.name: unmarked(self.topology, plan) for plan in self.plans})
+        missed = unmet(reports, {node.name: node.on_fail.value for node in self.topology if isinstance(node, Expect)})
         steps = {plan.name: plan.watermark_steps for plan in self.plans}
         late += long_ago(reports, steps, {plan.name: plan.time_fields(self.topology) for plan in self.plans})
         return RunReport(
@@ -389,7 +391,7 @@ class JobSession:
             recovered_from=self.recovered_from,
             unchanged_since=self.unchanged_since,
             previews=self.previews,
-            warnings=(*self.warnings, *self.failures.warnings, *unused(reports), *unmet(reports), *idle, *late, *ended),
+            warnings=(*self.warnings, *self.failures.warnings, *unused(reports), *missed, *idle, *late, *ended),
             queries=reports,
             shuffles=frozenset(s.name for s in self.topology.sinks if isinstance(s, ShuffleWrite)),
             tables=self.tables(),
