@@ -34,6 +34,7 @@ from rs_assets.catalog.layout import (
 from rs_assets.common.folder import Folder, make_folder
 from rs_assets.common.storage import storage_options
 from rs_assets.connectors.delta.log.store import delta_table, is_table
+from rs_assets.connectors.delta.rows import rows_of
 from rs_assets.errors import CheckpointError
 
 # Incremented when the columns of a table change; tables of a newer release are not written to.
@@ -311,7 +312,7 @@ class Catalog:
             return pa.Table.from_batches([], TABLES[table])
         _check_version(opened, self.path(table))
         with _errors(self.path(table), "read"):
-            found = opened.to_pyarrow_table(filters=list(filters) or None)
+            found = rows_of(opened, str(self.path(table)), only=list(filters) or None)
         return found.take(pc.sort_indices(found, sort_keys=[("at", "ascending")]))
 
     def tidy(self, pipeline: str | None, *, keep: timedelta, now: datetime | None = None) -> None:
@@ -343,7 +344,7 @@ class Catalog:
         opened = self._open(table)
         if opened is None:
             return
-        rows = opened.to_pyarrow_table().sort_by("at")
+        rows = rows_of(opened, str(self.path(table))).sort_by("at")
         newest = {stay(row): at for at, row in enumerate(rows.to_pylist())}
         kept = [
             row["at"] >= since or (newest[stay(row)] == at and row.get("event") != "removed")

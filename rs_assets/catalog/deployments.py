@@ -27,6 +27,7 @@ from rs_assets.common.folder import Folder, make_folder
 from rs_assets.common.names import NAME
 from rs_assets.common.storage import storage_options
 from rs_assets.connectors.delta.log.store import delta_table
+from rs_assets.connectors.delta.rows import rows_of
 from rs_assets.errors import CheckpointError, ConfigurationError
 
 Wanted = Literal["running", "stopped", "dropped"]
@@ -192,7 +193,7 @@ def _opened(path: Folder) -> DeltaTable | None:
 
 @lru_cache(maxsize=8)
 def _read(path: str, stamp: str, version: int) -> Mapping[str, tuple[Version, ...]]:  # noqa: ARG001  a table may be recreated
-    table = delta_table(path, version).to_pyarrow_table()
+    table = rows_of(delta_table(path, version), path)
     columns = [[_value(each) for each in column] for column in table.columns]
     rows = [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
     named = sorted(rows, key=lambda row: (str(row.get("pipeline")), _number(row)))

@@ -22,6 +22,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from rs_assets.common.folder import Folder, make_folder
 from rs_assets.common.storage import storage_options
 from rs_assets.connectors.delta.log.store import content_of, delta_table, replace_in
+from rs_assets.connectors.delta.rows import rows_of
 from rs_assets.errors import CheckpointError
 
 SCHEMA = pa.schema(
@@ -88,7 +89,7 @@ class DeltaLeases:
         """The rows of all pipelines, with their newest heartbeats; CheckpointError if they cannot be read."""
         try:
             with _no_panic():
-                found: list[Row] = self._table.to_pyarrow_table().to_pylist()
+                found: list[Row] = rows_of(self._table, str(self.path)).to_pylist()
         except (DeltaError, pa.ArrowException, OSError) as error:
             raise CheckpointError(
                 "the leases in the catalog cannot be read",

@@ -17,6 +17,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 from rs_assets.common.folder import Folder, make_folder
 from rs_assets.common.storage import storage_options
 from rs_assets.connectors.delta.log.store import delta_table
+from rs_assets.connectors.delta.rows import rows_of
 from rs_assets.errors import CheckpointError
 
 TABLE: Final = "ledger"
@@ -85,7 +86,7 @@ class Ledger:
         if table is None:
             return ()
         try:
-            found = table.to_pyarrow_table(filters=[("pipeline", "=", self.pipeline)])
+            found = rows_of(table, str(self.root / TABLE), only=[("pipeline", "=", self.pipeline)])
         except (DeltaError, OSError) as error:
             raise CheckpointError(
                 "the ledger cannot be read",

@@ -37,6 +37,7 @@ from rs_assets.catalog.offsets.merge import QUEUE
 from rs_assets.common.folder import Folder, make_folder
 from rs_assets.common.storage import storage_options
 from rs_assets.connectors.delta.log.store import delta_table, is_table
+from rs_assets.connectors.delta.rows import rows_of
 from rs_assets.errors import CheckpointError
 
 VERSIONED = {"rs.schema_version": "1"}
@@ -127,7 +128,7 @@ class DeltaStorage(CheckpointStorage):
         table = self._open(create=True)
         last = {app: _last_batch(table, app) for app in map(_writer, rows)}
         repeated = [row for row in rows if row.batch_id <= last[_writer(row)]]
-        there = _stored(table, repeated)
+        there = _stored(table, str(self.path), repeated)
         new = [row for row in rows if row.identity not in there]
         if not new:
             return
@@ -147,7 +148,7 @@ class DeltaStorage(CheckpointStorage):
             except TableNotFoundError:
                 return ()
             only = None if key is None else pc.field("key") == key
-            rows = table.to_pyarrow_dataset().to_table(columns=SCHEMA.names, filter=only).to_pylist()
+            rows = rows_of(table, str(self.path), columns=SCHEMA.names, only=only).to_pylist()
         return [row_of(row, key=row.pop("key")) for row in rows]
 
     def _found(
@@ -233,7 +234,7 @@ def _last_batch(table: DeltaTable, app: str) -> int:
     return -1 if version is None else version
 
 
-def _stored(table: DeltaTable, rows: Sequence[CheckpointRow]) -> set[Identity]:
+def _stored(table: DeltaTable, path: str, rows: Sequence[CheckpointRow]) -> set[Identity]:
     """The identities of those of `rows` that are in the table."""
     if not rows:
         return set()
@@ -241,7 +242,7 @@ def _stored(table: DeltaTable, rows: Sequence[CheckpointRow]) -> set[Identity]:
     only &= pc.field("batch_id").isin(list({row.batch_id for row in rows}))
     if partitioned(table):
         only &= pc.field(PART).isin(list({part_of(row.source_key) for row in rows}))
-    found = table.to_pyarrow_dataset().to_table(columns=IDENTITY, filter=only).to_pylist()
+    found = rows_of(table, path, columns=IDENTITY, only=only).to_pylist()
     return {(each["key"], each["query"], each["generation"], each["batch_id"]) for each in found}
 
 

@@ -115,7 +115,7 @@ def _table(pipeline: Pipeline, node: MatchRules) -> pa.Table:
                 remedy = f"write the rules to {path}, in the columns {', '.join(schema.names)}"
                 what = f"lacks {lacking}" if opened is not None else "is not there yet"
                 raise ConfigurationError(f"the table of rules {table!r} {what}", remedy=remedy)
-            return small_table(opened, schema.names).cast(schema)
+            return small_table(opened, path, schema.names).cast(schema)
     store = VersionStore(home.dimension(space, pipeline.topology.job, node.name))
     version = store.newest(shape_of(schema, node.keys), node.dimension.text)
     if version is None:

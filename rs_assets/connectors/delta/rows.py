@@ -6,13 +6,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaProtocolError
 from pyarrow import fs
+from pyarrow.parquet import filters_to_expression
 
 if TYPE_CHECKING:
     # It loads pandas, for half a second.
     import pyarrow.dataset as ds
+
+# A column, an operator such as "=" and ">=", and a value.
+Condition = tuple[str, str, object]
 
 
 def dataset_of(table: DeltaTable, path: str) -> ds.Dataset:
@@ -26,10 +31,22 @@ def dataset_of(table: DeltaTable, path: str) -> ds.Dataset:
     return table.to_pyarrow_dataset(filesystem=fs.SubTreeFileSystem(path, fs.LocalFileSystem()))
 
 
-def small_table(table: DeltaTable, columns: Sequence[str] | None = None) -> pa.Table:
+def rows_of(
+    table: DeltaTable,
+    path: str,
+    *,
+    columns: Sequence[str] | None = None,
+    only: list[Condition] | pc.Expression | None = None,
+) -> pa.Table:
+    """The rows of `table`, which is at `path`, for which all of `only` hold; all rows and all columns by default."""
+    condition = None if only is None else filters_to_expression(only)
+    return dataset_of(table, path).to_table(columns=None if columns is None else list(columns), filter=condition)
+
+
+def small_table(table: DeltaTable, path: str, columns: Sequence[str] | None = None) -> pa.Table:
     """All rows of a small table, or some of its `columns`; one with deletion vectors too, which Arrow cannot read."""
     try:
-        return table.to_pyarrow_table(columns=None if columns is None else list(columns))
+        return rows_of(table, path, columns=columns)
     except DeltaProtocolError:
         found = pa.table(QueryBuilder().register("rows", table).execute("SELECT * FROM rows").read_all())
         return found if columns is None else found.select(list(columns))

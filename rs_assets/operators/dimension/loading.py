@@ -136,7 +136,7 @@ class DeltaLoader:
         """The rows of the version that is the newest now."""
         table = delta_table(self.path)
         there = [field.name for field in table.schema().fields]
-        return small_table(table, [name for name in schema.names if name in there] if schema else None)
+        return small_table(table, self.path, [name for name in schema.names if name in there] if schema else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from rs_assets.connectors.delta.log.commit_info import WRITER
+from rs_assets.connectors.delta.rows import rows_of
 from rs_assets.connectors.delta.table import (
     TableHandle,
     check_fence,
@@ -134,7 +135,7 @@ def snapshot_at(path: str, batch_id: int | None = None) -> tuple[int | None, pa.
             "no snapshot of this state was taken yet", remedy="take one: rs-assets state NAME STEP --refresh"
         )
     if batch_id is None:
-        return None, table.to_pyarrow_table()
+        return None, rows_of(table, path)
     batches = {
         int(entry["version"]): int(entry["rs.batch_id"])
         for entry in table.history()
@@ -147,7 +148,7 @@ def snapshot_at(path: str, batch_id: int | None = None) -> tuple[int | None, pa.
             f"there is no snapshot up to batch {batch_id}", remedy=f"the earliest one is of batch {earliest}", file=path
         )
     table.load_as_version(newest)
-    return batches[newest], table.to_pyarrow_table()
+    return batches[newest], rows_of(table, path)
 
 
 def difference(before: pa.Table, after: pa.Table) -> pa.Table:
