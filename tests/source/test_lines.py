@@ -592,6 +592,36 @@ def test_an_offset_with_the_digest_of_the_first_kilobyte_alone_goes_on(tmp_path:
     assert follower.step() == [Row("a.log", 1001, 2000, 1, b"y")]
 
 
+def test_files_whose_names_look_like_those_of_later_splits_are_read_once(tmp_path: Path) -> None:
+    """Of a name `a@2` it is not known whether it is the second file called `a`, or a file of that name."""
+    follower = Follower(tmp_path)
+    for day in ("events@20260105", "events", "events@20260106", "events@20260107"):
+        (tmp_path / day).write_text(f"{day}\n")
+        assert follower.values() == [day]
+        assert follower.values() == []
+    (tmp_path / "events").unlink()
+    (tmp_path / "other").write_text("keeps the inode from being used again")
+    (tmp_path / "events").write_text("another\n")
+    assert [(row.split, row.value) for row in follower.step()] == [("events@2", b"another")]
+    (tmp_path / "events@2").write_text("third\n")
+    assert [(row.split, row.value) for row in follower.step()] == [("events@2@1", b"third")]
+    assert follower.values() == []
+
+
+def test_a_name_of_an_earlier_release_that_looks_like_that_of_a_later_split_stays(tmp_path: Path) -> None:
+    (tmp_path / "events@20260105").write_text("1\n")
+    follower = Follower(tmp_path)
+    follower.step()
+    [split] = follower.at.values()
+    follower.at = {"events@20260105": split}
+    (tmp_path / "events").write_text("2\n")
+    assert [(row.split, row.value) for row in follower.step()] == [("events@20260106", b"2")]
+    append(tmp_path / "events@20260105", b"3\n")
+    (tmp_path / "events@20260106").write_text("4\n")
+    assert sorted(follower.values()) == ["3", "4"]
+    assert follower.values() == []
+
+
 def test_two_splits_never_share_a_file(tmp_path: Path) -> None:
     file = tmp_path / "a.log"
     file.write_bytes(b"1\n2\n")

@@ -273,8 +273,10 @@ def _incarnation(name: str) -> tuple[str, int]:
 
 
 def _fresh_name(name: str, taken: list[str]) -> str:
+    """The split of the next file called `name`; a file that is called `a@2` is not taken for the second one of `a`."""
     numbers = [number for base, number in map(_incarnation, taken) if base == name]
-    return f"{name}@{max(numbers) + 1}" if numbers else name
+    first = name if _incarnation(name)[0] == name else f"{name}@1"
+    return f"{name}@{max(numbers) + 1}" if numbers else first
 
 
 def _is_superseded(name: str, splits: Offsets) -> bool:
