@@ -18,6 +18,7 @@ from rs_assets.common.background import LOG
 from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets.errors import CheckpointError, RsError, SourceReadError
 from rs_assets.runtime.batch import dimension_load
+from rs_assets.runtime.batch.dimensions import BatchVersions
 from rs_assets.testing import PipelineDriver
 from tests.crash import Crash
 
@@ -146,6 +147,31 @@ def test_rewound_batches_see_the_versions_they_saw_if_a_lookup_was_added(world, 
     world.tier("fourth")
     world.run()
     assert world.result() == world.result("two") == expected
+
+
+@pytest.mark.parametrize("rewound", [False, True])
+def test_a_batch_that_is_killed_before_a_row_was_looked_up_sees_the_version_of_its_start(world, monkeypatch, rewound):
+    """Spark has planned it, and no version is recorded for it yet."""
+    world.tier("old")
+    world.run(1)
+    if rewound:
+        world.tier("older")
+        world.run(1)
+        world.pipeline().rewind(0, world.options)
+    world.tier("new")
+    last, pin = int(rewound), BatchVersions.pin
+
+    def killed(versions, batch_id, **asked):
+        if batch_id > last:
+            raise SourceReadError("killed", remedy="start again")
+        return pin(versions, batch_id, **asked)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(BatchVersions, "pin", killed)
+        with pytest.raises(SourceReadError, match="killed"):
+            world.run(1)
+    world.run()
+    assert world.result() == world.result("two") == [*[(0, "old"), (1, "older")][: 1 + last], (1 + last, "new")]
 
 
 def test_a_rewound_batch_whose_version_is_gone_says_so(world):

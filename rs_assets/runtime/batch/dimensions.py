@@ -178,6 +178,13 @@ class BatchVersions:
             self.notes.end_repeating()
         return self.notes.plans.get(batch_id, {})
 
+    def announce(self, batch_id: int, *, first: int) -> None:
+        """Record the versions with which a new batch would begin: it uses them if it is killed before it is pinned."""
+        with self.pinning:
+            now = {step: dimension.current.name for step, dimension in self.dimensions.items()}
+            if now and batch_id > self.notes.again and now != self.notes.of(batch_id):
+                self.notes.note(batch_id, now, first=first)
+
     def pin(self, batch_id: int, *, planned_before: bool, first: Callable[[], int]) -> Versions:
         """The versions of a batch, recorded on disk before it is computed.
 
@@ -192,6 +199,9 @@ class BatchVersions:
             versions = {step: self._kept(step, known.get(step), again=planned_before) for step in self.dimensions}
             if versions != self.notes.of(batch_id):
                 self.notes.note(batch_id, versions, first=first())
+        if known:
+            # The next batch may begin with later versions.
+            self.announce(batch_id + 1, first=first())
         return versions
 
     def _kept(self, step: str, noted: str | None, *, again: bool) -> str:
