@@ -78,11 +78,13 @@ object JsonLines {
   private def ofRelation(execution: QueryExecution, relation: LogicalRelation): Array[Long] = {
     val files = relation.relation.asInstanceOf[HadoopFsRelation]
     val counts = files.fileFormat.asInstanceOf[JsonLines].counts(execution.sparkSession)
-    if (counts.bytes != files.location.sizeInBytes) {
+    // The sizes of the files that are read: Spark also lists `_metadata`, which is hidden.
+    val bytes = files.location.listFiles(Nil, Nil).flatMap(_.files).map(_.getLen).sum
+    if (counts.bytes != bytes) {
       counts.reset()
       val alone = Project(Nil, relation.copy(isStreaming = false))
       classic.Dataset.ofRows(execution.sparkSession, alone).queryExecution.toRdd.foreach(_ => ())
-      require(counts.bytes == files.location.sizeInBytes, "files of the batch were not read to their ends")
+      require(counts.bytes == bytes, "files of the batch were not read to their ends")
     }
     Array(counts.records, counts.bad)
   }
