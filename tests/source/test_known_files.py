@@ -207,6 +207,40 @@ def test_run_sources_that_exchange_their_paths_are_refused(tmp_path: Path, optio
     assert both("a", "b") == []
 
 
+def test_files_of_1970_are_read_after_those_of_a_clock_that_was_ahead(tmp_path: Path, options: RunOptions) -> None:
+    put(tmp_path / "in", "ahead", 1, time=4_300_000_000 - 1_700_000_000)
+    assert run(tmp_path / "in", options) == [1]
+    put(tmp_path / "in", "old", 2, time=-1_700_000_000)
+    assert run(tmp_path / "in", options) == [2]
+
+
+@pytest.mark.parametrize("name", ["_metadata", "_common_metadata", "_metadata.jsonl"])
+def test_a_hidden_file_that_spark_lists_is_not_read(tmp_path: Path, options: RunOptions, name: str) -> None:
+    put(tmp_path / "in", "a.jsonl", 1)
+    put(tmp_path / "in", name, 9)
+    assert run(tmp_path / "in", options) == [1]
+    put(tmp_path / "in", "b.jsonl", 2)
+    assert run(tmp_path / "in", options) == [2]
+
+
+def test_files_that_spark_would_not_find_by_two_stars_are_named(tmp_path: Path, options: RunOptions) -> None:
+    pattern = tmp_path / "in" / "**" / "*.jsonl"
+    put(tmp_path / "in", "one/a.jsonl", 1)
+    assert run(pattern, options) == [1]
+    deeper = put(tmp_path / "in", "one/two/b.jsonl", 2)
+    with pytest.raises(SourceReadError, match=r"(?s)\*\* is one folder in it.*name the folder") as refused:
+        run(pattern, options)
+    assert refused.value.facts["file"] == str(deeper)
+    assert run(tmp_path / "in", options) == [2]
+
+
+def test_a_link_to_itself_is_no_file(tmp_path: Path) -> None:
+    file = put(tmp_path, "a.jsonl", 1)
+    (tmp_path / "self").symlink_to("self")
+    (tmp_path / "missing").symlink_to("nowhere")
+    assert existing_files(str(tmp_path)) == existing_files(str(tmp_path), follow=True) == [file]
+
+
 def test_run_file_that_spark_passed_over_is_named_and_read_under_another_name(
     tmp_path: Path, options: RunOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,5 +259,5 @@ def test_run_file_that_spark_passed_over_is_named_and_read_under_another_name(
         with pytest.raises(SourceReadError, match="it was not read") as refused:
             run(folder, options)
         assert refused.value.facts["file"] == old
-    monkeypatch.setattr(native, "MAX_FILE_AGE", "36500d")
+    monkeypatch.setattr(native, "MAX_FILE_AGE", "365000d")
     assert run(folder, options) == [2]

@@ -622,6 +622,26 @@ def test_a_name_of_an_earlier_release_that_looks_like_that_of_a_later_split_stay
     assert follower.values() == []
 
 
+@pytest.mark.parametrize(
+    ("pattern", "instead", "found"),
+    [
+        ("{a,b}/*.log", "b/*.log", ["b"]),
+        ("[^a]/*.log", "[!a]/*.log", ["b"]),
+        (r"a\*/*.log", "a[*]/*.log", ["a*"]),
+        ("**", "**/*", ["a", "a*", "b"]),
+    ],
+)
+def test_patterns_that_mean_other_files_elsewhere_are_refused(
+    tmp_path: Path, pattern: str, instead: str, found: list[str]
+) -> None:
+    for name in ("a", "b", "a*"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.log").write_text(f"{name}\n")
+    with pytest.raises(ConfigurationError, match=r"(?s)is not read as a pattern.*a source for each of \{a,b\}"):
+        Follower(tmp_path / pattern).step()
+    assert sorted(Follower(tmp_path / instead).values()) == found
+
+
 def test_two_splits_never_share_a_file(tmp_path: Path) -> None:
     file = tmp_path / "a.log"
     file.write_bytes(b"1\n2\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -95,6 +96,8 @@ def walked(
     for entry in entries:
         if hidden(entry.name):
             continue
+        if _leads_in_circles(entry):
+            continue
         if entry.is_dir(follow_symlinks=False):
             further = (*above, os.path.realpath(entry.path))
             yield from walked(entry.path, follow=follow, above=further, hidden=hidden)
@@ -106,6 +109,17 @@ def walked(
                 yield from walked(entry.path, follow=True, above=(*above, leads), hidden=hidden)
         elif entry.is_file():
             yield entry.path
+
+
+def _leads_in_circles(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a link that leads to itself: to no file, as one to a file that is missing."""
+    try:
+        entry.is_dir()
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return True
+    return False
 
 
 def _linked(folder: str) -> SourceReadError:

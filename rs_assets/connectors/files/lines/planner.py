@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from enum import StrEnum
@@ -30,6 +31,8 @@ from rs_assets.errors import ConfigurationError, SourceReadError
 
 # Unread bytes, over all splits, up to which the lag is counted in lines: about 10 ms.
 LAG_SCAN_BYTES = 16 << 20
+# Parts of patterns of Spark and of shells that match nothing here, or other files.
+FOREIGN = re.compile(r"\{[^/]*,[^/]*\}|\[\^|\\[*?\[{]|\*\*$")
 
 
 class FinalLine(StrEnum):
@@ -167,10 +170,20 @@ class Planner:
         return sorted(names.values(), key=lambda pair: (pair[1].mtime_ns, pair[0]))
 
     def check_path(self) -> None:
-        """ConfigurationError if the file or directory does not exist; a glob may match nothing yet."""
+        """ConfigurationError if the file or directory does not exist; a glob may match nothing yet.
+
+        So is a glob with parts that Spark and shells understand in another way: it would match nothing for ever.
+        """
         if not _is_glob(self.path) and not Path(self.path).exists():
             raise ConfigurationError(
                 f"{self.path} does not exist", remedy="name a file or directory that exists, or a glob", path=self.path
+            )
+        if _is_glob(self.path) and (found := FOREIGN.search(self.path)):
+            raise ConfigurationError(
+                f"the pattern {self.path} has {found[0]}, which is not read as a pattern with tail=True",
+                remedy="write [!a] for [^a], [*] for a * in a name, **/* for all files below a folder, and a source for"
+                " each of {a,b}",
+                path=self.path,
             )
 
 

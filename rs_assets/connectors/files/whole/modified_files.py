@@ -44,6 +44,7 @@ def check_whole(name: str, path: str, form: LineFormat, schema: str | None, star
     """
     check_path(path, step=name)
     present = {str(file): file.stat() for file in existing_files(path)}
+    _refuse_deeper(name, path, present)
     known = start.known
     planned: dict[str, PlannedFile] = {}
     for log in reversed(start.logs):
@@ -73,6 +74,21 @@ def check_whole(name: str, path: str, form: LineFormat, schema: str | None, star
     if changed:
         raise _changed(name, changed[0], known.get(str(changed[0])))
     return known
+
+
+def _refuse_deeper(name: str, path: str, present: Iterable[str]) -> None:
+    """SourceReadError for a file that Spark does not list, because `**` is one folder for it."""
+    if "**/" not in path or Path(path).exists():
+        return
+    listed = {str(file) for file in existing_files(path.replace("**/", "*/"))}
+    passed = next((file for file in present if file not in listed), None)
+    if passed is not None:
+        raise SourceReadError(
+            f"the pattern {path} would not read a file, because ** is one folder in it",
+            remedy="name the folder, to read all files below it; or make a source for each depth; or use tail=True",
+            source=name,
+            file=passed,
+        )
 
 
 def _unread_by_some(start: Start, present: Iterable[str]) -> list[Path]:

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from pyspark.sql.readwriter import DataFrameReader
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
-# Spark ignores files that are older than the newest by more than `maxFileAge` (7 days) and would never read them.
-MAX_FILE_AGE = "36500d"
+# Spark ignores files that are older than the newest by more than `maxFileAge` (7 days) and would never read them: as
+# those of 1970 after one that a clock has set to 2106.
+MAX_FILE_AGE = "365000d"
 # Files that are as old as each other are taken in the order in which they are listed.
 LISTED_BY_NAME = {
     "fs.file.impl": "org.apache.spark.sql.rsassets.FilesByName",
