@@ -73,3 +73,12 @@ def history_taken(field: str, *, step: str) -> TopologyError:
         remedy=f"give it another name: .map(..., '{field} AS row_{field}')",
         step=step,
     )
+
+
+def feed_taken(field: str, *, step: str) -> TopologyError:
+    """The error for rows with a field of the name of a column of a change feed, in a table that has one."""
+    return TopologyError(
+        f"step {step!r}: the rows have a field {field!r}, which is the name of a column of the table's change feed",
+        remedy=f"give it another name: .map(..., '{field} AS row{field}'); or leave change_feed= out",
+        step=step,
+    )

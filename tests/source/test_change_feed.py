@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from rs_assets import MemoryChannel, Pipeline, RunOptions, StreamBuilder, pipeline_from_sql
 from rs_assets.connectors.delta.nodes import FEED
-from rs_assets.errors import SinkError
+from rs_assets.errors import SinkError, TopologyError
 from rs_assets.stream.data_stream import DataStream
 
 SCHEMA = "id bigint, n bigint, gone boolean"
@@ -129,3 +129,28 @@ def test_sql_names_the_same_sink():
         WITH ('connector' = 'delta', 'table' = 'kept', 'change-feed' = 'true');
         INSERT INTO kept SELECT id, n FROM t"""
     assert pipeline_from_sql(tables, tables={"t": []}).topology["kept"].change_feed
+
+
+@pytest.mark.parametrize("schema", ["id bigint, n bigint", None])
+def test_a_copy_of_changes_with_their_columns_has_no_change_feed_of_its_own(schema, options):
+    """Such a table could be written once, and neither merged nor read."""
+    source = MemoryChannel(schema="id bigint, n bigint")
+    writing = StreamBuilder.data_stream("shop", "orders").from_memory(source)
+    writing = writing.to_delta("kept", mode="upsert", keys=["id"], change_feed=True).build()
+
+    def copied(named: bool) -> Pipeline:
+        rows = StreamBuilder.data_stream("shop", f"copy_{int(named)}").from_delta("kept", changes=True, schema=schema)
+        rows = rows.filter("_change_type <> 'update_preimage'")
+        rows = rows.map("id", "n", "_commit_version AS row_commit_version") if named else rows
+        latest = "row_commit_version" if named else "_commit_version"
+        return rows.to_table("id", order_by=latest).to_delta("copy", change_feed=True).build()
+
+    for n in (1, 2):
+        source.put({"id": 1, "n": n})
+        writing.run(options)
+        with pytest.raises(TopologyError, match="(?s)column of the table's change feed.*AS row_") as refused:
+            copied(named=False).run(options)
+        assert "leave change_feed= out" in refused.value.remedy
+        copied(named=True).run(options)
+        [row] = DeltaTable(options.home.table("shop", "copy")).to_pyarrow_table().to_pylist()
+        assert row["n"] == n

@@ -7,8 +7,9 @@ from pyspark.sql.types import ArrayType, BooleanType, MapType, StructType, Times
 
 from rs_assets.connectors.delta.files.event_partitions import EventTimePartitions
 from rs_assets.connectors.delta.files.partitions import may_partition
-from rs_assets.connectors.delta.nodes import KEYED, VALIDITY, DeltaSink
+from rs_assets.connectors.delta.nodes import FEED_COLUMNS, KEYED, VALIDITY, DeltaSink
 from rs_assets.connectors.messages import (
+    feed_taken,
     history_taken,
     no_condition,
     no_key,
@@ -47,6 +48,9 @@ def check_columns(df: DataFrame, node: DeltaSink) -> None:
     taken = [name for name in kinds if name.lower() in VALIDITY] if node.mode == "history" else []
     if taken:
         raise history_taken(taken[0], step=node.name)
+    fed = [name for name in kinds if name.lower() in FEED_COLUMNS] if node.change_feed else []
+    if fed:
+        raise feed_taken(fed[0], step=node.name)
     void = [name for name, kind in kinds.items() if "void" in kind.simpleString()]
     if void:
         raise TopologyError(

@@ -9,11 +9,12 @@ from rs_assets.common.home import Home
 from rs_assets.common.storage import is_remote
 from rs_assets.connectors.connector import Connector, SinkConnector, SourceConnector, code, listed
 from rs_assets.connectors.delta.files.event_partitions import EventTimePartitions
-from rs_assets.connectors.delta.nodes import VALIDITY, DeltaSink, DeltaSource
+from rs_assets.connectors.delta.nodes import FEED_COLUMNS, VALIDITY, DeltaSink, DeltaSource
 from rs_assets.connectors.files.nodes import FileSource
 from rs_assets.connectors.location import REMOTE
 from rs_assets.connectors.messages import (
     check_flag,
+    feed_taken,
     history_taken,
     no_key,
     no_record_time,
@@ -114,6 +115,9 @@ def _check(node: DeltaSink, fields: Fields) -> None:
     taken = [name for name in fields.types if name.lower() in VALIDITY] if node.mode == "history" else []
     if taken:
         raise history_taken(taken[0], step=node.name)
+    fed = [name for name in fields.types if name.lower() in FEED_COLUMNS] if node.change_feed else []
+    if fed:
+        raise feed_taken(fed[0], step=node.name)
     for name in (*node.keys, *node.order_by):
         kind = fields.type_of(name)
         if kind is not None and kind.nested:

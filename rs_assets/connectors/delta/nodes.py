@@ -28,6 +28,7 @@ VALIDITY = (FROM, TO, CURRENT)
 FEED = "delta.enableChangeDataFeed"
 # The fields that a row of the change feed has besides those of its table.
 CHANGES = "_change_type string, _commit_version bigint, _commit_timestamp timestamp"
+FEED_COLUMNS = tuple(part.split()[0] for part in CHANGES.split(", "))
 
 
 def _elsewhere(table: str) -> bool:
