@@ -128,3 +128,7 @@ def test_nothing_is_raised_for_input_that_a_start_refuses(tmp_path):
 def test_a_collector_that_the_environment_chooses_holds():
     assert small_java({"JAVA_TOOL_OPTIONS": "-Xmx2g"}) == f"{SMALL_JAVA} {SMALL_COLLECTOR}"
     assert small_java({"_JAVA_OPTIONS": "-XX:+UseZGC"}) == SMALL_JAVA
+
+
+def test_the_first_compiler_alone_has_the_room_for_code_that_both_have():
+    assert "-XX:ReservedCodeCacheSize=240m" in small_java({}).split()
