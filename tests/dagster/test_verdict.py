@@ -6,6 +6,7 @@ from dataclasses import replace
 import psutil
 import pytest
 from dagster import DagsterInstance, DagsterRunStatus, SkipReason, build_op_context, build_sensor_context
+from dagster._core.utils import make_new_run_id
 
 from rs_assets import StreamBuilder, build_definitions
 from rs_assets.catalog import requests
@@ -366,6 +367,24 @@ def test_a_stream_goes_on_though_the_upkeep_that_stopped_it_was_killed(instance,
     [request] = tick(instance).run_requests
     assert request.tags["rs/resumes_run"] == upkeep.run_id
     assert request.tags["rs/resumes_after"] == "a rescale"
+
+
+def test_a_stream_that_the_upkeep_of_another_dagster_has_stopped_is_started_again_where_it_was_started(
+    instance, job, folder
+):
+    request_run(folder, made(instance, job, DagsterRunStatus.SUCCESS).run_id)
+    requests.ask(folder, "resume", reason="a restore", run_id=make_new_run_id())
+    with DagsterInstance.ephemeral() as other:
+        assert said(other).startswith("it was not started by this Dagster")
+    assert tick(instance).run_requests
+
+
+def test_a_stream_goes_on_though_the_upkeep_of_another_dagster_was_killed(instance, job, folder, monkeypatch):
+    request_run(folder, made(instance, job, DagsterRunStatus.SUCCESS).run_id)
+    requests.ask(folder, "stop", reason="a restore", run_id=make_new_run_id())
+    assert "success" in said(instance)
+    monkeypatch.setattr(requests, "has_ended", lambda *_: True)
+    assert tick(instance).run_requests
 
 
 def test_a_stream_whose_start_behind_upkeep_fails_is_started_again(instance, job, folder):

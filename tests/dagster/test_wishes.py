@@ -23,9 +23,11 @@ from dagster import (
     mem_io_manager,
     op,
 )
+from dagster._core.utils import make_new_run_id
 
 from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
 from rs_assets.catalog import requests
+from rs_assets.catalog.desired_state import request_run
 from rs_assets.catalog.lease import Lease
 from rs_assets.catalog.offsets import storage_named
 from rs_assets.checkpoint import manifest as manifests
@@ -228,6 +230,20 @@ class TestUpkeep:
         ended.join()
         assert self.asked(pipeline, "stop") is None
         assert self.asked(pipeline, "resume")["reason"] == "a rescale"
+
+    @pytest.mark.parametrize("of", ["another Dagster", "a program"])
+    def test_a_stream_of_another_dagster_is_asked_to_start_again_and_that_of_a_program_is_not(
+        self, pipeline, instance, held, of
+    ):
+        run_id = make_new_run_id() if of == "another Dagster" else "0c1d2e3f4a5b"
+        give_back = held(run_id)
+        request_run(Home.default().job("shop", "logs"), run_id)
+        ended = threading.Thread(target=self.until_asked, args=(pipeline, give_back))
+        ended.start()
+        self.stopped(pipeline, instance)
+        ended.join()
+        assert self.asked(pipeline, "stop") is None
+        assert (self.asked(pipeline, "resume") is not None) == (of == "another Dagster")
 
     def until_asked(self, pipeline, give_back):
         pause = threading.Event()

@@ -26,6 +26,7 @@ from dagster import (
     job,
     op,
 )
+from dagster._core.utils import is_valid_run_id
 
 from rs_assets.catalog import requests
 from rs_assets.catalog.desired_state import read_desired_state
@@ -431,8 +432,18 @@ def _stopped(context: OpExecutionContext, topology: Topology, options: RunOption
             requests.clear(folder, "stop")
         if mode == "start" and not _stopped_by_a_person(folder):
             requests.ask(folder, "resume", reason=why, run_id=context.run_id)
+        elif mode == "unknown" and lease is not None and _is_of_another_dagster(folder, lease):
+            requests.ask(folder, "resume", reason=why, run_id=context.run_id)
+            context.log.warning("%s is the stream of another Dagster, which is asked to start it again", topology.name)
         elif mode == "unknown":
             context.log.warning("%s was not started by Dagster: start it again yourself", topology.name)
+
+
+def _is_of_another_dagster(folder: Path, lease: LeaseRow) -> bool:
+    """Whether the holder, which this Dagster does not know, is the stream and a run of Dagster."""
+    desired = read_desired_state(folder)
+    wanted = desired is not None and not desired.stopped and desired.run_id == lease.run_id
+    return wanted and is_valid_run_id(lease.run_id)
 
 
 def _stopped_by_a_person(folder: Path) -> bool:

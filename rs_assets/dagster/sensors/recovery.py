@@ -145,7 +145,13 @@ def _resumed(
     resume: dict[str, Any],
     tries: int,
 ) -> SensorResult | SkipReason:
-    """Restart after an upkeep job that has stopped it; again if the run for that failed before it was the stream."""
+    """Restart after an upkeep job that has stopped it; again if the run for that failed before it was the stream.
+
+    A stream that another Dagster has started is left to that one.
+    """
+    was = stream.run(stream.desired.run_id) if stream.desired is not None else None
+    if stream.desired is not None and was is None:
+        return SkipReason("it was not started by this Dagster: the one that has starts it again")
     if verdict.end == "stopped" or (tries and verdict.end == "refused"):
         return SkipReason(verdict.why)
     now, recent = time.time(), _recent(seen)
@@ -155,7 +161,6 @@ def _resumed(
     upkeep = stream.instance.get_run_by_id(resume["run"]) if resume.get("run") else None
     cause = {RESUMES_RUN: upkeep.run_id, **cause_in(upkeep.tags)} if upkeep is not None else {}
     tags = {RESUMES: resume["id"], RESUMES_AFTER: resume["reason"], **cause, **answers(stream.desired)}
-    was = stream.run(stream.desired.run_id) if stream.desired is not None else None
     run_key = f"resume:{resume['id']}:{tries}" if tries else f"resume:{resume['id']}"
     request = RunRequest(run_key=run_key, tags=tags, run_config=_again(was or newest))
     moved = {**seen, "resumed": resume["id"], "restarts": [*recent, now] if tries else recent}

@@ -14,11 +14,14 @@ def resume_request(folder: Path, instance: DagsterInstance) -> dict[str, Any] | 
     """The request to start the stream again; None without one.
 
     Upkeep writes it when it is done. If its run was killed before, its request to stop is still there, and takes the
-    place of the other.
+    place of the other; of a run that this Dagster does not know, once its process is gone.
     """
     resume = requests.asked(folder, "resume")
     if resume is not None:
         return resume
     stop = requests.asked(folder, "stop")
-    upkeep = instance.get_run_by_id(stop["run"]) if stop is not None and stop.get("run") else None
-    return stop if upkeep is not None and upkeep.is_finished else None
+    if stop is None:
+        return None
+    upkeep = instance.get_run_by_id(stop["run"]) if stop.get("run") else None
+    over = upkeep.is_finished if upkeep is not None else requests.is_left(stop)
+    return stop if over else None
