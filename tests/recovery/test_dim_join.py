@@ -44,11 +44,14 @@ class World:
         joined = stream.dim_join(users, on="k", name="users")
         return joined.to_delta("one").to_delta("two").build()
 
-    def run(self, rows=0):
+    def grow(self, rows):
         with self.log.open("a") as log:
             for _ in range(rows):
                 log.write(json.dumps({"k": "a", "v": self.rows}) + "\n")
                 self.rows += 1
+
+    def run(self, rows=0):
+        self.grow(rows)
         return self.pipeline().run(self.options)
 
     def cut_short(self, monkeypatch, *, behind, name):
@@ -172,6 +175,32 @@ def test_a_batch_that_is_killed_before_a_row_was_looked_up_sees_the_version_of_i
             world.run(1)
     world.run()
     assert world.result() == world.result("two") == [*[(0, "old"), (1, "older")][: 1 + last], (1 + last, "new")]
+
+
+def test_a_batch_of_a_stream_that_is_killed_before_a_row_was_looked_up_sees_the_version_taken_up(world, monkeypatch):
+    """That of the running stream, and neither the one of the batch before nor the one of the next start."""
+    world.tier("old")
+    pin, read = BatchVersions.pin, Event()
+
+    def pinned(versions, batch_id, **asked):
+        if batch_id:
+            raise SourceReadError("killed", remedy="start again")
+        return pin(versions, batch_id, **asked)
+
+    monkeypatch.setattr(BatchVersions, "pin", pinned)
+    world.grow(1)
+    live = replace(world.options, interval=Time.milliseconds(20), on_progress=lambda _: read.set())
+    with world.pipeline().start(live) as stream:
+        assert read.wait(100)
+        world.tier("new")
+        stream.session.dimensions.reload("users")
+        world.grow(1)
+        with pytest.raises(SourceReadError, match="killed"):
+            stream.await_termination()
+    monkeypatch.undo()
+    world.tier("newest")
+    world.run()
+    assert world.result() == world.result("two") == [(0, "old"), (1, "new")]
 
 
 def test_a_rewound_batch_whose_version_is_gone_says_so(world):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -27,7 +27,7 @@ class DimensionLoad:
     """A dimension and the steps `used` that look rows up in it; a new version is taken up by all of them at once.
 
     `pinning` is held while a version is chosen for a batch and recorded, while versions are exchanged, and while they
-    are removed.
+    are removed. `taken_up` is called after an exchange.
     """
 
     dimension: Dimension
@@ -35,6 +35,7 @@ class DimensionLoad:
     used: tuple[RunDimension, ...]
     failures: BackgroundFailures
     pinning: threading.Lock
+    taken_up: Callable[[], None]
     _mark: str | None = None
     _ended: bool = False
     _loading: threading.Lock = field(default_factory=threading.Lock)
@@ -110,6 +111,7 @@ class DimensionLoad:
             for each, version in zip(self.used, versions, strict=True):
                 each.use(version, schema)
         self._mark = mark
+        self.taken_up()
 
     @contextmanager
     def _telling(self) -> Iterator[None]:

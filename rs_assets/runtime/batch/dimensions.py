@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -159,11 +159,15 @@ class RunDimension:
 
 @dataclass(slots=True)
 class BatchVersions:
-    """The dimension versions of the batches of one query. `steps` are its lookup steps."""
+    """The dimension versions of the batches of one query. `dimensions` are those of its lookup steps.
+
+    `planned` returns the batches in Spark's log, once the query has begun.
+    """
 
     notes: DimensionNotes
     dimensions: Mapping[str, RunDimension]
     pinning: threading.Lock
+    planned: Callable[[], Sequence[int]] = tuple
 
     def ends_of(self, batch_id: int) -> Mapping[str, str]:
         """The ends of the sources in a batch that is computed again, by stored name; {} for a new batch.
@@ -178,8 +182,15 @@ class BatchVersions:
             self.notes.end_repeating()
         return self.notes.plans.get(batch_id, {})
 
-    def announce(self, batch_id: int, *, first: int) -> None:
-        """Record the versions with which a new batch would begin: it uses them if it is killed before it is pinned."""
+    def announce(self) -> None:
+        """Record the versions with which the next batch would begin: it uses them if it is killed before it is pinned.
+
+        For a start, and whenever versions were exchanged.
+        """
+        if planned := self.planned():
+            self._announce(planned[-1] + 1, first=planned[0])
+
+    def _announce(self, batch_id: int, *, first: int) -> None:
         with self.pinning:
             now = {step: dimension.current.name for step, dimension in self.dimensions.items()}
             if now and batch_id > self.notes.again and now != self.notes.of(batch_id):
@@ -201,7 +212,7 @@ class BatchVersions:
                 self.notes.note(batch_id, versions, first=first())
         if known:
             # The next batch may begin with later versions.
-            self.announce(batch_id + 1, first=first())
+            self._announce(batch_id + 1, first=first())
         return versions
 
     def _kept(self, step: str, noted: str | None, *, again: bool) -> str:

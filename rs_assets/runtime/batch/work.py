@@ -101,8 +101,8 @@ class BatchWork:
         self.reached.clear()
         last = self.log.last_committed()
         self._planned_before = last + 1 if self.log.offsets(last + 1) is not None else -1
-        if planned := self.log.planned_batches():
-            self.dimensions.announce(planned[-1] + 1, first=planned[0])
+        self.dimensions.planned = self.log.planned_batches
+        self.dimensions.announce()
         for watch in self.watches.values():
             watch.begin()
 

@@ -40,6 +40,7 @@ class Dimensions:
     by_step: Mapping[str, RunDimension] = field(default_factory=dict)
     loads: tuple[DimensionLoad, ...] = ()
     pinning: threading.Lock = field(default_factory=threading.Lock)
+    _queries: dict[Path, BatchVersions] = field(default_factory=dict)
     _closed: threading.Event = field(default_factory=threading.Event)
     _loops: list[PeriodicTask] = field(default_factory=list)
 
@@ -70,7 +71,13 @@ class Dimensions:
     def of_query(self, folder: Path, steps: Collection[str]) -> BatchVersions:
         """The versions for the batches of the query in `folder`, which has the steps `steps`."""
         mine = {step: each for step, each in self.by_step.items() if step in steps}
-        return BatchVersions(DimensionNotes.load(folder), mine, self.pinning)
+        self._queries[folder] = versions = BatchVersions(DimensionNotes.load(folder), mine, self.pinning)
+        return versions
+
+    def announce(self) -> None:
+        """Let each query record with which versions its next batch would begin."""
+        for versions in [*self._queries.values()]:
+            versions.announce()
 
     def close(self) -> None:
         """End loading; may be called twice. A load that does not end is abandoned: its rows are not used."""
@@ -131,7 +138,12 @@ def dimensions_of(
         dimension = used[0].node.dimension
         loader = loader_of(dimension, spark, partial(home.table, topology.namespace))
         return DimensionLoad(
-            dimension=dimension, loader=loader, used=tuple(used), failures=failures, pinning=made.pinning
+            dimension=dimension,
+            loader=loader,
+            used=tuple(used),
+            failures=failures,
+            pinning=made.pinning,
+            taken_up=made.announce,
         )
 
     made.by_step = {node.name: held(node) for node in nodes}
