@@ -34,7 +34,9 @@ def show(table: str, rows: int, modules: tuple[str, ...], as_json: bool) -> None
     opened = open_table(path)
     if opened is None:
         raise ConfigurationError(
-            f"the table {table!r} does not exist yet", remedy="run its pipeline: rs-assets run NAME", path=path
+            f"the table {table!r} does not exist yet: no row was written into it",
+            remedy="run its pipeline: rs-assets run NAME",
+            path=path,
         )
     count = opened.count()
     first = dataset_of(opened, path).head(rows)

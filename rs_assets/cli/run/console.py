@@ -255,6 +255,8 @@ def show_places(report: RunReport, out: Console) -> None:
     dead_letters = Home.default().dead_letters
     if is_table(dead_letters):
         places["dead letters"] = dead_letters
+    if not places:
+        return
     out.print("\n[italic]where the tables are[/]")
     width = max(map(len, places), default=0)
     for step, path in places.items():
