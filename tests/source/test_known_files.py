@@ -234,6 +234,17 @@ def test_files_that_spark_would_not_find_by_two_stars_are_named(tmp_path: Path, 
     assert run(tmp_path / "in", options) == [2]
 
 
+@pytest.mark.parametrize("pattern", ["{a,b}*/*.jsonl", "[^c]*/*.jsonl", r"a\*/*.jsonl", "{a?,{a,c}*}/x*"])
+def test_run_changed_file_is_noticed_whatever_the_pattern(tmp_path: Path, options: RunOptions, pattern: str) -> None:
+    file = put(tmp_path, "a*/x.jsonl", 1)
+    assert existing_files(str(tmp_path / pattern)) == [file]
+    assert run(tmp_path / pattern, options) == [1]
+    with file.open("a") as more:
+        more.write('{"id":2}\n')
+    with pytest.raises(DataLossError, match="a file changed after it was read"):
+        run(tmp_path / pattern, options)
+
+
 def test_a_link_to_itself_is_no_file(tmp_path: Path) -> None:
     file = put(tmp_path, "a.jsonl", 1)
     (tmp_path / "self").symlink_to("self")

@@ -5,13 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rs_assets.errors import SourceReadError
 
 # The characters that make a path a glob, here as in Spark.
 MAGIC = re.compile(r"[*?[]")
+# What a glob of Hadoop writes in another way than one of Python.
+ALTERNATIVES = re.compile(r"(?<!\\)\{([^{}]*)\}")
+ESCAPED = re.compile(r"\\(.)|\[\^")
 
 
 def is_hidden(name: str) -> bool:
@@ -58,12 +61,7 @@ def existing_files(path: str, *, follow: bool = False) -> list[Path]:
 def files_below(path: str, *, follow: bool = False, hidden: Callable[[str], bool] = is_hidden) -> Iterator[Path]:
     """The same, unsorted and lazy; `hidden` are the names that are ignored."""
     place = Path(located(path))
-    if place.exists():
-        found: Iterable[Path] = [place]
-    elif place.parent.is_dir():
-        found = place.parent.glob(place.name)
-    else:
-        found = Path(place.anchor or ".").glob(_relative(place))
+    found = [place] if place.exists() else list(dict.fromkeys(_matched(place)))
     real = set[str]()
     for top in found:
         folder = str(top if top.is_dir() else top.parent)
@@ -71,6 +69,27 @@ def files_below(path: str, *, follow: bool = False, hidden: Callable[[str], bool
             raise _linked(folder)
         real.add(folder)
         yield from _below(top, follow=follow, hidden=hidden)
+
+
+def _matched(pattern: Path) -> Iterator[Path]:
+    for glob in map(Path, globs_of(str(pattern))):
+        if glob.parent.is_dir():
+            yield from glob.parent.glob(glob.name)
+        else:
+            yield from Path(glob.anchor or ".").glob(_relative(glob))
+
+
+def globs_of(pattern: str) -> list[str]:
+    r"""The globs of Python that together match what a glob of Hadoop does, but for `**`, which is one folder there.
+
+    >>> globs_of("in/{a,b}/[^c]*"), globs_of(r"a\*")
+    (['in/a/[!c]*', 'in/b/[!c]*'], ['a[*]'])
+    """
+    braces = ALTERNATIVES.search(pattern)
+    if braces is None:
+        return [ESCAPED.sub(lambda found: f"[{found[1]}]" if found[1] else "[!", pattern)]
+    before, after = pattern[: braces.start()], pattern[braces.end() :]
+    return [glob for part in braces[1].split(",") for glob in globs_of(f"{before}{part}{after}")]
 
 
 def _below(top: Path, *, follow: bool, hidden: Callable[[str], bool]) -> Iterator[Path]:
