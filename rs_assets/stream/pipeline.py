@@ -556,7 +556,8 @@ class Pipeline:
         - `partition` (str): its name, as `partitions` shows it.
         - `to` (str, default None): the last one, to replace all between them.
         - `sink` (str, default: the only one).
-        - `judge` (default "all"): "all" takes records that were late then; "as_then" leaves them out.
+        - `judge` (default "all"): "all" takes records that were late then; "as_then" leaves them out; "as_now"
+          takes those that the last backfill of the partition has taken.
         - `plan` (bool, default False): only say how many batches would be read again.
         - `code` (str, default any): the digest of the code that was tried, `compare(...).code`; ConfigurationError if
           the current code is another.
@@ -728,7 +729,7 @@ class Pipeline:
         *,
         rewrite_from: str | None = None,
         sink: str | None = None,
-        judge: Judge = "as_then",
+        judge: Judge = "as_now",
         plan: bool = False,
     ) -> Promoted:
         """Let this code, which was tried, compute all batches from now on; replace the rows of closed partitions.
@@ -744,7 +745,8 @@ class Pipeline:
         - `rewrite_from` (str, default None: no rows are replaced): the first partition, as `partitions` shows it. Those
           that are still open are `left`: promote again when they have closed.
         - `sink` (str, default: the only output with partitions).
-        - `judge` (default "as_then"): whether late records stay out, as in `compare`, or "all" are taken.
+        - `judge` (default "as_now"): which late records are taken, as of `backfill`; those of "as_now" are those of
+          `compare`.
         - `plan` (bool, default False): only say what would be done.
 
         >>> from tempfile import TemporaryDirectory

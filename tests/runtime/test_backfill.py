@@ -487,7 +487,7 @@ def test_what_cannot_be_computed_again_is_refused(log: Log, options: RunOptions)
             pipeline.backfill(partition, options)
     with pytest.raises(ConfigurationError, match="is before"):
         pipeline.backfill(TEN, options, to="2026-01-05-09:00")
-    with pytest.raises(ConfigurationError, match="judge must be one of all, as_then"):
+    with pytest.raises(ConfigurationError, match="judge must be one of all, as_then, as_now"):
         pipeline.backfill(TEN, options, judge="now")  # type: ignore[arg-type]
     # Each remedy, followed: name the other one first, wait until it has closed.
     log.put((3, "12:00"))

@@ -17,7 +17,7 @@ from rs_assets.errors import CheckpointError, ConfigurationError, PipelineBusyEr
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.recorded import promote
 from rs_assets.runtime.recorded.promote import Promoted
-from tests.runtime.test_backfill import ELEVEN, TEN, Log, hour, kept, log, rows, windows
+from tests.runtime.test_backfill import ELEVEN, TEN, Log, _at, hour, kept, log, rows, windows
 from tests.runtime.test_compare import files, summed
 
 __all__ = ["log"]
@@ -51,7 +51,7 @@ def test_a_crash_between_two_partitions_is_completed_by_the_next_call(
     planned = current.promote(tried.code, options, rewrite_from=TEN, plan=True)
     assert (keys(planned), planned.left, planned.switched) == ((TEN, ELEVEN), (TWELVE,), True)
     assert str(planned).startswith(f"code {tried.code} would compute file from batch 3 on; before: ")
-    with pytest.raises(ConfigurationError, match="judge must be one of all, as_then"):
+    with pytest.raises(ConfigurationError, match="judge must be one of all, as_then, as_now"):
         current.promote(tried.code, options, judge="none")  # type: ignore[arg-type]
     assert files(options) == home
     write = Replacement.write
@@ -78,6 +78,22 @@ def test_a_crash_between_two_partitions_is_completed_by_the_next_call(
     # At one only the current code was there.
     assert (keys(done), done.already, done.left) == ((TWELVE,), (TEN, ELEVEN), ())
     assert rows(options, "id") == Counter({(1,): 2, (3,): 1, (4,): 1})
+
+
+def test_late_records_that_a_backfill_has_taken_are_rewritten_as_they_were_tried(log: Log, options: RunOptions) -> None:
+    for records in ([(1, "10:05"), (2, "10:07")], [(1, "11:15")], [(1, "10:06"), (1, "12:30")]):
+        log.put(*records)
+        summed(log).run(options)
+    summed(log).backfill(TEN, options)
+    log.put((1, "10:08"), (1, "13:30"))
+    summed(log).run(options)
+    current = summed(log, "id <> 2")
+    tried = current.compare(options)
+    current.promote(tried.code, replace(options, keep_state=True), rewrite_from=TEN)
+    taken = [record for record in log.records if record[0] != 2 and record != (1, _at("10:08"))]
+    found = rows(options, "id", "start_time", "n")
+    assert hour(found, 10) == hour(windows(taken), 10)
+    assert current.compare(options).empty
 
 
 def test_state_of_another_code_needs_a_decision_before_anything_is_changed(log: Log, options: RunOptions) -> None:

@@ -15,7 +15,7 @@ from rs_assets.common.priority import MOST, give_way
 if TYPE_CHECKING:
     from rs_assets.runtime.recorded.partitions import Partition
 
-JUDGES = ("all", "as_then")
+JUDGES = ("all", "as_then", "as_now")
 GIVES_WAY = click.option(
     "--nice",
     type=click.IntRange(0, MOST),
@@ -67,7 +67,7 @@ def _row(partition: Partition) -> dict[str, str]:
 @click.option("--to", metavar="KEY", help="The last one: all between them are computed again.")
 @click.option("--sink", help="The output, if several have partitions.")
 @click.option(
-    "--judge", default="all", show_default=True, type=click.Choice(JUDGES), help="Whether late records are taken."
+    "--judge", default="all", show_default=True, type=click.Choice(JUDGES), help="Which late records are taken."
 )
 @click.option("--plan", is_flag=True, help="Only say what would be read again.")
 @click.option("--code", metavar="DIGEST", help="Refuse other code than this, which `try` has shown.")
@@ -189,7 +189,7 @@ def try_code(
 @click.option("--rewrite-from", metavar="KEY", help="Also replace the rows of closed partitions from this one on.")
 @click.option("--sink", help="The output, if several have partitions.")
 @click.option(
-    "--judge", default="as_then", show_default=True, type=click.Choice(JUDGES), help="Whether late records are taken."
+    "--judge", default="as_now", show_default=True, type=click.Choice(JUDGES), help="Which late records are taken."
 )
 @click.option("--keep-state", is_flag=True, help="Use state that another version of the pipeline wrote, as it is.")
 @click.option("--reset-step", "reset_steps", multiple=True, help="Forget the state of this step only.")

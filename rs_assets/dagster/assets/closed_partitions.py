@@ -32,7 +32,9 @@ class BackfillConfig(Config):
     """How a run of the asset computes partitions again."""
 
     judge: Judge = Field(
-        default="all", description="all: records that were late then are taken; as_then: they are left out"
+        default="all",
+        description="all: records that were late then are taken; as_then: they are left out; as_now: those are taken"
+        " that the last backfill of the partition has taken",
     )
 
 

@@ -335,7 +335,9 @@ ACTIONS: Mapping[str, Action] = MappingProxyType(
                 "code": Field(String, description="The code that was tried, in quotes: try shows it as `code`"),
                 "rewrite_from": _optional("The first partition whose rows are replaced; default: none"),
                 "sink": _optional("The output, if several have partitions"),
-                "judge": Field(String, default_value="as_then", description="as_then: late records stay out; or all"),
+                "judge": Field(
+                    String, default_value="as_now", description="which late records are taken, as of a backfill"
+                ),
                 "keep_state": Field(bool, default_value=False, description="Use the state of another code as it is"),
                 "reset_steps": Field([str], default_value=[], description="Steps whose state is forgotten"),
             },

@@ -14,13 +14,13 @@ from rs_assets.connectors.delta.backfill import Replacement
 from rs_assets.connectors.sink import BatchMark
 from rs_assets.errors import ConfigurationError
 from rs_assets.runtime.options import RunOptions
-from rs_assets.runtime.recorded.closed import closed_between
+from rs_assets.runtime.recorded.closed import closed_between, late_taken
 from rs_assets.runtime.recorded.partitions import BACKFILL, Partition, parted
 from rs_assets.runtime.recorded.recompute import Recompute, Way, Written
 from rs_assets.runtime.recorded.recorded import Recorded
 from rs_assets.topology.topology import Topology
 
-Judge = Literal["all", "as_then"]
+Judge = Literal["all", "as_then", "as_now"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +74,12 @@ def backfill(
     recorded = Recorded.of(topology, options)
     query_plan = recorded.plan_of(way.sink.name)
 
-    query = recorded.on_driver(lambda spark: recorded.query(spark, query_plan))
+    query, taken = recorded.on_driver(lambda spark: recorded.query(spark, query_plan)), late_taken(recorded, way)
 
     def replaced(spark: SparkSession, partition: Partition) -> Backfilled:
-        return _replaced(Recompute(spark, query, way, (partition,), lambda _: judge == "all"), judge, plan=plan)
+        until = {"all": None, "as_then": -1, "as_now": taken(partition)}[judge]
+        made = Recompute(spark, query, way, (partition,), lambda batch: until is None or batch <= until)
+        return _replaced(made, judge, until, plan=plan)
 
     # One call each: a stream of this process has its batches between them.
     return tuple(recorded.on_driver(partial(replaced, partition=each)) for each in chosen)
@@ -100,8 +102,11 @@ def refuse_other(topology: Topology, code: str) -> None:
         )
 
 
-def _replaced(made: Recompute, judge: Judge, *, plan: bool) -> Backfilled:
-    """Read the batches of a partition again and replace its rows; with `plan` only say which."""
+def _replaced(made: Recompute, judge: Judge, until: int | None, *, plan: bool) -> Backfilled:
+    """Read the batches of a partition again and replace its rows; with `plan` only say which.
+
+    Late records are taken of batches up to `until`, None for all of them.
+    """
     written = Written.by(made.query, made.way.sink)
     replacement = Replacement(read=written.table, partitions=made.way.partitions, value=made.value, mark=written.mark)
     replacement.check()
@@ -116,11 +121,12 @@ def _replaced(made: Recompute, judge: Judge, *, plan: bool) -> Backfilled:
         rows, version = replacement.write(made.rows(batches, folder), path=written.path, refuse=refuse)
     done, session = replace(planned, rows=rows, version=version), made.query.recorded.session
     with session.failures.guarding("the backfill is not in the catalog"):
-        session.catalog.append("operations", [_operation(made, done, judge, written.mark)])
+        late_until = written.mark.batch_id if until is None else until
+        session.catalog.append("operations", [_operation(made, done, judge, late_until, written.mark)])
     return done
 
 
-def _operation(made: Recompute, done: Backfilled, judge: Judge, mark: BatchMark) -> Row:
+def _operation(made: Recompute, done: Backfilled, judge: Judge, late_until: int, mark: BatchMark) -> Row:
     return operation(
         made.way.topology.name,
         generation=mark.generation,
@@ -131,6 +137,7 @@ def _operation(made: Recompute, done: Backfilled, judge: Judge, mark: BatchMark)
         start=made.partition.start.isoformat(),
         batch=mark.batch_id,
         judge=judge,
+        late_until=late_until,
         code=made.way.topology.code,
         **done.as_dict(),
     )

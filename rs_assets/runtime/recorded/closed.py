@@ -58,7 +58,7 @@ def named_or(
 
 def as_streamed(spark: SparkSession, recorded: Recorded, way: Way, chosen: Sequence[Partition]) -> list[Recompute]:
     """What computes the rows of each partition as the stream and its backfills did; on the driver's thread."""
-    query, filled = recorded.query(spark, recorded.plan_of(way.sink.name)), _filled(recorded, way)
+    query, filled = recorded.query(spark, recorded.plan_of(way.sink.name)), late_taken(recorded, way)
     return [Recompute(spark, query, way, (each,), partial(operator.ge, filled(each))) for each in chosen]
 
 
@@ -67,7 +67,7 @@ def in_passes(spark: SparkSession, recorded: Recorded, way: Way, chosen: Sequenc
 
     They are those of which a backfill has taken the late records of the same batches, and at most PASS_BYTES.
     """
-    query, filled = recorded.query(spark, recorded.plan_of(way.sink.name)), _filled(recorded, way)
+    query, filled = recorded.query(spark, recorded.plan_of(way.sink.name)), late_taken(recorded, way)
     passes = list[list[Partition]]()
     for each in chosen:
         last = passes[-1] if passes else []
@@ -76,7 +76,7 @@ def in_passes(spark: SparkSession, recorded: Recorded, way: Way, chosen: Sequenc
     return [Recompute(spark, query, way, tuple(each), partial(operator.ge, filled(each[0]))) for each in passes]
 
 
-def _filled(recorded: Recorded, way: Way) -> Callable[[Partition], int]:
+def late_taken(recorded: Recorded, way: Way) -> Callable[[Partition], int]:
     """The last batch whose late records a backfill has taken into a partition, -1 for none."""
     session, plan = recorded.session, recorded.plan_of(way.sink.name)
     filled = filled_up_to(session.topology, plan, way.sink.name, session.manifest, session.catalog)

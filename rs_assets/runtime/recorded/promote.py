@@ -97,7 +97,7 @@ def promote(
     *,
     rewrite_from: str | None = None,
     sink: str | None = None,
-    judge: Judge = "as_then",
+    judge: Judge = "as_now",
     plan: bool = False,
 ) -> Promoted:
     """Let the current code, which must have the digest `code`, compute all batches from now on.
@@ -129,7 +129,7 @@ class Promotion:
     code: str
     rewrite_from: str | None = None
     sink: str | None = None
-    judge: Judge = "as_then"
+    judge: Judge = "as_now"
 
     def check(self) -> None:
         """Refuse what a later step would; nothing is changed, and the pipeline may run."""
