@@ -6,6 +6,7 @@ import gzip
 import itertools
 import json
 import os
+import shutil
 import tempfile
 import tracemalloc
 from collections.abc import Mapping
@@ -589,6 +590,24 @@ def test_an_offset_with_the_digest_of_the_first_kilobyte_alone_goes_on(tmp_path:
     with file.open("rb") as source:
         follower.at = {"a.log": replace(split, identity=Identity.of(source, 1024))}
     append(file, b"y\n")
+    assert follower.step() == [Row("a.log", 1001, 2000, 1, b"y")]
+
+
+def test_a_copy_in_the_place_of_a_rotated_file_goes_on_and_may_be_renamed(tmp_path: Path) -> None:
+    """It is known by its own inode at once: no line of it needs to come before it has another name."""
+    file, rotated, copy = tmp_path / "a.log", tmp_path / "a.log.1", tmp_path.parent / "copy"
+    file.write_bytes(b"x\n" * 1000)
+    follower = Follower(tmp_path)
+    assert len(follower.step()) == 1000
+    file.rename(rotated)
+    file.write_text("new\n")
+    assert follower.values() == ["new"]
+    shutil.copy(rotated, copy)
+    copy.rename(rotated)
+    assert follower.values() == []
+    rotated.rename(tmp_path / "a.log.2")
+    assert follower.values() == []
+    append(tmp_path / "a.log.2", b"y\n")
     assert follower.step() == [Row("a.log", 1001, 2000, 1, b"y")]
 
 

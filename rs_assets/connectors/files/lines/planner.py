@@ -123,12 +123,14 @@ class Planner:
         found: dict[str, Seen | Ended] = {}
         listed = dict(self._listed())
         inodes = {seen.key.inode: seen for seen in listed.values()}
+        places = {str(seen.file): seen for seen in listed.values()}
         # The newest incarnation has the first claim on a file that was truncated in place.
         for name in reversed(list(start)):
             seen = _found(start[name], owners)
             if seen is Ended.GONE:
-                there = (inodes.get(start[name].identity.key.inode), listed.get(_incarnation(name)[0]))
-                seen = _moved(start[name], owners, there) or seen
+                split, named = start[name], listed.get(_incarnation(name)[0])
+                there = (inodes.get(split.identity.key.inode), places.get(split.file), named)
+                seen = _moved(split, owners, there) or seen
             found[name] = seen
             if isinstance(seen, Seen):
                 owners[seen.key] = name
@@ -136,7 +138,7 @@ class Planner:
         for name, split in start.items():
             seen = found[name]
             if isinstance(seen, Seen):
-                end[name] = advance(split, seen)
+                end[name] = advance(_known_as(split, seen), seen)
             elif split.ended in (Ended.GONE, Ended.REPLACED) and _is_superseded(name, start):
                 continue
             else:
@@ -275,9 +277,16 @@ def _moved(split: Split, owners: Mapping[FileKey, str], there: Iterable[Seen | N
     return None
 
 
-def _news(split: Split) -> tuple[int, bool]:
-    """The changes that justify a new batch: more data, or a file that has ended."""
-    return split.byte, split.ended in (Ended.GONE, Ended.REPLACED)
+def _known_as(split: Split, seen: Seen) -> Split:
+    """The split by the present name and inode of its file: a copy may be renamed before it grows."""
+    if (seen.key.inode, str(seen.file)) == (split.identity.key.inode, split.file):
+        return split
+    return replace(split, file=str(seen.file), identity=replace(split.identity, key=seen.key))
+
+
+def _news(split: Split) -> tuple[int, int, bool]:
+    """The changes that justify a new batch: more data, a copy in the place of a file, or a file that has ended."""
+    return split.byte, split.identity.key.inode, split.ended in (Ended.GONE, Ended.REPLACED)
 
 
 def _incarnation(name: str) -> tuple[str, int]:
