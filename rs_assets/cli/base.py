@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rs_assets.common.home import Home
-from rs_assets.dagster.discovery import find_pipelines, pick
+from rs_assets.dagster.discovery import find_pipelines, pick, pipelines_of_code
 from rs_assets.errors import ConfigurationError, RsError
 
 if TYPE_CHECKING:
@@ -88,11 +88,13 @@ def chosen(modules: tuple[str, ...], name: str | None) -> Pipeline:
 
 def known(modules: tuple[str, ...]) -> tuple[Pipeline, ...]:
     """The pipelines of the project's code and, if no modules are given, the deployed ones."""
+    from rs_assets.connectors.delta.log.store import is_table
     from rs_assets.dagster.deployed.visible import visible_pipelines
 
-    found = find_pipelines(modules)
+    home = Home.default()
+    found = pipelines_of_code(modules, deployed=is_table(str(home.deployments)))
     taken = {pipeline.topology.label for pipeline in found}
-    deployed = () if modules else visible_pipelines(Home.default(), taken)
+    deployed = () if modules else visible_pipelines(home, taken)
     return (*found, *(pipeline for _, pipeline in deployed))
 
 

@@ -39,6 +39,13 @@ def find_pipelines(modules: Sequence[str] = (), *, folder: Path | None = None) -
     return tuple(found.values())
 
 
+def pipelines_of_code(modules: Sequence[str] = (), *, deployed: bool) -> tuple[Pipeline, ...]:
+    """The same; none where no modules are named or configured and there are `deployed` pipelines instead."""
+    if deployed and not modules and not _configured(project_folder()):
+        return ()
+    return find_pipelines(modules)
+
+
 def split_modules(modules: Sequence[str]) -> tuple[list[str], list[str]]:
     """The modules that Dagster loads itself, and those with pipelines only."""
     _see(project_folder())

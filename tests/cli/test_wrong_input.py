@@ -1,5 +1,7 @@
 """Wrong input of commands: refused in words, and what the words advise is taken. No Spark."""
 
+import os
+import subprocess
 import sys
 
 import pyarrow as pa
@@ -12,6 +14,7 @@ from rs_assets.cli.rows.query_server import _url
 from rs_assets.common.home import Home
 from rs_assets.errors import ConfigurationError
 from tests.dagster.projects import make_project
+from tests.project.words import ROOT
 
 CODE = """
 from rs_assets import Rules, StreamBuilder
@@ -119,3 +122,28 @@ def test_an_address_that_does_not_parse_is_refused():
     with pytest.raises(ConfigurationError, match="this is not an address"):
         _url("//[")
     assert _url("/v1/stores?limit=1").query == "limit=1"
+
+
+def test_deployed_pipelines_need_no_project(tmp_path, monkeypatch):
+    """Nothing names a module with pipelines; without a deployed pipeline this is refused."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RS_HOME", str(tmp_path / "home"))
+    (tmp_path / "in.jsonl").write_text('{"k": "a"}\n')
+    (tmp_path / "rows.sql").write_text(
+        "CREATE TABLE a (k STRING) WITH ('connector' = 'filesystem', 'path' = 'in.jsonl', 'format' = 'json');"
+        "CREATE TABLE b (k STRING) WITH ('connector' = 'delta', 'table' = 'kept'); INSERT INTO b SELECT k FROM a"
+    )
+    assert "no pipelines are configured" in asked("status")[1]
+    assert asked("deploy rows.sql --name shop.deployed")[0] == 0
+    for line in ("status", "verify deployed", "describe deployed", "checkpoints deployed", "compact"):
+        assert asked(line)[0] == 0, line
+    assert "the table 'kept' does not exist yet" in asked("show kept")[1]
+    loaded = subprocess.run(
+        [sys.executable, "-c", "from rs_assets.definitions import defs; print(*defs.resolve_all_asset_keys())"],
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert "deployed" in loaded.stdout, loaded.stderr

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from rs_assets.cli.base import AS_JSON, FAILED, MODULES, NAME_OR_NONE, chosen, fields_of, guarded
+from rs_assets.cli.base import AS_JSON, FAILED, MODULES, NAME_OR_NONE, chosen, fields_of, guarded, known
 
 
 @click.command()
@@ -68,9 +68,8 @@ def lineage(table: str, modules: tuple[str, ...], *, version: int | None, as_jso
     """Trace a table's version back to the batch, the run, the offsets and the snapshots that made it."""
     from rs_assets.cli.recorded.lineage import lineage_of, show_lineage
     from rs_assets.common.home import Home
-    from rs_assets.dagster.discovery import find_pipelines
 
-    found = lineage_of(find_pipelines(modules), table, version=version, home=Home.default())
+    found = lineage_of(known(modules), table, version=version, home=Home.default())
     if as_json:
         click.echo(json.dumps(found.as_dict()))
         return

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rs_assets.cli.base import AS_JSON, MODULES, guarded
+from rs_assets.cli.base import AS_JSON, MODULES, guarded, known
 from rs_assets.common.plural import count_of
-from rs_assets.dagster.discovery import find_pipelines
 from rs_assets.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def show(table: str, rows: int, modules: tuple[str, ...], as_json: bool) -> None
     from rs_assets.connectors.delta.rows import dataset_of
     from rs_assets.connectors.delta.table import open_table
 
-    path = _path(table, find_pipelines(modules))
+    path = _path(table, known(modules))
     opened = open_table(path)
     if opened is None:
         raise ConfigurationError(
@@ -52,14 +51,14 @@ def _path(table: str, pipelines: Sequence[Pipeline]) -> str:
 
     ConfigurationError if there is none, and if there are several: a namespace before the name selects one.
     """
-    known = list(_tables(pipelines))
-    found = sorted({path for names, path in known if table in names})
+    tables = list(_tables(pipelines))
+    found = sorted({path for names, path in tables if table in names})
     if len(found) == 1:
         return found[0]
     if found:
-        whole = sorted({names[-1] for names, path in known if path in found})
+        whole = sorted({names[-1] for names, path in tables if path in found})
         raise ConfigurationError(f"several tables are called {table!r}", remedy=f"use one of: {', '.join(whole)}")
-    there = dict.fromkeys(name for names, _ in known for name in names[:-1])
+    there = dict.fromkeys(name for names, _ in tables for name in names[:-1])
     raise ConfigurationError(f"there is no table {table!r}", remedy=f"use one of: {', '.join(there) or 'none'}")
 
 
