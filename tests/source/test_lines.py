@@ -611,6 +611,32 @@ def test_a_copy_in_the_place_of_a_rotated_file_goes_on_and_may_be_renamed(tmp_pa
     assert follower.step() == [Row("a.log", 1001, 2000, 1, b"y")]
 
 
+@pytest.mark.parametrize("others", [("a.log", "a.log.1"), ()])
+def test_files_that_are_rotated_while_they_are_looked_at_are_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: tuple[str, ...]
+) -> None:
+    """Between a look at a file and its opening its name is that of another one, or of none."""
+    for name in ("a.log", "a.log.1"):
+        (tmp_path / name).write_text(f"{name}\n")
+    follower, looks = Follower(tmp_path), list[Path]()
+    assert sorted(follower.values()) == ["a.log", "a.log.1"]
+
+    def look_and_rotate(file: Path) -> files.Seen | None:
+        seen = files.look_at(file)
+        looks.append(file)
+        # The first look lists it.
+        if file.name == "a.log.1" and looks.count(file) == 2:
+            file.rename(tmp_path / "a.log.2")
+            for name in others[:1]:
+                (tmp_path / name).rename(tmp_path / others[1])
+        return seen
+
+    monkeypatch.setattr(planning, "look_at", look_and_rotate)
+    assert follower.values() == follower.values() == []
+    assert (tmp_path / "a.log.2").exists()
+    assert all(split.ended is None for split in follower.at.values())
+
+
 def test_files_whose_names_look_like_those_of_later_splits_are_read_once(tmp_path: Path) -> None:
     """Of a name `a@2` it is not known whether it is the second file called `a`, or a file of that name."""
     follower = Follower(tmp_path)

@@ -248,10 +248,13 @@ def _found(split: Split, owners: Mapping[FileKey, str]) -> Seen | Ended:
     if seen.key not in owners and seen.size >= consumed:
         try:
             with seen.file.open("rb") as file:
+                if file_key(os.fstat(file.fileno())) != seen.key:
+                    # Renamed since it was looked at: a rotation gives each file the name of another one.
+                    return _found(split, owners)
                 if split.identity.same_bytes(file):
                     return seen
         except FileNotFoundError:
-            return Ended.GONE
+            return _found(split, owners)
         except OSError as error:
             raise unreadable(seen.file, error) from error
     return Ended.GONE if moved else Ended.REPLACED
