@@ -25,8 +25,9 @@ def compiled(driver) -> int:
 @pytest.mark.canary
 @pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS)
 def test_batches_after_the_first_ones_compile_only_the_watermark_of_spark(driver, window):
+    """Without a delay the windows of a batch fire in the next one, however soon it comes."""
     stream = StreamBuilder.data_stream("shop", "warm").from_file("in.jsonl", schema="k string, ts timestamp")
-    counted = stream.window(window).group_by("k").count("n").water_mark(Time.seconds(1))
+    counted = stream.window(window).group_by("k").count("n").water_mark(Time.seconds(0))
     with PipelineDriver(counted.to_data_stream().to_print().build(), spark=driver) as running:
 
         def batch(second: int) -> None:
