@@ -39,6 +39,7 @@ from benchmarks.report import Measured
 from benchmarks.requests import request_figures
 from benchmarks.rocketmq import rocketmq_figures
 from benchmarks.rules import rule_figures
+from benchmarks.scale import scale_figures
 from benchmarks.seen_files import seen_figures
 from benchmarks.small import small_figures
 from benchmarks.starts import start_figures
@@ -76,6 +77,7 @@ BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType
         "logs": log_figures,
         "latency": latency_figures,
         "small": small_figures,
+        "scale": scale_figures,
         "starts": start_figures,
         "memory": memory_figures,
         "seen": seen_figures,

@@ -70,6 +70,11 @@ OVER_KAFKA = [
             marks=pytest.mark.long,
         ),
         pytest.param(["lookups"], ["lookups"] * 2, marks=pytest.mark.long),
+        pytest.param(
+            ["scale"],
+            [*["columns"] * 3, *["steps"] * 6, *["pipelines of a code location"] * 3],
+            marks=pytest.mark.long,
+        ),
         pytest.param(["requests"], ["sinks of requests"] * 2, marks=pytest.mark.long),
         pytest.param(["collectors"], ["collectors"] * 2, marks=pytest.mark.long),
         pytest.param(["nexmark"], ["Nexmark"] * len(QUERIES), marks=pytest.mark.long),
