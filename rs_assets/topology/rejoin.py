@@ -20,6 +20,8 @@ from rs_assets.topology.user_code.expression import calls_by_name, calls_python
 
 # Steps that make at most one record of each record, in the JVM.
 BY_RECORD: Final = (Filter, Map, Select, SelectFields, Shuffle, Split, Union, WithFields)
+# The steps in which branches meet again.
+BRANCHED: Final = (Union, StreamJoin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ def rejoins_of(nodes: Iterable[Node]) -> Mapping[str, Rejoin]:
     graph = Graph(known, dominators(known.values()), _above(known))
     found: dict[str, Rejoin] = {}
     for node in known.values():
-        meeting = _meeting(node.inputs, graph) if isinstance(node, Union | StreamJoin) else []
+        meeting = _meeting(node.inputs, graph) if isinstance(node, BRANCHED) else []
         made = _rejoin(node, meeting, graph) if meeting else None
         if made is not None:
             found[node.name] = made

@@ -78,7 +78,7 @@ from rs_assets.topology.nodes import (
     window,
 )
 from rs_assets.topology.nodes.timed import TimedState
-from rs_assets.topology.rejoin import Rejoin
+from rs_assets.topology.rejoin import BRANCHED, Rejoin
 from rs_assets.topology.topology import Topology
 from rs_assets.topology.user_code.expression import texts_of
 
@@ -161,7 +161,9 @@ def compile_node(context: CompileContext, node: Node, inputs: tuple[Flow, ...]) 
 
 def wire_node(context: CompileContext, topology: Topology, output: str, name: str, flows: Mapping[str, Flow]) -> Flow:
     """The flow after the node `name` of a query whose streaming part ends at `output`; `flows` has its inputs'."""
-    node, rejoin = topology[name], topology.rejoins.get(name)
+    node = topology[name]
+    # The search goes through all steps, and finds no other kinds.
+    rejoin = topology.rejoins.get(name) if isinstance(node, BRANCHED) else None
     if rejoin is not None and name in topology.ancestors(output) | {output}:
         return compile_branches(context, topology, node, rejoin, flows)
     return compile_node(context, node, tuple(flows[i] for i in node.inputs))
