@@ -44,7 +44,7 @@ def _columns(bench: Bench, columns: int) -> Figure:
         return read.to_delta("copied").build()
 
     def by_hand(spark: SparkSession, source: Path) -> DataFrame:
-        return spark.readStream.schema(schema).json(str(source))
+        return spark.readStream.schema(schema).name("rows").json(str(source))
 
     bench.say(f"{columns} columns")
     with bench.place() as source:
@@ -66,7 +66,7 @@ def _steps(bench: Bench, source: Path, steps: int) -> Iterator[Figure]:
         return stream.to_delta("counted").build()
 
     def by_hand(spark: SparkSession, source: Path) -> DataFrame:
-        frame = spark.readStream.schema(SCHEMA).json(str(source))
+        frame = spark.readStream.schema(SCHEMA).name("rows").json(str(source))
         for number in range(steps):
             frame = frame.withColumn("ms", F.expr(f"ms + {number}"))
         return frame
