@@ -88,11 +88,10 @@ def chosen(modules: tuple[str, ...], name: str | None) -> Pipeline:
 
 def known(modules: tuple[str, ...]) -> tuple[Pipeline, ...]:
     """The pipelines of the project's code and, if no modules are given, the deployed ones."""
-    from rs_assets.connectors.delta.log.store import is_table
     from rs_assets.dagster.deployed.visible import visible_pipelines
 
     home = Home.default()
-    found = pipelines_of_code(modules, deployed=is_table(str(home.deployments)))
+    found = pipelines_of_code(modules, home)
     taken = {pipeline.topology.label for pipeline in found}
     deployed = () if modules else visible_pipelines(home, taken)
     return (*found, *(pipeline for _, pipeline in deployed))

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
+from rs_assets.common.home import Home
 from rs_assets.common.project import project_folder
 from rs_assets.dagster.module_hints import how_to_list
 from rs_assets.errors import ConfigurationError, RsError
@@ -39,9 +40,11 @@ def find_pipelines(modules: Sequence[str] = (), *, folder: Path | None = None) -
     return tuple(found.values())
 
 
-def pipelines_of_code(modules: Sequence[str] = (), *, deployed: bool) -> tuple[Pipeline, ...]:
-    """The same; none where no modules are named or configured and there are `deployed` pipelines instead."""
-    if deployed and not modules and not _configured(project_folder()):
+def pipelines_of_code(modules: Sequence[str], home: Home) -> tuple[Pipeline, ...]:
+    """The same; none where no modules are named or configured and pipelines are deployed in `home` instead."""
+    from rs_assets.connectors.delta.log.store import is_table
+
+    if not modules and not _configured(project_folder()) and is_table(str(home.deployments)):
         return ()
     return find_pipelines(modules)
 

@@ -187,13 +187,14 @@ class BatchVersions:
 
         For a start, and whenever versions were exchanged.
         """
-        if planned := self.planned():
+        planned = self.planned() if self.dimensions else ()
+        if planned:
             self._announce(planned[-1] + 1, first=planned[0])
 
     def _announce(self, batch_id: int, *, first: int) -> None:
         with self.pinning:
             now = {step: dimension.current.name for step, dimension in self.dimensions.items()}
-            if now and batch_id > self.notes.again and now != self.notes.of(batch_id):
+            if batch_id > self.notes.again and now != self.notes.of(batch_id):
                 self.notes.note(batch_id, now, first=first)
 
     def pin(self, batch_id: int, *, planned_before: bool, first: Callable[[], int]) -> Versions:
