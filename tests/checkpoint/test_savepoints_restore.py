@@ -6,6 +6,7 @@ import errno
 import json
 import shutil
 import uuid
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,9 @@ from tests.checkpoint.fabricate import (
     fake_job,
     save,
 )
+
+# The package has a function of this name.
+restoring = import_module("rs_assets.recovery.savepoints.restore")
 
 
 def test_restoring_brings_back_every_byte_and_moves_the_present_aside(store, job):
@@ -167,6 +171,23 @@ def test_folders_that_cannot_be_exchanged_are_put_back(local, job, monkeypatch, 
     restore(local, taken, job.folder)
 
 
+def test_a_fork_that_fails_when_it_was_cut_off_before_leaves_it_cut_off(local, job, tmp_path, monkeypatch):
+    taken, place = save(job, local), tmp_path / "fork"
+    # As a kill after the move of the copied folders leaves it.
+    shutil.copytree(job.folder / "g0001", place / "g0001")
+    (place / ".restoring").write_text(f"fork {taken.id}")
+
+    def full(folder, manifest):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(manifests, "save", full)
+        with pytest.raises(CheckpointError, match="cannot be written to"):
+            fork(local, taken, place)
+    with pytest.raises(CheckpointError, match="the last fork of the job was interrupted"):
+        refuse_unfinished(place)
+
+
 def test_an_exchange_that_was_cut_off_is_noticed_and_a_restore_ends_it(local, job):
     taken, before = save(job, local), job.files()
     # As a kill between the two moves leaves it.
@@ -181,9 +202,14 @@ def test_an_exchange_that_was_cut_off_is_noticed_and_a_restore_ends_it(local, jo
     assert job.files() == before
 
 
-@pytest.mark.parametrize("moment", ["before", "behind"])
+@pytest.mark.parametrize("moment", ["copying", "before", "behind"])
 def test_a_fork_that_was_cut_off_is_noticed_and_a_fork_ends_it(local, job, tmp_path, monkeypatch, moment):
-    taken, saved = save(job, local), manifests.save
+    taken, saved, fetch = save(job, local), manifests.save, restoring._fetch
+
+    def fetched(store, file, staging, renamed):
+        if not (tmp_path / "copying").exists():
+            shutil.copytree(staging.parent, tmp_path / "copying")
+        fetch(store, file, staging, renamed)
 
     def seen(folder, manifest):
         shutil.copytree(folder, tmp_path / "before")
@@ -192,7 +218,8 @@ def test_a_fork_that_was_cut_off_is_noticed_and_a_fork_ends_it(local, job, tmp_p
 
     with monkeypatch.context() as patched:
         patched.setattr(manifests, "save", seen)
-        whole = fork(local, taken, tmp_path / "whole")
+        patched.setattr(restoring, "_fetch", fetched)
+        whole = fork(local, taken, tmp_path / "whole", threads=1)
     # As a kill there leaves it.
     place = tmp_path / moment
     with pytest.raises(CheckpointError, match="the last fork of the job was interrupted") as refused:

@@ -21,7 +21,8 @@ from rs_assets.recovery.savepoints.model import GENERATION, SavedFile, Savepoint
 from rs_assets.recovery.savepoints.relocate import relocate, renew_query_ids
 from rs_assets.recovery.savepoints.store import SavepointStore
 
-# A file in a job's folder while its generations are exchanged, with the savepoint's id, after FORK for a fork.
+# A file in a job's folder while its generations are exchanged, with the savepoint's id. That of a fork, after FORK, is
+# there while files are copied, too: a start would begin without them.
 MARK = ".restoring"
 FORK = "fork"
 RECOVERY = "recovery"
@@ -104,7 +105,8 @@ def fork(store: SavepointStore, savepoint: Savepoint, job_folder: Path, *, threa
             file=job,
         )
     first = generation_folder(1)
-    with _staged(store, savepoint, job, threads, lambda _: first) as staging, _disk(job):
+    told = f"{FORK} {savepoint.id}"
+    with _begun(job, told), _staged(store, savepoint, job, threads, lambda _: first) as staging, _disk(job):
         ids = renew_query_ids(staging / first)
         queries = {
             name: replace(
@@ -121,7 +123,7 @@ def fork(store: SavepointStore, savepoint: Savepoint, job_folder: Path, *, threa
         forked = replace(
             source, pipeline_id=Manifest.new().pipeline_id, generation=1, queries=queries, token=0, claims={}
         )
-        _exchange(staging, job, forked, f"{FORK} {savepoint.id}", stamp(datetime.now(UTC)))
+        _exchange(staging, job, forked, told, stamp(datetime.now(UTC)))
     return forked
 
 
@@ -176,6 +178,22 @@ def _current(job: Path) -> Manifest | None:
 
 
 @contextmanager
+def _begun(job: Path, told: str) -> Iterator[None]:
+    """The job's folder with `told` in the marker; an error puts both back as they were."""
+    made, mark = not job.exists(), job / MARK
+    before = _content(mark)
+    with ExitStack() as back:
+        if made:
+            back.callback(_remove_empty, job)
+        back.callback(_put_back, mark, before)
+        with _disk(job):
+            job.mkdir(parents=True, exist_ok=True, mode=0o750)
+            write_atomically(mark, told.encode())
+        yield
+        back.pop_all()
+
+
+@contextmanager
 def _staged(
     store: SavepointStore, savepoint: Savepoint, job: Path, threads: int, renamed: Callable[[str], str]
 ) -> Iterator[Path]:
@@ -197,8 +215,7 @@ def _staged(
     finally:
         shutil.rmtree(staging, ignore_errors=True)
         if made:
-            with suppress(OSError):
-                job.rmdir()
+            _remove_empty(job)
 
 
 def _fetch(store: SavepointStore, file: SavedFile, staging: Path, renamed: Callable[[str], str]) -> None:
@@ -229,8 +246,8 @@ def _exchange(staging: Path, job: Path, manifest: Manifest, told: str, at: str) 
     first = min(_number(folder) for folder in staged)
     with _disk(job), ExitStack() as back:
         mark = job / MARK
-        old = (job / MANIFEST).read_bytes() if (job / MANIFEST).exists() else None
-        back.callback(mark.unlink, missing_ok=True)
+        old = _content(job / MANIFEST)
+        back.callback(_put_back, mark, _content(mark))
         write_atomically(mark, told.encode())
         for folder in _generations(job):
             # A later generation would be continued as if it had just begun.
@@ -258,6 +275,15 @@ def _keep_manifest(job: Path, aside: Path, back: ExitStack) -> None:
     if (job / MANIFEST).exists():
         back.callback((aside / MANIFEST).unlink, missing_ok=True)
         shutil.copy2(job / MANIFEST, aside / MANIFEST)
+
+
+def _content(file: Path) -> bytes | None:
+    return file.read_bytes() if file.exists() else None
+
+
+def _remove_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def _put_back(file: Path, content: bytes | None) -> None:
