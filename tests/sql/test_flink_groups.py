@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import duckdb
 import pytest
 
 from rs_assets import pipeline_from_sql
@@ -74,3 +76,64 @@ def test_sessions_by_other_columns_than_the_group_are_refused(over: str, keys: s
             tables={"o": []},
         )
     assert error.value.remedy == remedy
+
+
+def test_aggregates_of_different_values_equal_duckdb(driver: SparkDriver) -> None:
+    """SUM and AVG of DISTINCT values, filtered too, of all kinds of numbers, with nulls and a group without any."""
+    kinds = {"a": "INT", "p": "DECIMAL(10, 2)", "d": "DOUBLE"}
+    chance = random.Random(5)
+    rows = [
+        {
+            "shop": chance.choice("xyz"),
+            "a": chance.choice([None, *range(4)]),
+            "p": chance.choice([None, Decimal("0.50"), Decimal("-2.25"), Decimal("3.00")]),
+            "d": chance.choice([None, 0.25, -0.5, 8.0]),
+        }
+        for _ in range(60)
+    ] + [{"shop": "none", "a": None, "p": None, "d": None}]
+    sums = [f"CAST(SUM(DISTINCT {name}) AS DOUBLE) AS s_{name}" for name in kinds]
+    means = [f"CAST(AVG(DISTINCT {name}) * 12 AS BIGINT) AS m_{name}" for name in ("p", "d")]
+    some = "CAST(SUM(DISTINCT a) FILTER (WHERE d > 0) AS DOUBLE) AS f_a"
+    query = f"SELECT shop, {', '.join([*sums, *means, some])} FROM t GROUP BY shop"
+    columns = "s_a DOUBLE, s_p DOUBLE, s_d DOUBLE, m_p BIGINT, m_d BIGINT, f_a DOUBLE"
+    made = f"""CREATE TABLE t (shop STRING, {", ".join(f"{name} {kind}" for name, kind in kinds.items())})
+        WITH ('connector' = 'memory');
+        CREATE TABLE flink (shop STRING, {columns}) WITH ('connector' = 'delta', 'table' = 'flink');
+        INSERT INTO flink {query};"""
+    with duckdb.connect() as db:
+        db.execute(f"CREATE TABLE t (shop TEXT, {', '.join(f'{name} {kind}' for name, kind in kinds.items())})")
+        db.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", [tuple(row.values()) for row in rows])
+        wanted = {row[0]: row[1:] for row in db.execute(query).fetchall()}
+    (found,) = pipeline_from_sql(made, tables={"t": []}).try_(rows, spark=driver).values()
+    assert {row["shop"]: tuple(row.values())[1:] for row in found} == wanted
+
+
+def test_the_mean_of_different_whole_numbers_is_a_whole_number(driver: SparkDriver) -> None:
+    text = """CREATE TABLE t (a INT) WITH ('connector' = 'memory');
+        CREATE TABLE m (k STRING, n INT, PRIMARY KEY (k) NOT ENFORCED) WITH ('connector' = 'delta', 'table' = 'm');
+        INSERT INTO m SELECT 'all', AVG(DISTINCT a) FROM t GROUP BY 'all';"""
+    rows = [{"a": n} for n in (1, 1, 1, 2, None)]
+    assert pipeline_from_sql(text, tables={"t": []}).try_(rows, spark=driver) == {"m": [{"k": "all", "n": 1}]}
+
+
+@pytest.mark.parametrize(
+    ("keyed", "key", "aggregates"),
+    [
+        (True, "m_n", "AVG(ms) AS m"),
+        (True, "total_of", "AVG(ms) AS m, COUNT(*) AS m_n"),
+        (True, "total_of", "SUM(ms) AS total"),
+        (False, "total_of", "SUM(ms) AS total"),
+        (False, "total_of", "COUNT(DISTINCT ms + 1) AS total"),
+    ],
+)
+def test_columns_may_have_the_names_of_fields_of_aggregates(keyed: bool, key: str, aggregates: str) -> None:
+    table = ", PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'memory', 'order-by' = 'id');"
+    columns = ", ".join(f"{name} BIGINT" for name in ("k", "a", "b")[: 2 + aggregates.count(" AS ") - 1])
+    described = pipeline_from_sql(
+        f"""CREATE TABLE t (id BIGINT, m_n BIGINT, total_of BIGINT, ms BIGINT
+            {table if keyed else ") WITH ('connector' = 'memory');"}
+            CREATE TABLE o ({columns}) WITH ('connector' = 'delta', 'table' = 'o');
+            INSERT INTO o SELECT {key}, {aggregates} FROM t GROUP BY {key}""",
+        tables={"t": []},
+    ).describe()
+    assert f"`{key}` AS `k`" in described

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from rs_assets.expressions.functions.literals import quote_name
+from rs_assets.expressions.functions.literals import quote, quote_name
 from rs_assets.expressions.functions.udf import PREFIX, AggregateFunction
-from rs_assets.records.types import Type, type_in
-from rs_assets.sql.expressions.decimals import combined, summed
+from rs_assets.records.types import MOST_DIGITS, Type, type_in
+from rs_assets.sql.expressions.decimals import combined, size_of, summed
 from rs_assets.sql.expressions.expressions import Expressions
 from rs_assets.sql.expressions.udf import UDF_AGGREGATE, check_arguments
 from rs_assets.sql.expressions.values import Value
@@ -21,6 +21,11 @@ from rs_assets.udf.fold import Folded, MergedFold
 # Aggregates by name, with the equivalent method of a window.
 METHODS: Final[Mapping[str, str]] = MappingProxyType({"SUM": "sum", "MIN": "min", "MAX": "max"})
 NUMERIC: Final = ("SUM", "AVG", "STDDEV_POP", "STDDEV_SAMP", "VAR_POP", "VAR_SAMP", "STDDEV", "VARIANCE")
+
+# Those of the different values of a column.
+DIFFERENT: Final = ("COUNT", "MIN", "MAX", "SUM", "AVG", "LISTAGG")
+# The aggregate with a second argument.
+LISTED: Final = "LISTAGG"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,22 +146,49 @@ def _aggregated(made: Expressions, tree: Any) -> Aggregated:
         arguments = arguments[0].expressions
     if name == "COUNT" and not distinct and (not arguments or arguments[0].key == "star"):
         return _rows(where)
+    by = None
+    if name == LISTED and len(arguments) == 2:
+        arguments, by = arguments[:1], _separator(made, arguments[1])
     if len(arguments) != 1 or arguments[0].key == "star":
         raise made.error(f"{name} takes one argument", call, remedy=f"write {name}(column)")
     if any(is_aggregate(each) for each in arguments[0].find_all(type(call))):
         raise made.error(f"{name} of an aggregate", call, remedy="compute the inner one in a sub-query")
     value = made.value(arguments[0])
+    _check_value(made, name, value, call, distinct=distinct)
+    if where is not None:
+        value = Value(f"(CASE WHEN {where} THEN {value.plain} END)", value.type)
+    if by is not None:
+        return _listed(value, distinct, by)
+    known = OF_SPARK.get(name) if made.text.dialect == "spark" else None
+    return (known or AGGREGATES[name])(value, distinct)
+
+
+def _check_value(made: Expressions, name: str, value: Value, call: Any, *, distinct: bool) -> None:
+    """SqlError for values that an aggregate does not take."""
+    from sqlglot import exp
+
     if name in NUMERIC and value.type is not None and not is_number(value.type):
         raise made.error(
             f"{name} of {value.type.text.upper()}, which is not a number", call, remedy="CAST(... AS BIGINT)"
         )
-    if distinct and name not in ("COUNT", "MIN", "MAX"):
+    if name == LISTED and value.type is not None and value.type.name != "string":
+        raise made.error(
+            f"{name} of {value.type.text.upper()}, which is not a text", call, remedy="CAST(... AS STRING)"
+        )
+    if distinct and name not in DIFFERENT:
         remedy = "group by the value and a window in a sub-query, and by a window of its window_time outside"
         raise made.error(f"{name}(DISTINCT ...) is not supported", call, remedy=remedy)
-    if where is not None:
-        value = Value(f"(CASE WHEN {where} THEN {value.plain} END)", value.type)
-    known = OF_SPARK.get(name) if made.text.dialect == "spark" else None
-    return (known or AGGREGATES[name])(value, distinct)
+    if distinct and name in NUMERIC and value.type is None:
+        at = next(call.find_all(exp.Distinct)).expressions[0]
+        what = f"the type of {made.shown(at)} is unknown, so it is unclear how {name}(DISTINCT ...) adds"
+        raise made.error(what, at, remedy="CAST(... AS BIGINT) or CAST(... AS DOUBLE)")
+
+
+def _separator(made: Expressions, tree: Any) -> str:
+    """The SQL of the text between values."""
+    if not tree.is_string:
+        raise made.error(f"the separator of {LISTED} must be a text", tree, remedy=f"{LISTED}(name, ', ')")
+    return quote(tree.this)
 
 
 def _own(made: Expressions, tree: Any) -> Aggregated:
@@ -210,8 +242,43 @@ def _sum_type(kind: Type | None) -> Type | None:
     return BIGINT if is_whole(kind) else DOUBLE
 
 
-def _average_of_spark(value: Value, distinct: bool) -> Aggregated:  # noqa: ARG001, FBT001
+def _listed(value: Value, distinct: bool, by: str = "','") -> Aggregated:  # noqa: FBT001
+    """The texts in their order, which does not depend on that of rows; null without one."""
+    found = f"sort_array({'collect_set' if distinct else 'collect_list'}({value.plain}))"
+    text = f"CASE WHEN count({value.plain}) > 0 THEN array_join({found}, {by}) END"
+    return Aggregated(LISTED, text, Type("string"))
+
+
+def _different(value: Value) -> str:
+    """The different values as an array, in their order: sums of floating-point numbers depend on it."""
+    return f"sort_array(collect_set({value.plain}))"
+
+
+def _different_sum(value: Value, kind: Type) -> str:
+    """The sum of the different values as a `kind`; null without a value."""
+    added = f"cast(coalesce(total, 0) + each AS {kind.text})"
+    return f"aggregate({_different(value)}, cast(NULL AS {kind.text}), (total, each) -> {added})"
+
+
+def _sum_of_spark(value: Value, distinct: bool) -> Aggregated:  # noqa: FBT001
+    if not distinct or value.type is None:
+        return _of("SUM", _sum_type)(value, distinct)
+    kind = _sum_type(value.type) or _wider(value.type, 10, 0)
+    return Aggregated("SUM", _different_sum(value, kind), kind)
+
+
+def _wider(kind: Type, digits: int, decimals: int) -> Type:
+    """A DECIMAL with more digits, up to those that there are."""
+    precision, scale = size_of(kind)
+    return Type(f"decimal({min(precision + digits, MOST_DIGITS)},{min(scale + decimals, MOST_DIGITS)})")
+
+
+def _average_of_spark(value: Value, distinct: bool) -> Aggregated:  # noqa: FBT001
     """A DOUBLE; for a DECIMAL only Spark knows the digits."""
+    if distinct and value.type is not None:
+        kind = _wider(value.type, 4, 4) if is_decimal(value.type) else DOUBLE
+        total = _sum_of_spark(value, distinct).text
+        return Aggregated("AVG", f"cast(cast({total} AS {kind.text}) / size({_different(value)}) AS {kind.text})", kind)
     known = value.type is not None and not is_decimal(value.type)
     sums = Sums.mean(value, "cast({s} AS double) / {n}") if known else None
     return Aggregated("AVG", f"avg({value.plain})", DOUBLE if known else None, sums=sums)
@@ -219,6 +286,9 @@ def _average_of_spark(value: Value, distinct: bool) -> Aggregated:  # noqa: ARG0
 
 def _summed(value: Value, distinct: bool) -> Aggregated:  # noqa: FBT001
     """For a DECIMAL 38 digits, as in Flink; the digits of a quotient depend on them."""
+    if distinct and value.type is not None:
+        kind = _sum_type(value.type) or summed(value.type)
+        return Aggregated("SUM", _different_sum(value, kind), kind)
     if value.type is None or not is_decimal(value.type) or PREFIX in value.text:
         return _of("SUM", _sum_type)(value, distinct)
     kind = summed(value.type)
@@ -226,14 +296,17 @@ def _summed(value: Value, distinct: bool) -> Aggregated:  # noqa: FBT001
     return Aggregated("SUM", f"cast(sum({value.plain}) AS {kind.text})", kind, sums=sums)
 
 
-def _average(value: Value, distinct: bool) -> Aggregated:  # noqa: ARG001, FBT001
+def _average(value: Value, distinct: bool) -> Aggregated:  # noqa: FBT001
     """The type of the numbers: whole numbers truncated, a DECIMAL with at least six decimals."""
     kind = value.type
     if kind is not None and is_whole(kind):
-        return _mean(value, "{s} div {n}" if kind == BIGINT else f"cast({{s}} div {{n}} AS {kind.text})", kind)
+        text = "{s} div {n}" if kind == BIGINT else f"cast({{s}} div {{n}} AS {kind.text})"
+        return _mean(value, text, kind, distinct=distinct)
     if kind is not None and is_decimal(kind):
         text = f"cast({{s}} AS {summed(kind).text}) / cast({{n}} AS decimal(20,0))"
-        return _mean(value, text, combined("/", summed(kind), Type("decimal(20,0)")))
+        return _mean(value, text, combined("/", summed(kind), Type("decimal(20,0)")), distinct=distinct)
+    if distinct and kind is not None:
+        return _mean(value, f"cast({{s}} / {{n}} AS {kind.text})", kind, distinct=True)
     wide = Value(f"cast({value.plain} AS double)", DOUBLE)
     if kind is not None and kind.name == "float":
         sums = Sums.mean(wide, "cast({s} / {n} AS float)")
@@ -241,8 +314,11 @@ def _average(value: Value, distinct: bool) -> Aggregated:  # noqa: ARG001, FBT00
     return Aggregated("AVG", f"avg({wide.text})", DOUBLE, sums=Sums.mean(wide, "{s} / {n}"))
 
 
-def _mean(value: Value, text: str, kind: Type | None) -> Aggregated:
-    """A mean as `text` over the sum `s` and the number `n` of the values."""
+def _mean(value: Value, text: str, kind: Type, *, distinct: bool) -> Aggregated:
+    """A mean as `text` over the sum `s` and the number `n` of the values, or of the different ones."""
+    if distinct:
+        total = _summed(value, distinct).text
+        return Aggregated("AVG", text.format(s=total, n=f"size({_different(value)})"), kind)
     whole = text.format(s=f"sum({value.plain})", n=f"count({value.plain})")
     return Aggregated("AVG", whole, kind, sums=Sums.mean(value, text))
 
@@ -258,6 +334,7 @@ AGGREGATES: Final[Mapping[str, Callable[[Value, bool], Aggregated]]] = MappingPr
         "MIN": _of("MIN", _same),
         "MAX": _of("MAX", _same),
         "AVG": _average,
+        "LISTAGG": _listed,
         "STDDEV_POP": _double("STDDEV_POP"),
         "STDDEV_SAMP": _double("STDDEV_SAMP"),
         "VAR_POP": _double("VAR_POP"),
@@ -267,5 +344,5 @@ AGGREGATES: Final[Mapping[str, Callable[[Value, bool], Aggregated]]] = MappingPr
 )
 # Aggregates that differ in Spark.
 OF_SPARK: Final[Mapping[str, Callable[[Value, bool], Aggregated]]] = MappingProxyType(
-    {"AVG": _average_of_spark, "SUM": _of("SUM", _sum_type)}
+    {"AVG": _average_of_spark, "SUM": _sum_of_spark, "LISTAGG": lambda value, distinct: _listed(value, distinct, "''")}
 )

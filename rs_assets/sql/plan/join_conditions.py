@@ -10,12 +10,14 @@ from typing import Any, Final
 
 from rs_assets.operators.join.spec import JoinType
 from rs_assets.operators.window.spec import AlignedWindow
+from rs_assets.records.types import Type
 from rs_assets.sql.expressions.predicates import check_alike
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.outputs import filtered
 from rs_assets.sql.plan.planner import Planner, QueryContext
 from rs_assets.sql.plan.relation import NONE, Column, Relation, Scope
 from rs_assets.sql.read.durations import duration
+from rs_assets.sql.read.types import BOOLEAN, is_whole
 
 # Whether `a op b` bounds the difference b - a below, above, or on both sides.
 COMPARED: Final = {
@@ -28,6 +30,10 @@ COMPARED: Final = {
 # The sides whose rows may be dropped before a join: those without unmatched rows in the result.
 FILTERED: Final[Mapping[JoinType, tuple[str, ...]]] = MappingProxyType(
     {"inner": ("left", "right"), "semi": ("left", "right"), "left": ("right",), "anti": ("right",), "right": ("left",)}
+)
+# A value of each type that is not a number, for keys that are null.
+ANY_VALUE: Final[Mapping[str, str]] = MappingProxyType(
+    {"string": "''", "binary": "''", "boolean": "false", "date": "'1970-01-01'", "timestamp": "'1970-01-01'"}
 )
 
 
@@ -101,6 +107,9 @@ def take(join: Join, tree: Any) -> None:
         ):
             take(join, made)
         return
+    alike = null_safe(tree)
+    if alike is not None and _taken_null_safe(join, *alike):
+        return
     side = sides_of(join, tree)
     if not side and _never(tree):
         raise join.planner.error(
@@ -110,6 +119,55 @@ def take(join: Join, tree: Any) -> None:
         _filter(join, side, tree)
     elif side != "both" or tree.key not in COMPARED or not _compared(join, tree):
         join.rest.append(tree)
+
+
+def null_safe(tree: Any) -> tuple[Any, Any] | None:
+    """The two sides of a condition by which nulls are equal; None for another one.
+
+    It is `a IS NOT DISTINCT FROM b`, or `a = b OR (a IS NULL AND b IS NULL)` in any order.
+    """
+    tree = tree.unnest()
+    if tree.key == "nullsafeeq":
+        return tree.this, tree.expression
+    if tree.key != "or":
+        return None
+    parts = sorted((tree.left.unnest(), tree.right.unnest()), key=lambda each: each.key != "eq")
+    equal, nulls = parts
+    if equal.key != "eq" or nulls.key != "and":
+        return None
+    asked = [each.unnest() for each in (nulls.left, nulls.right)]
+    if any(each.key != "is" or each.expression.key != "null" for each in asked):
+        return None
+    sides = (equal.this, equal.expression)
+    return sides if [each.this for each in asked] in ([*sides], [*sides[::-1]]) else None
+
+
+def _taken_null_safe(join: Join, first: Any, second: Any) -> bool:
+    """Adds two keys for values that are equal if both are null; False if they are not of one simple type, or one side.
+
+    The keys are whether a value is null, and the value, or anything of its type instead of null.
+    """
+    if sides_of(join, first) == "right":
+        first, second = second, first
+    if (sides_of(join, first), sides_of(join, second)) != ("left", "right"):
+        return False
+    left, right = join.planner.over(join.left).value(first), join.planner.over(join.right).value(second)
+    if not (_is_simple(left.type) and (left.type == right.type or (is_whole(left.type) and is_whole(right.type)))):
+        return False
+    join.pairs.append((Value(f"({left.text} IS NULL)", BOOLEAN), Value(f"({right.text} IS NULL)", BOOLEAN)))
+    join.pairs.append((_or_any(left), _or_any(right)))
+    return True
+
+
+def _is_simple(kind: Type | None) -> bool:
+    return kind is not None and not kind.nested
+
+
+def _or_any(value: Value) -> Value:
+    """A value, or another one of its type instead of null."""
+    assert value.type is not None  # noqa: S101  checked before
+    other = f"cast({ANY_VALUE.get(value.type.name, '0')} AS {value.type.text})"
+    return Value(f"coalesce({value.plain}, {other})", value.type)
 
 
 def _never(tree: Any) -> bool:

@@ -125,10 +125,32 @@ class Planner:
             made = known or free_name(wanted, [*relation.fields, *new])
             named[wanted] = made
             new[made] = value.text
+        return self._with(relation, new, context, kind, at), named
+
+    def with_keys(
+        self, relation: Relation, values: Iterable[Value], context: QueryContext, at: object
+    ) -> tuple[Relation, list[str]]:
+        """`relation` with `values` as fields, and the field of each; no two are the same, even if they are equal.
+
+        A join takes each field once: of `a.id = b.id AND a.id = b.other` the second `a.id` is a copy.
+        """
+        names, new = list[str](), dict[str, str]()
+        for number, value in enumerate(values, 1):
+            if value.field is not None and value.field not in names:
+                names.append(value.field)
+                continue
+            made = free_name(f"key_{number}", [*relation.fields, *new])
+            names.append(made)
+            new[made] = value.text
+        return self._with(relation, new, context, "keys", at), names
+
+    def _with(
+        self, relation: Relation, new: Mapping[str, str], context: QueryContext, kind: str, at: object
+    ) -> Relation:
         if not new:
-            return relation, named
+            return relation
         stream = added(relation.stream, new, self.name(context, kind, at))
-        return replace(relation, stream=stream, fields=(*relation.fields, *new)), named
+        return replace(relation, stream=stream, fields=(*relation.fields, *new))
 
 
 def added(stream: DataStream, columns: Mapping[str, str], name: str) -> DataStream:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from rs_assets.stream.table import Table
 
 NONE = timedelta(0)
+# The names of fields before an aggregate and of the columns from which it is computed, after its own name.
+_FIELD = re.compile(r"_(of(_\d+)?|only|s|n)$")
+_COLUMN = re.compile(r"_[sn]$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +119,21 @@ def of_names(names: Mapping[str, Type | None], roles: Mapping[str, Any] | None =
     """Columns that are unchanged fields."""
     known = roles or {}
     return tuple(Column(name, Value(quote_name(name), kind, known.get(name, ""))) for name, kind in names.items())
+
+
+def free_aggregate(wanted: str, taken: Iterable[str]) -> str:
+    """`wanted` with a number appended if `taken` has it, or a name of the fields of such an aggregate, as NAME_of.
+
+    >>> free_aggregate("total", ["page", "total_of"]), free_aggregate("mean_n", ["mean"])
+    ('total_2', 'mean_n_2')
+    """
+    folded = {name.casefold() for name in taken}
+    folded |= {_FIELD.sub("", name) for name in folded}
+    made, number = wanted, 1
+    while not folded.isdisjoint({made.casefold(), _COLUMN.sub("", made.casefold())}):
+        number += 1
+        made = f"{wanted}_{number}"
+    return made
 
 
 def free_name(wanted: str, taken: Iterable[str]) -> str:

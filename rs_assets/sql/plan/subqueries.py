@@ -62,7 +62,7 @@ def kept(
     if left.changes:
         right = as_table(planner, right, inside, sub.at)
     check_sides(planner, left, right, sub.at)
-    if left.pending is not None or right.pending is not None:
+    if (left.pending is None) != (right.pending is None):
         raise planner.error(
             "cannot filter windowed rows by a sub-query before grouping", sub.at, remedy="group them in a view first"
         )

@@ -15,7 +15,7 @@ from rs_assets.sql.expressions.values import BOUNDS, Role, Value
 from rs_assets.sql.plan.group import ROWS, Group, renamed
 from rs_assets.sql.plan.outputs import check_steady
 from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts, name_of
-from rs_assets.sql.plan.relation import Relation, Scope, free_name
+from rs_assets.sql.plan.relation import Relation, Scope, free_aggregate, free_name
 from rs_assets.sql.plan.stateful import all_time, fired, fires_often, place_field, shuffled
 from rs_assets.sql.plan.tables.table_group import table_group
 from rs_assets.sql.plan.window_functions import WINDOWS
@@ -112,7 +112,7 @@ def _add_key(group: Group, tree: Any) -> None:
     planner = group.planner
     if tree.key in SEVERAL:
         raise planner.error(f"{SEVERAL[tree.key]} is not supported", tree, remedy="write one query for each grouping")
-    if tree.key == "literal":
+    if tree.key == "literal" and not tree.is_string:
         raise planner.error(
             "GROUP BY does not accept column numbers", tree, remedy="write the column or its expression"
         )
@@ -178,7 +178,7 @@ def _resolved(group: Group, tree: Any) -> Value | None:
         return _aggregate(group, tree)
     if tree.key == "anonymous" and (role := _auxiliary(group, tree)) is not None:
         return _bound(group, role, tree)
-    if tree.key in ("literal", "null", "boolean"):
+    if tree.key in ("null", "boolean") or (tree.key == "literal" and not tree.is_string):
         return None
     before = _before(group, tree)
     return None if before is None else _of_group(group, tree, before)
@@ -244,7 +244,7 @@ def _aggregate(group: Group, tree: Any) -> Value:
     known = next((name for name, other in group.made.items() if other == made), None)
     if known is None:
         wanted = group.names.get(id(tree)) or made.kind.lower()
-        known = free_name(wanted, [*RESERVED, *group.keys, *group.made])
+        known = free_aggregate(wanted, [*RESERVED, *group.keys, *group.made])
         group.made[known] = made
     return Value(quote_name(known), made.type)
 

@@ -17,7 +17,7 @@ from rs_assets.sql.plan.groups.frames import FORM, Frame, frame_of, named, offse
 from rs_assets.sql.plan.groups.grouping import RESERVED, items_of
 from rs_assets.sql.plan.outputs import Output, Selected
 from rs_assets.sql.plan.planner import Planner, QueryContext
-from rs_assets.sql.plan.relation import Relation, free_name
+from rs_assets.sql.plan.relation import Relation, free_aggregate, free_name
 from rs_assets.sql.plan.stateful import fired, shuffled
 from rs_assets.sql.plan.windowing import event_field
 from rs_assets.sql.read.lexer import CALL
@@ -54,9 +54,14 @@ class Over:
     kept: dict[str, Value] = field(default_factory=dict)
     made: dict[str, Aggregated] = field(default_factory=dict)
 
+    @property
+    def taken(self) -> list[str]:
+        """The names of fields that are used."""
+        return [*RESERVED, *self.relation.fields, *self.parts, *self.kept, *self.made]
+
     def free(self, wanted: str) -> str:
         """An unused name for a field."""
-        return free_name(wanted, [*RESERVED, *self.relation.fields, *self.parts, *self.kept, *self.made])
+        return free_name(wanted, self.taken)
 
     def keep(self, value: Value) -> str:
         """The field with `value` of the row itself."""
@@ -174,9 +179,8 @@ def _aggregate(step: Over, window: Any) -> Value:
     made = _made(step, window)
     known = next((name for name, other in step.made.items() if other == made), None)
     if known is None:
-        known = step.free(
-            window.parent.alias if window.parent is not None and window.parent.alias else made.kind.lower()
-        )
+        wanted = window.parent.alias if window.parent is not None and window.parent.alias else made.kind.lower()
+        known = free_aggregate(wanted, step.taken)
         step.made[known] = made
     return Value(quote_name(known), made.type)
 
@@ -216,7 +220,7 @@ def _lag(planner: Planner, values: Expressions, call: Any) -> Aggregated:
     reach = offset(planner, call)
     value = values.value(call.expressions[0])
     other = values.value(call.expressions[2]) if len(call.expressions) > 2 else None
-    if other is not None and call.expressions[2].key not in ("literal", "neg", "boolean", "null"):
+    if other is not None and not _is_constant(call.expressions[2]):
         raise planner.error("the default of LAG must be a constant", call.expressions[2], remedy="LAG(x, 1, 0)")
     if other is not None and None not in (value.type, other.type) and other.type != value.type:
         other = Value(f"CAST({other.plain} AS {value.type.text if value.type else ''})", value.type)
@@ -225,6 +229,13 @@ def _lag(planner: Planner, values: Expressions, call: Any) -> Aggregated:
     found = f"try_element_at({rows}, {-(reach + 1)}).v"
     text = found if other is None else f"CASE WHEN count(1) > {reach} THEN {found} ELSE {other.text} END"
     return Aggregated("LAG", text, value.type)
+
+
+def _is_constant(tree: Any) -> bool:
+    """Whether a tree is a constant, also one in a CAST."""
+    while tree.key in ("cast", "trycast", "paren", "neg"):
+        tree = tree.this
+    return tree.key in ("literal", "boolean", "null")
 
 
 # Functions that depend on the order of rows.

@@ -39,15 +39,14 @@ def dim_joined(planner: Planner, left: Relation, tree: Any, how: str, context: Q
     right = tuple(replace(column, table=alias) for column in of_names(kinds))
     keys = lookup_keys(planner, left, right, tree)
     asked = [*keys.pairs, *([keys.within] if keys.within else [])]
-    wanted = {f"key_{n}": value for n, (value, _) in enumerate(asked, 1)}
-    left, fields = planner.with_fields(left, wanted, context.inside(alias), "keys", tree)
+    left, fields = planner.with_keys(left, [value for value, _ in asked], context.inside(alias), tree)
     taken = {name.casefold() for name in left.fields}
     prefix = ""
     while any(f"{prefix}{name}".casefold() in taken for name in kinds):
         prefix += f"{alias.lower()}_"
     stream = left.stream.dim_join(
         dimension_of(planner, table),
-        on={fields[f"key_{n}"]: key for n, (_, key) in enumerate(asked, 1)},
+        on=dict(zip(fields, (key for _, key in asked), strict=True)),
         how=how,  # type: ignore[arg-type]
         condition=_condition(planner, left, right, keys.rest),
         prefix=prefix or None,

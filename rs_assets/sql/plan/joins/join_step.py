@@ -15,27 +15,29 @@ from rs_assets.sql.plan.planner import Planner, QueryContext
 from rs_assets.sql.plan.relation import NONE, Column, Relation, Scope
 
 
-def written(join: Join, within: Bound, times: tuple[str, str] | None, *, ends: str | None = None) -> Relation:
-    """The step of the join, and its result. With `ends`, a field of right rows, it is a join as of a time."""
+def written(
+    join: Join, within: Bound, times: tuple[str, str] | None, *, ends: str | None = None
+) -> tuple[Relation, str]:
+    """The result of the join, and the prefix of the fields of right rows in it.
+
+    With `ends`, a field of right rows, it is a join as of a time.
+    """
     planner, context, at = join.planner, join.context, join.at
     if not join.pairs:
         raise planner.error("a join needs equal columns", at, remedy="add ON a.id = b.id")
-    keys = [f"key_{n}" for n in range(1, len(join.pairs) + 1)]
-    sides = []
     pairs = [_texts(*pair) for pair in join.pairs]
-    for number, side in enumerate((join.left, join.right)):
+    sides = []
+    for number, (side, values) in enumerate(zip((join.left, join.right), zip(*pairs, strict=True), strict=True)):
         inside = context.inside(min(side.tables, default="")) if number else context
-        made, fields = planner.with_fields(
-            side, {k: p[number] for k, p in zip(keys, pairs, strict=True)}, inside, "keys", at
-        )
+        made, keys = planner.with_keys(side, values, inside, at)
         more = [ends] if number and ends is not None else []
-        sides.append((_narrowed(planner, made, [*fields.values(), *more], inside, at), fields))
+        sides.append((_narrowed(planner, made, [*keys, *more], inside, at), keys))
     (left, here), (right, there) = sides
     prefix = prefix_of(left, right) if join.how in OF_BOTH else None
     beside = right.fields if join.how in OF_BOTH else ()
     columns = (*left.columns, *(prefixed(column, prefix) for column in right.columns if beside))
     step: dict[str, Any] = {
-        "on": {here[key]: there[key] for key in keys},
+        "on": dict(zip(here, there, strict=True)),
         "how": join.how,
         "time_field": times,
         "water_mark": (left.own_delay, right.own_delay) if times is not None else NONE,
@@ -48,7 +50,7 @@ def written(join: Join, within: Bound, times: tuple[str, str] | None, *, ends: s
         # Spark's own join loses rows next to other stateful steps; SQL has no option to choose it.
         processor, condition = join.how == "semi", _condition(join, left, right)
         stream = left.stream.join(right.stream, within=within, condition=condition, processor=processor, **step)
-    return Relation(
+    made = Relation(
         stream=stream,
         fields=(*left.fields, *(f"{prefix or ''}{name}" for name in beside)),
         columns=columns,
@@ -56,6 +58,7 @@ def written(join: Join, within: Bound, times: tuple[str, str] | None, *, ends: s
         stateful=True,
         window=left.window if within is not None and (not beside or left.window == right.window) else None,
     )
+    return made, prefix or ""
 
 
 def _texts(left: Value, right: Value) -> tuple[Value, Value]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from rs_assets.errors import TopologyError
+from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.operators.join.spec import Interval, JoinType
 from rs_assets.operators.window.spec import AlignedWindow
+from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.join_conditions import Join, later, same_window, take
 from rs_assets.sql.plan.joins.join_step import written
 from rs_assets.sql.plan.joins.temporal_joins import NOW, temporal_join
 from rs_assets.sql.plan.joins.version_joins import is_versioned, version_join
 from rs_assets.sql.plan.lateral import expanded, is_lateral
 from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts
-from rs_assets.sql.plan.relation import NONE, Relation, Scope
+from rs_assets.sql.plan.relation import NONE, Column, Relation, Scope
 from rs_assets.sql.plan.stateful import shuffled
 from rs_assets.sql.plan.tables.table_joins import table_join
 from rs_assets.sql.plan.tables.table_refs import is_followed, origins_of
@@ -126,7 +128,8 @@ def made_join(join: Join) -> Relation:
         join.left = _apart(join, join.left, join.context, needed=join.left.stateful)
         join.right = _apart(join, join.right, right, needed=join.right.stateful)
     times = join.times if within is not None else None
-    return written(join, within, (str(times[0].field), str(times[1].field)) if times is not None else None)
+    made, _ = written(join, within, (str(times[0].field), str(times[1].field)) if times is not None else None)
+    return made
 
 
 def _apart(join: Join, side: Relation, context: QueryContext, *, needed: bool) -> Relation:
@@ -167,9 +170,24 @@ def _by_window(join: Join) -> Relation:
             remedy="ON a.window_start = b.window_start AND a.window_end = b.window_end AND a.id = b.id",
         )
     assert isinstance(left.window, AlignedWindow)  # noqa: S101  same_window allows only these
-    made = written(join, replace(left.window, time_field=None), (str(left.field), str(right.field)))
-    bounds = bound_values("`start_time`", "`end_time`")
-    columns = tuple(replace(c, value=bounds.get(c.value.role, c.value)) for c in made.columns)
+    made, prefix = written(join, replace(left.window, time_field=None), (str(left.field), str(right.field)))
+    here = str(left.field) if join.how in ("right", "full") else None
+    there = f"{prefix}{right.field}" if join.how in ("left", "full") else None
+    sides = len(join.left.columns)
+    columns = (*_bounds(made.columns[:sides], here), *_bounds(made.columns[sides:], there))
     return replace(
         made, columns=columns, window=left.window, pending=None, fields=(*made.fields, "start_time", "end_time")
     )
+
+
+def _bounds(columns: Sequence[Column], time: str | None) -> Iterator[Column]:
+    """Columns of one side of a join by windows, with the bounds of the window.
+
+    With `time`, the time of a side that may have no row, bounds are null where it has none, and those of no window.
+    """
+    bounds = bound_values("`start_time`", "`end_time`")
+    if time is not None:
+        there = f"CASE WHEN {quote_name(time)} IS NOT NULL THEN"
+        bounds = {role: Value(f"({there} {bound.text} END)", bound.type) for role, bound in bounds.items()}
+    for column in columns:
+        yield replace(column, value=bounds.get(column.value.role, column.value))

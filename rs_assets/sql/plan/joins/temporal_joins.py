@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +28,7 @@ def temporal_join(
     join = Join(planner, left, right, how, tree, context)
     for each in conjuncts(tree.args.get("on")):
         take(join, each)
+        only_keys(join, each, right.keys or ())
     on = found_by_key(join.right, [(there.field, here) for here, there in join.pairs])
     if on is None:
         raise no_whole_key(planner, right.keys or (), tree)
@@ -69,6 +70,13 @@ def check_how(planner: Planner, tree: Any, how: JoinType) -> None:
         )  # fmt: skip
 
 
+def only_keys(join: Join, tree: Any, keys: Collection[str]) -> None:
+    """Leaves an equality that was taken last, but not of a key of the table, to be asked of the row that is found."""
+    if join.pairs and join.pairs[-1][1].field not in keys:
+        join.pairs.pop()
+        join.rest.append(tree)
+
+
 def check_alias(planner: Planner, left: Relation, tree: Any) -> None:
     """SqlError for a table with the name of another one."""
     alias = tree.this.alias or tree.this.name
@@ -80,7 +88,7 @@ def check_rest(join: Join) -> None:
     """SqlError for a LEFT JOIN with conditions besides equal columns."""
     if join.rest and join.how != "inner":
         raise join.planner.error(
-            "a LEFT JOIN of a table has equal columns only", join.rest[0],
+            "a LEFT JOIN of a table compares only the columns of its key", join.rest[0],
             remedy="filter in a sub-query, before the join",
         )  # fmt: skip
 
@@ -88,7 +96,7 @@ def check_rest(join: Join) -> None:
 def no_whole_key(planner: Planner, keys: Iterable[str], tree: Any) -> SqlError:
     """The error of a join by other columns than the whole key."""
     return planner.error(
-        "a table is joined by its whole key, and no other column of it", tree,
+        "a table is joined by its whole key", tree,
         remedy=f"ON must name {', '.join(keys)}; filter by other columns in WHERE",
     )  # fmt: skip
 
@@ -97,11 +105,11 @@ def _joined(join: Join, on: dict[str, Value]) -> Relation:
     """The step of the join. No watermark passes it, so steps by event time follow in a query of their own."""
     planner, context, at = join.planner, join.context, join.at
     left = before_table(planner, join.left, context, at)
-    left, fields = planner.with_fields(left, {f"key_{n}": v for n, v in enumerate(on.values(), 1)}, context, "keys", at)
+    left, keys = planner.with_keys(left, on.values(), context, at)
     prefix = prefix_of(left, join.right, always=True)
     stream = left.stream.join_table(
         join.right.table,
-        on=dict(zip(fields.values(), on, strict=True)),
+        on=dict(zip(keys, on, strict=True)),
         how="inner" if join.how == "inner" else "left",
         prefix=prefix,
         name=planner.name(context, "join", at),

@@ -9,7 +9,7 @@ from rs_assets.operators.join.spec import JoinType
 from rs_assets.sql.connectors.sources import ENDS, source_of
 from rs_assets.sql.plan.join_conditions import Join, sides_of, take
 from rs_assets.sql.plan.joins.join_step import written
-from rs_assets.sql.plan.joins.temporal_joins import check_alias, check_how, check_rest, no_whole_key
+from rs_assets.sql.plan.joins.temporal_joins import check_alias, check_how, check_rest, no_whole_key, only_keys
 from rs_assets.sql.plan.outputs import filtered
 from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts
 from rs_assets.sql.plan.relation import Relation
@@ -31,14 +31,16 @@ def version_join(planner: Planner, left: Relation, tree: Any, how: JoinType, con
     table = planner.catalog.table(name, tree.this)
     right = source_of(planner, table, context, versions=True)
     join = Join(planner, left, right.called(tree.this.alias or name), how, tree, context)
+    keys = [word.text for word in table.key]
     for each in conjuncts(tree.args.get("on")):
         # A condition on versions alone must not make an earlier one valid again.
         if each.key == "eq" and sides_of(join, each) == "both":
             take(join, each)
+            only_keys(join, each, keys)
         else:
             join.rest.append(each)
-    if sorted(str(there.field) for _, there in join.pairs) != sorted(word.text for word in table.key):
-        raise no_whole_key(planner, (word.text for word in table.key), tree)
+    if sorted(str(there.field) for _, there in join.pairs) != sorted(keys):
+        raise no_whole_key(planner, keys, tree)
     check_rest(join)
     return filtered(planner, _made(join, tree), join.rest, context, "on")
 
@@ -63,4 +65,5 @@ def _made(join: Join, tree: Any) -> Relation:
     since = next(column.value for column in join.right.columns if column.value.role == "rowtime")
     columns = (replace(column, value=replace(column.value, role="")) for column in join.right.columns)
     join.right = replace(join.right, columns=tuple(columns))
-    return written(join, None, (str(at.field), str(since.field)), ends=ENDS)
+    made, _ = written(join, None, (str(at.field), str(since.field)), ends=ENDS)
+    return made

@@ -40,13 +40,12 @@ def table_join(join: Join) -> Relation:
 def joined_by(join: Join, sides: Sides) -> Relation:
     """The rows of both sides whose keys are equal."""
     planner, at = join.planner, join.at
-    wanted = {f"key_{n}": value for n, value in enumerate(sides.on.values(), 1)}
-    check_steady(planner, wanted.values(), at)
-    one, fields = planner.with_fields(sides.one, wanted, join.context, "keys", at)
+    check_steady(planner, sides.on.values(), at)
+    one, keys = planner.with_keys(sides.one, sides.on.values(), join.context, at)
     prefix = prefix_of(one, sides.other, always=True)
     made = one.table.join(
         _found_rows(join, sides).table,
-        on=dict(zip(fields.values(), sides.on, strict=True)),
+        on=dict(zip(keys, sides.on, strict=True)),
         how=sides.how,
         prefix=prefix,
         name=planner.name(join.context, "join", at),
