@@ -25,7 +25,7 @@ from rs_assets import (
 )
 from rs_assets.cli.rows.state_view import StateQuestion, answer
 from rs_assets.connectors.dead_letters import dead_letters_of
-from rs_assets.errors import CheckpointError, ConfigurationError, DataError, TopologyError
+from rs_assets.errors import CheckpointError, ConfigurationError, DataError, DataLossError, TopologyError
 from rs_assets.runtime.options import RunOptions
 from rs_assets.sinks import BatchSink, PartMark, RowsRefused
 from rs_assets.spark.driver import SparkDriver
@@ -183,6 +183,29 @@ def test_every_way_out_of_a_stateless_pipeline_is_shown(tmp_path: Path, options:
     ways = dict(steps(pipeline, options, where="id = 2"))
     assert ways == dict(reached) | {"slow": "passed", "fast": "dropped", "slow_table": "written"}
     assert steps(pipeline, options, where="id = 3") == [*reached[:2], ("tier", "dropped")]
+
+
+def test_a_lookup_that_was_renamed_is_refused_for_earlier_batches_only(tmp_path: Path, options: RunOptions) -> None:
+    tiers = tmp_path / "tiers.csv"
+    tiers.write_text("page,tier\n/,free\n")
+
+    def pipeline(name: str) -> Pipeline:
+        dimension = Dimension.from_file(tiers, format="csv", schema="page string, tier string")
+        return read(tmp_path / "in").dim_join(dimension, on="page", name=name).to_delta("all", name="all").build()
+
+    put(tmp_path / "in", [row(1), row(2)])
+    pipeline("tier").run(options)
+    put(tmp_path / "in", [row(3)])
+    pipeline("level").run(options)
+    with pytest.raises(DataLossError, match="'level' was added or renamed after a batch") as refused:
+        pipeline("level").why(options, where="id = 1")
+    remedy = "read that batch again by the code that ran then, or look at later batches only"
+    assert refused.value.remedy == remedy
+    passed = [("all", "written")]
+    assert steps(pipeline("tier"), options, where="id = 1") == [("file", "read"), ("tier", "passed"), *passed]
+    assert steps(pipeline("level"), options, where="id = 3") == [("file", "read"), ("level", "passed"), *passed]
+    found = pipeline("level").records_of({"id": 3}, options)
+    assert (found.rows, found.since) == (1, 1)
 
 
 def test_a_dead_letter_is_explained_by_its_place(tmp_path: Path, options: RunOptions) -> None:

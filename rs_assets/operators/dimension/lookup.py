@@ -14,7 +14,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import ArrayType, StructType
 
 from rs_assets.common.errors_wire import wired
-from rs_assets.errors import CheckpointError, EngineError
+from rs_assets.errors import CheckpointError, DataLossError
 from rs_assets.operators.dimension.index import Index
 from rs_assets.operators.dimension.keys import Key
 from rs_assets.operators.dimension.notes import Versions
@@ -82,14 +82,21 @@ class Lookup:
 
 
 def version_of_batch(step: str) -> str:
-    """The version of a step's dimension that was recorded for the batch of this task."""
+    """The version of a step's dimension that was recorded for the batch of this task.
+
+    DataLossError if there is none: code that has this step reads the batch again, and other code has computed it.
+    """
     from pyspark import TaskContext
 
     context = TaskContext.get()
     told = context.getLocalProperty(PROPERTY) if context is not None else None
     noted: Versions = orjson.loads(told) if told else {}
     if step not in noted:
-        raise EngineError(f"no version of the dimension was recorded for this batch of step {step!r}")
+        raise DataLossError(
+            f"step {step!r} was added or renamed after a batch that is read again, which has looked nothing up in it",
+            remedy="read that batch again by the code that ran then, or look at later batches only",
+            step=step,
+        )
     return noted[step]
 
 
