@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -28,7 +29,7 @@ def init(folder: Path) -> None:
 
     files = write_project(folder)
     click.echo(f"wrote {count_of(len(files), 'file')} into {folder}: {', '.join(files)}")
-    click.echo(f"\nnext:\n  cd {folder}\n  rs-assets setup\n  rs-assets run\n  rs-assets ui")
+    click.echo(f"\nnext:\n  cd {shlex.quote(str(folder))}\n  rs-assets setup\n  rs-assets run\n  rs-assets ui")
 
 
 @click.command()

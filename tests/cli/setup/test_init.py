@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -46,6 +47,13 @@ def shop(tmp_path, monkeypatch):
 def call(*arguments):
     done = CliRunner().invoke(main, arguments)
     return done.exit_code, done.output
+
+
+def test_the_next_commands_of_a_new_project_can_be_copied_to_a_shell(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, said = call("init", "our shop's orders")
+    command = next(line.strip() for line in said.splitlines() if line.startswith("  cd "))
+    assert (code, shlex.split(command)) == (0, ["cd", "our shop's orders"])
 
 
 def test_a_new_project_has_what_it_needs(shop):
