@@ -86,3 +86,21 @@ def test_the_bounds_of_a_window_are_null_on_a_side_without_a_row(how: str, drive
     left, right = (1, None, at.format("0.000"), None, None), (None, 3, None, at.format("5.000"), at.format("4.999"))
     wanted = {"LEFT": {both, left}, "RIGHT": {both, right}, "FULL": {both, left, right}}
     assert {tuple(row.values()) for row in found} == wanted[how]
+
+
+@pytest.mark.parametrize("how", ["RIGHT", "FULL"])
+def test_rows_of_the_right_side_alone_are_counted_by_a_group(how: str, driver: SparkDriver) -> None:
+    """They have no event time of the left side."""
+    tables = "".join(
+        f"CREATE TABLE {name} (id INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' HOUR)"
+        " WITH ('connector' = 'memory');"
+        for name in ("l", "r")
+    )
+    text = f"""{tables}CREATE TABLE o (id INT, n BIGINT) WITH ('connector' = 'delta', 'table' = 'o');
+        INSERT INTO o SELECT r.id, COUNT(l.id) FROM l {how} JOIN r
+        ON l.id = r.id AND r.ts BETWEEN l.ts AND l.ts + INTERVAL '5' MINUTE GROUP BY r.id"""
+    rows = {"l": [1, 2, 2], "r": [2, 3]}
+    given = {name: [{"id": n, "ts": f"2026-01-05 10:00:0{n}"} for n in ids] for name, ids in rows.items()}
+    (found,) = pipeline_from_sql(text, tables={"l": [], "r": []}).try_(given, spark=driver).values()
+    wanted = {2: 2, 3: 0} | ({None: 1} if how == "FULL" else {})
+    assert {row["id"]: row["n"] for row in found} == wanted

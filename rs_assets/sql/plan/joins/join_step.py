@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,7 +35,11 @@ def written(
     (left, here), (right, there) = sides
     prefix = prefix_of(left, right) if join.how in OF_BOTH else None
     beside = right.fields if join.how in OF_BOTH else ()
-    columns = (*left.columns, *(prefixed(column, prefix) for column in right.columns if beside))
+    after = (prefixed(column, prefix) for column in right.columns if beside)
+    columns = (
+        *_side(left.columns, always=join.how not in ("right", "full")),
+        *_side(after, always=join.how not in ("left", "full")),
+    )
     step: dict[str, Any] = {
         "on": dict(zip(here, there, strict=True)),
         "how": join.how,
@@ -59,6 +63,13 @@ def written(
         window=left.window if within is not None and (not beside or left.window == right.window) else None,
     )
     return made, prefix or ""
+
+
+def _side(columns: Iterable[Column], *, always: bool) -> Iterator[Column]:
+    """Columns of one side in the result. If it may have no row there, its event time is a column like others."""
+    for column in columns:
+        plain = not always and column.value.role == "rowtime"
+        yield replace(column, value=replace(column.value, role="")) if plain else column
 
 
 def _texts(left: Value, right: Value) -> tuple[Value, Value]:
