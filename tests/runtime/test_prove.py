@@ -6,6 +6,7 @@ import json
 import random
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from rs_assets.errors import CheckpointError, ConfigurationError
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.recorded.digest import comparable
 from rs_assets.runtime.recorded.prove import _facts
+from rs_assets.runtime.upkeep import savepoints as going_back
+from rs_assets.runtime.upkeep.returns import Return
 from rs_assets.spark.driver import SparkDriver
 from tests.runtime.test_backfill import NINE, TEN, Log, _at, counted, hourly, kept, log, rows, table
 
@@ -86,6 +89,44 @@ def test_two_writers_never_follow_the_same_entry(tmp_path: Path) -> None:
         list(pool.map(lambda ledger: [ledger.add(PROOF) for _ in range(5)], ledgers))
     assert [entry["number"] for entry in ledgers[0].entries()] == list(range(16))
     assert ledgers[0].first_break() == ""
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param((Return, "act"), id="before the sinks"),
+        pytest.param((going_back, "rewind_queries"), id="after the sinks"),
+    ],
+)
+def test_while_a_rewind_is_interrupted_nothing_is_said_of_partitions(
+    log: Log, options: RunOptions, monkeypatch: pytest.MonkeyPatch, moment: tuple[object, str]
+) -> None:
+    pipeline = counted(log)
+    for records in ([(1, "10:05")], [(2, "11:15")], [(3, "12:30")]):
+        log.put(*records)
+        pipeline.run(options)
+    before = pipeline.partitions(options)
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(*moment, killed)
+        with pytest.raises(KeyboardInterrupt):
+            pipeline.rewind(0, options)
+    looks = (pipeline.partitions, pipeline.prove, pipeline.compare, partial(pipeline.backfill, TEN))
+    for look in looks:
+        with pytest.raises(CheckpointError, match="the last rollback was interrupted") as refused:
+            look(options=options)
+        assert "rs-assets rewind" in str(refused.value.remedy)
+    assert Ledger(options.home.catalog, "fill.hits").entries() == ()
+    pipeline.rewind(0, options)
+    assert pipeline.partitions(options).closed == ()
+    pipeline.run(options)
+    assert [(each.key, each.rows) for each in pipeline.partitions(options).closed] == [
+        (each.key, each.rows) for each in before.closed
+    ]
+    assert all(proof.equal for proof in pipeline.prove(options))
 
 
 def test_a_partition_equals_a_batch_until_it_is_changed_by_hand(log: Log, options: RunOptions) -> None:

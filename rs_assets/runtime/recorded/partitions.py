@@ -26,6 +26,7 @@ from rs_assets.connectors.delta.table import open_table
 from rs_assets.errors import ConfigurationError
 from rs_assets.operators.window.bounds import DEFAULT_MAX_AHEAD
 from rs_assets.operators.window.event_time import END_OF_TIME, has_ended
+from rs_assets.recovery import rollback_marker as returning
 from rs_assets.runtime.identity import matched
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.recorded.recorded import named
@@ -96,17 +97,21 @@ def partitions_of(
 
     Partitions without rows are among them from the first one with rows to the last that has closed, but none that has
     not ended on the clock (`now`, default the present). With `span` they are those from its first to its last value,
-    with rows or not. ConfigurationError for an output without such partitions.
+    with rows or not. ConfigurationError for an output without such partitions, CheckpointError while the pipeline goes
+    back.
     """
     options = options or RunOptions()
     node, partitions = parted(topology, sink)
     plan = next(plan for plan in plan_queries(topology) if node.name in plan.sinks)
     closing = topology.closings[node.name]
-    manifest = manifests.load(options.home.job(topology.namespace, topology.job))
+    folder = options.home.job(topology.namespace, topology.job)
+    manifest = manifests.load(folder)
     # Before the table: what the watermark has passed is in the table then.
     query = _Query.of(topology, plan, manifest, options)
     watermark = query.watermark
     table = open_table(options.home.table(topology.namespace, node.table))
+    # Sinks go back first, so what the watermark has passed may be gone.
+    returning.refuse(folder)
     if table is None:
         return OutputPartitions(sink=node.name, version=-1, reached=watermark, without_time=0, partitions=())
     files = _files(table, partitions)

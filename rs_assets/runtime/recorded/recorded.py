@@ -37,6 +37,7 @@ from rs_assets.errors import (
     TopologyError,
 )
 from rs_assets.recovery import forget_marker as forgetting
+from rs_assets.recovery import rollback_marker as returning
 from rs_assets.runtime.batch.split_watermarks import by_split_of, split_watermarks_of
 from rs_assets.runtime.identity import resumed
 from rs_assets.runtime.job.dimensions import dimensions_of
@@ -68,7 +69,10 @@ class Recorded:
 
     @classmethod
     def of(cls, topology: Topology, options: RunOptions) -> Recorded:
-        """Those of a home; CheckpointError before the first run, TopologyChangedError as for a start."""
+        """Those of a home; CheckpointError before the first run, or after a rollback that was interrupted.
+
+        TopologyChangedError as for a start.
+        """
         session = JobSession(topology, options)
         stored = manifests.load(session.folder)
         if stored is None:
@@ -76,6 +80,7 @@ class Recorded:
                 f"{topology.name} has not read anything yet", remedy="run it first", file=session.folder
             )
         forgetting.refuse(session.folder, topology.name)
+        returning.refuse(session.folder)
         session.manifest, session.folders = resumed(topology, session.plans, stored, options)
         return cls(session, stored)
 
