@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
+from rs_assets.catalog.catalog import Catalog
 from rs_assets.catalog.ledger import SCHEMA, Ledger
 from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.errors import CheckpointError, ConfigurationError
@@ -127,6 +129,30 @@ def test_while_a_rewind_is_interrupted_nothing_is_said_of_partitions(
         (each.key, each.rows) for each in before.closed
     ]
     assert all(proof.equal for proof in pipeline.prove(options))
+
+
+def test_late_records_of_a_backfill_that_is_not_in_the_catalog_are_known_by_the_table(
+    log: Log, options: RunOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = counted(log)
+    for records in ([(1, "10:05")], [(1, "11:15")], [(2, "10:06")], [(1, "12:30")]):
+        log.put(*records)
+        pipeline.run(options)
+    append = Catalog.append
+
+    def full(catalog: Catalog, table: str, *given: Any, **more: Any) -> None:
+        if table == "operations":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        append(catalog, table, *given, **more)
+
+    with monkeypatch.context() as patched:
+        # As a kill right after the commit leaves it.
+        patched.setattr(Catalog, "append", full)
+        pipeline.backfill(TEN, options)
+    assert [(each.equal, each.rows_stream) for each in pipeline.prove(options, partition=TEN)] == [(True, 2)]
+    assert pipeline.backfill(TEN, options, judge="as_now")[0].rows == 2
+    pipeline.backfill(TEN, options, judge="as_then")
+    assert [(each.equal, each.rows_stream) for each in pipeline.prove(options, partition=TEN)] == [(True, 1)]
 
 
 def test_a_partition_equals_a_batch_until_it_is_changed_by_hand(log: Log, options: RunOptions) -> None:

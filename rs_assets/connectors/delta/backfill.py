@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,8 +24,11 @@ from rs_assets.connectors.delta.files.stored_files import store_files
 from rs_assets.connectors.delta.log.commit_info import (
     BACKFILLED,
     BACKFILLED_BATCH,
+    BACKFILLED_LATE,
     BACKFILLED_PARTITION,
     FORGOTTEN,
+    NEWEST,
+    WRITER,
     noted,
 )
 from rs_assets.connectors.delta.log.retry import retried
@@ -44,13 +47,15 @@ File = dict[str, object]
 class Replacement:
     """The partition of a table that is replaced: as it was in the version `read`, whose files go.
 
-    Rows that are added to it after that version stay. `mark` is that of the last batch of which it has rows.
+    Rows that are added to it after that version stay. `mark` is that of the last batch of which it has rows, `late` the
+    last one whose late records it has, -1 for none.
     """
 
     read: DeltaTable
     partitions: EventTimePartitions
     value: PartitionValue
     mark: BatchMark
+    late: int
 
     def check(self) -> None:
         """SinkError if the table has, or may have, rows of other writers, which would be replaced, too, or marked rows.
@@ -150,6 +155,7 @@ class Replacement:
             BACKFILLED: self.mark.writer,
             BACKFILLED_BATCH: str(self.mark.batch_id),
             BACKFILLED_PARTITION: self.partitions.key(self.value),
+            BACKFILLED_LATE: str(self.late),
         }
 
     def _checked(self, path: str, gone: set[str]) -> int:
@@ -173,6 +179,29 @@ class Replacement:
             step=self.mark.sink,
             table=self.read.table_uri,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """A backfill that a table has: its commit, the partition, the last batches of its rows and of its late records."""
+
+    version: int
+    partition: str
+    generation: int
+    batch: int
+    late: int
+
+
+def newest_fills(table: DeltaTable, pipeline_id: str, sink: str) -> Iterator[Fill]:
+    """The backfills among the newest commits of a table, in their order.
+
+    One that was killed after its commit is in no catalog.
+    """
+    for entry in reversed([noted(entry) for entry in table.history(NEWEST)]):
+        match = WRITER.fullmatch(str(entry.get(BACKFILLED, "")))
+        if match is not None and (match[1], match[3]) == (pipeline_id, sink) and BACKFILLED_LATE in entry:
+            batches = int(match[2]), int(entry[BACKFILLED_BATCH]), int(entry[BACKFILLED_LATE])
+            yield Fill(int(entry["version"]), str(entry[BACKFILLED_PARTITION]), *batches)
 
 
 def stage_apart(

@@ -108,7 +108,10 @@ def _replaced(made: Recompute, judge: Judge, until: int | None, *, plan: bool) -
     Late records are taken of batches up to `until`, None for all of them.
     """
     written = Written.by(made.query, made.way.sink)
-    replacement = Replacement(read=written.table, partitions=made.way.partitions, value=made.value, mark=written.mark)
+    late = written.mark.batch_id if until is None else until
+    replacement = Replacement(
+        read=written.table, partitions=made.way.partitions, value=made.value, mark=written.mark, late=late
+    )
     replacement.check()
     batches = made.batches(written.mark.batch_id)
     planned = Backfilled(
@@ -121,8 +124,7 @@ def _replaced(made: Recompute, judge: Judge, until: int | None, *, plan: bool) -
         rows, version = replacement.write(made.rows(batches, folder), path=written.path, refuse=refuse)
     done, session = replace(planned, rows=rows, version=version), made.query.recorded.session
     with session.failures.guarding("the backfill is not in the catalog"):
-        late_until = written.mark.batch_id if until is None else until
-        session.catalog.append("operations", [_operation(made, done, judge, late_until, written.mark)])
+        session.catalog.append("operations", [_operation(made, done, judge, late, written.mark)])
     return done
 
 

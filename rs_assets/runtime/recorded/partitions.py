@@ -224,10 +224,10 @@ def filled_up_to(
 ) -> Mapping[datetime, int]:
     """The last batch whose late records a backfill has taken into a partition, by its start; without undone ones."""
     filled = filled_by(plan, sink, manifest, catalog, pipeline=topology.name)
-    return {start: _late_until(done) for start, done in filled.items()}
+    return {start: late_until(done) for start, done in filled.items()}
 
 
-def _late_until(done: Mapping[str, Any]) -> int:
+def late_until(done: Mapping[str, Any]) -> int:
     """The same of one backfill, -1 if it has taken none; releases before did not note it."""
     return int(done.get("late_until", done["batch"] if done["judge"] == "all" else -1))
 

@@ -19,8 +19,9 @@ CLAIMED, CLAIM, HOME = "rs.claimed", "rs.claim", "rs.home"
 # A commit of a token alone, and the writer's name in commits without rows of a batch.
 FENCED, REWOUND = "rs.fenced_by", "rs.rewound_by"
 # The writer's name in a commit that replaces the rows of a partition by those of a backfill, the last batch of which it
-# has rows, and the partition.
+# has rows, the partition, and the last batch whose late records it has.
 BACKFILLED, BACKFILLED_BATCH, BACKFILLED_PARTITION = "rs.backfilled_by", "rs.backfilled_batch", "rs.backfilled"
+BACKFILLED_LATE = "rs.backfilled_late"
 # The writer's name in a commit that adds the rows of dead letters, the last batch before it, and the redrive's number.
 REDRIVEN, REDRIVEN_BATCH, REDRIVE = "rs.redriven_by", "rs.redriven_batch", "rs.redrive"
 # The writer's name in a commit that removes the rows of forgotten keys, and the last batch before it.
