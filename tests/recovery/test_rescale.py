@@ -11,6 +11,7 @@ from rs_assets import CalendarWindow, CountWindow, HoppingWindow, SessionWindow,
 from rs_assets.catalog.catalog import Catalog
 from rs_assets.checkpoint import manifest as manifests
 from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.common.home import Home
 from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.errors import CheckpointError, ConfigurationError, PipelineBusyError
 from rs_assets.recovery.rewinding import state_version
@@ -221,3 +222,36 @@ def test_a_running_pipeline_is_not_rescaled(options):
     job = pipeline(channel, WINDOWS["tumbling"])
     with job.start(options), pytest.raises(PipelineBusyError):
         rescale(job.topology, 3, replace(options, run_id="other"))
+
+
+@pytest.mark.long
+def test_state_is_read_and_rewritten_in_a_home_whose_path_has_blanks(options, tmp_path):
+    options = replace(options, home=Home(tmp_path / "my home" / "rs"), preview_rows=5)
+    source = MemoryChannel(schema=SCHEMA)
+    windows = (
+        StreamBuilder.data_stream("shop", "blanks")
+        .from_memory(source)
+        .window(WINDOWS["session"], name="visits", emit="on_update_and_close")
+        .group_by("key")
+        .count("rows")
+        .to_data_stream()
+    )
+    table = windows.to_delta("visits", mode="upsert", keys=["key", "start_time"], deletes="retracted")
+    pipeline = table.build()
+
+    def run(*rows):
+        source.put(*({"key": key, "n": 1, "ts": at(second)} for key, second in rows))
+        return pipeline.run(options)
+
+    assert run(("a", 1), ("b", 2), ("a", 3)).previews["visits"].num_rows == 2
+    assert pipeline.rescale(3, options).state_rows == {"visits": 2}
+    pipeline.savepoint(options)
+    run(("a", 5))
+    # Spark reads the names of the schemas of a processor's state as they are.
+    pipeline.restore(options)
+    run(("b", 4))
+    assert pipeline.state("visits", options)["rows"].to_pylist() == [3, 2]
+    pipeline.forget({"key": ["b"]}, options, savepoints="remove")
+    pipeline.run(options, finish=True)
+    found = DeltaTable(options.home.table("shop", "visits")).to_pyarrow_table().to_pylist()
+    assert [(row["key"], row["rows"]) for row in found] == [("a", 3)]

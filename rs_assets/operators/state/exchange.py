@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 
 from rs_assets.common.files import write_atomically
 from rs_assets.common.folder import Address, make_folder
+from rs_assets.common.scratch import own_folder
 from rs_assets.connectors.delta.log.store import files_of, read_file, write_file
 from rs_assets.errors import CheckpointError
 from rs_assets.spark.object_store import prepare_reading
@@ -34,6 +35,8 @@ NOTE = ".exchange.json"
 # Where Spark has noted files of an exchange, and of the disk.
 _JOINED = re.compile(rb"viewfs://rs-[0-9a-f]{16}(?=/)")
 _ON_DISK = re.compile(rb"file:(?://)?(?=/)")
+# Characters that Java may escape in the path of a URI.
+_ENCODED = re.compile(r"[^\w/.~!$&'()*+,;=:@-]")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -164,7 +167,30 @@ def joined(spark: SparkSession, exchange: Exchange) -> str:
 def location_of(spark: SparkSession, checkpoint: Path) -> str:
     """The checkpoint of a query for a reader of its state: on the disk, or joined with the exchange of its run."""
     left = left_over(checkpoint.parent)
-    return str(checkpoint) if left is None else joined(spark, left)
+    return readable(checkpoint) if left is None else joined(spark, left)
+
+
+def readable(checkpoint: Path) -> str:
+    """The path of a checkpoint for Spark's readers of state.
+
+    They take a path for a part of a URI, so they do not find `/data/my home`: it gets a link without blanks.
+    """
+    if not _ENCODED.search(str(checkpoint)):
+        return str(checkpoint)
+    link = own_folder().folder / f"{CHECKPOINT}-{hashlib.sha256(str(checkpoint).encode()).hexdigest()[:16]}"
+    with suppress(FileExistsError):
+        link.symlink_to(checkpoint.absolute())
+    return str(link)
+
+
+def name_as_on_disk(checkpoint: Path, place: str) -> None:
+    """Replace the `readable` path of a checkpoint in what Spark has noted of its state; the link is temporary."""
+    if place == str(checkpoint):
+        return
+    for facts in sorted(checkpoint.glob(f"{STATE}/*/{METADATA}/*/*")):
+        content = facts.read_bytes()
+        if f"{place}/".encode() in content:
+            _replace(facts, content.replace(place.encode(), str(checkpoint).encode()))
 
 
 def queries_left(job: Path) -> list[Path]:

@@ -115,7 +115,9 @@ def _with_schemas(line: str, moves: Mapping[str, str]) -> str:
     known: dict[str, Any] = orjson.loads(line)
     stores = [store for store in known.get("stateStoreInfo", ()) if store.get("stateSchemaFilePaths")]
     for store in stores:
-        store["stateSchemaFilePaths"] = [_elsewhere(path, moves) for path in store["stateSchemaFilePaths"]]
+        # Spark takes these names as they are.
+        moved = (_elsewhere(path, moves) for path in store["stateSchemaFilePaths"])
+        store["stateSchemaFilePaths"] = [unquote(path) for path in moved]
     return orjson.dumps(known).decode() if stores else line
 
 

@@ -18,6 +18,7 @@ from rs_assets.common.node import Node
 from rs_assets.common.plural import count_of
 from rs_assets.errors import CheckpointError, ConfigurationError
 from rs_assets.operators.join.stream_join import keys_of
+from rs_assets.operators.state.exchange import name_as_on_disk, readable
 from rs_assets.recovery.forgetting import complete_alone, earlier_files, remove_earlier
 from rs_assets.recovery.rewinding import rewindable
 from rs_assets.runtime.forget.report import Finding
@@ -170,14 +171,10 @@ class QueryState:
     def _rewrite(self, spark: SparkSession, read: int, written: int) -> None:
         log = self.query.log
         spark.conf.set(PARTITIONS, log.partitions(read))
+        place = readable(log.folder)
         try:
-            self._call(spark).leaveOut(
-                spark._jsparkSession,  # noqa: SLF001
-                str(log.folder),
-                read,
-                written,
-                self._wanted(),
-            )
+            self._call(spark).leaveOut(spark._jsparkSession, place, read, written, self._wanted())  # noqa: SLF001
+            name_as_on_disk(log.folder, place)
         except Exception as error:
             raise CheckpointError(
                 f"Spark could not write the state of {self.name} again: {first_line(str(error))}",
@@ -210,7 +207,8 @@ class QueryState:
         try:
             # Spark leaves it out in the first run of a query, which may go on.
             log.pin_partitions(self.world.manifest.partitions)
-            lines = self._call(spark).found(spark._jsparkSession, str(log.folder), last, self._wanted())  # noqa: SLF001
+            place = readable(log.folder)
+            lines = self._call(spark).found(spark._jsparkSession, place, last, self._wanted())  # noqa: SLF001
         except Exception as error:
             raise CheckpointError(
                 f"the state of {self.name} cannot be read: {first_line(str(error))}",

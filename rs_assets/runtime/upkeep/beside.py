@@ -25,6 +25,7 @@ from rs_assets.checkpoint.log import PARTITIONS, CheckpointLog
 from rs_assets.common.files import sync, write_atomically
 from rs_assets.common.plural import count_of
 from rs_assets.errors import CheckpointError
+from rs_assets.operators.state.exchange import readable
 from rs_assets.recovery.preflight.files import folder_numbers
 from rs_assets.recovery.preflight.snapshot import tables_of
 from rs_assets.recovery.preflight.state import DEFAULT_STORE
@@ -177,9 +178,8 @@ def follow(spark: SparkSession, beside: Beside) -> Beside:
     # Spark 4.2.0 initializes a prerequisite of the rewrite only when its streams are first accessed.
     _ = spark.streams.active
     session: Any = spark._jsparkSession  # noqa: SLF001  there is no public way
-    processors_in(spark).RescaledState.follow(
-        session, str(read.folder), str(to.folder), beside.batch, until, beside.partitions
-    )
+    places = readable(read.folder), readable(to.folder)
+    processors_in(spark).RescaledState.follow(session, *places, beside.batch, until, beside.partitions)
     to.plan(until + 1, read.planned_with(until, settings))
     _linked(read.folder / "commits" / str(until), to.folder / "commits" / str(until + 1))
     return replace(beside, batch=until, version=until + 2)

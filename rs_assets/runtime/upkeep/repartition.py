@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from rs_assets.checkpoint.log import PARTITIONS, CheckpointLog
 from rs_assets.common.plural import count_of
 from rs_assets.errors import CheckpointError
+from rs_assets.operators.state.exchange import name_as_on_disk, readable
 from rs_assets.operators.state.reader import STORE
 from rs_assets.recovery.preflight.state import DEFAULT_STORE
 from rs_assets.recovery.rewinding import rewind
@@ -83,8 +84,10 @@ def rewrite(spark: SparkSession, query: str, log: CheckpointLog, wanted: int) ->
     # Spark 4.2.0 initializes a prerequisite of the repartition only when its streams are first accessed.
     _ = spark.streams.active
     manager: Any = spark._streamingCheckpointManager  # noqa: SLF001  there is no public way
+    place = readable(log.folder)
     try:
-        manager.repartition(str(log.folder), wanted, enforce_exactly_once_sink=True)
+        manager.repartition(place, wanted, enforce_exactly_once_sink=True)
+        name_as_on_disk(log.folder, place)
     except Exception as error:
         if not unfinished:
             # With its state: Spark would load a snapshot that was left.
@@ -100,9 +103,9 @@ def state_sum(spark: SparkSession, log: CheckpointLog) -> StateSum:
     """Rows of all states at the last committed batch, and the sum of a hash of each with its key, including timers."""
     # Spark 4.2.0 reports each snapshot that it loads to a part of its own that exists once its streams are accessed.
     _ = spark.streams.active
-    rows, digest = 0, 0
+    rows, digest, place = 0, 0, readable(log.folder)
     for options in _states(spark, log):
-        frame = spark.read.format("statestore").options(**options).load(str(log.folder))
+        frame = spark.read.format("statestore").options(**options).load(place)
         content = F.to_json(F.struct(*(F.col(name) for name in frame.columns if name != PARTITION)))
         hashed = F.xxhash64(content).cast("decimal(20,0)")
         row = frame.agg(F.count(F.lit(1)).alias("rows"), F.sum(hashed).alias("digest")).first()
@@ -114,7 +117,7 @@ def state_sum(spark: SparkSession, log: CheckpointLog) -> StateSum:
 
 def _states(spark: SparkSession, log: CheckpointLog) -> Iterator[dict[str, str]]:
     """Options of Spark's state reader for each state of the query: Spark's own operators have one per store."""
-    found = spark.read.format("state-metadata").load(str(log.folder)).orderBy("operatorId").collect()
+    found = spark.read.format("state-metadata").load(readable(log.folder)).orderBy("operatorId").collect()
     for operator, store, properties in {(r["operatorId"], r["stateStoreName"], r["operatorProperties"]) for r in found}:
         which = {"operatorId": str(operator)}
         variables = json.loads(properties or "{}").get("stateVariables")
