@@ -131,34 +131,35 @@ def _stored(topology: Topology, plan: QueryPlan, place: Place, batches: range) -
 
 def show_lineage(found: Lineage) -> None:
     """The lineage as a tree on the terminal."""
+    from rich.markup import escape
     from rich.tree import Tree
 
     from rs_assets.connectors.console.writer import terminal
 
     at = f", {found.written_at:%Y-%m-%d %H:%M:%S}" if found.written_at else ""
-    tree = Tree(f"[bold]{found.table}[/] version {found.version}{at}")
+    tree = Tree(f"[bold]{escape(found.table)}[/] version {found.version}{at}")
     batch = tree.add(f"batch {found.batch_id} of {found.pipeline}, query {found.query}, generation {found.generation}")
     batch.add(f"run {found.run_id or 'not in the catalog yet'}")
     if found.watermark:
         batch.add(f"watermark {found.watermark.isoformat()}")
     offsets = batch.add("offsets that the batch read")
     for split in found.splits:
-        offsets.add(_range_text(split))
+        offsets.add(escape(_range_text(split)))
     if found.run_id and not found.splits:
         offsets.add("none")
     if found.fed:
         since = "the first batch" if found.oldest_batch is None else f"batch {found.oldest_batch}"
         state = batch.add(f"offsets that its rows may be made of: steps with state keep rows, here of {since} or later")
         for split in found.fed:
-            state.add(_range_text(split))
+            state.add(escape(_range_text(split)))
     for name, text in found.dimensions.items():
-        batch.add(f"dimension {name}: {text}")
+        batch.add(escape(f"dimension {name}: {text}"))
     snapshots = batch.add("snapshots")
     snapshots.add(f"savepoint {found.savepoint or 'none'}")
     snapshots.add(f"state {found.state or 'none'}")
     columns = tree.add("columns")
     for name, fields in found.columns.items():
-        columns.add(f"{name} <- {', '.join(fields) or 'counted'}")
+        columns.add(escape(f"{name} <- {', '.join(fields) or 'counted'}"))
     terminal().print(tree, soft_wrap=True)
 
 

@@ -90,6 +90,15 @@ def test_a_batch_that_read_nothing_has_its_run_and_says_so(pipeline, tmp_path, c
     assert "none" in capsys.readouterr().out
 
 
+def test_a_name_in_square_brackets_is_shown(pipeline, tmp_path, capsys):
+    home = Home(tmp_path / "rs")
+    storage_named("delta", catalog=home.catalog).save([row(1, 0, 10, queue="in/[b]/[2026].log")])
+    mark = BatchMark("p", 1, "out", 0)
+    write_deltalake(home.table("shop", "trip"), pa.table({"n": [1]}), commit_properties=properties(mark))
+    show_lineage(lineage_of([pipeline], "trip", version=None, home=home))
+    assert "in/[b]/[2026].log" in capsys.readouterr().out
+
+
 def windowed(tmp_path, window):
     stream = StreamBuilder.data_stream("shop", "trip").from_file(
         tmp_path / "a.log", schema="n bigint, ts timestamp", tail=True, name="logs"
