@@ -13,8 +13,9 @@ import pytest
 
 from rs_assets.checkpoint import manifest as manifests
 from rs_assets.errors import CheckpointError
+from rs_assets.recovery.restore_marker import refuse as refuse_unfinished
 from rs_assets.recovery.rewinding import rewindable
-from rs_assets.recovery.savepoints import fork, refuse_unfinished, restore, verify
+from rs_assets.recovery.savepoints import fork, restore, verify
 from tests.checkpoint.fabricate import (
     START,
     damage,

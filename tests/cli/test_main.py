@@ -39,6 +39,7 @@ from rs_assets.dagster.discovery import find_pipelines
 from rs_assets.dagster.runs.launch import LaunchRequest
 from rs_assets.dagster.sensors import recovery_sensor
 from rs_assets.dagster.sensors.refusals import was_canceled
+from rs_assets.recovery import forget_marker, restore_marker, rollback_marker
 from rs_assets.runtime.job.small import SMALL_BYTES
 from rs_assets.runtime.report import QueryReport, RunReport
 from rs_assets.spark.driver import SparkDriver
@@ -89,6 +90,31 @@ def test_a_run_over_little_input_takes_the_java_of_small_runs(project, monkeypat
         log.truncate(SMALL_BYTES + 1)
     assert call("run", "hits")[0] == 1
     assert taken == [small_java(os.environ), BRIEF_JAVA]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "what"),
+    [
+        (
+            restore_marker.FILE,
+            "fork 20260101T000000Z-1",
+            "the last fork of the job was interrupted; fork the savepoint",
+        ),
+        (rollback_marker.FILE, '{"generation": 2, "what": "a rewind"}', "the last rollback was interrupted: a rewind;"),
+        (
+            forget_marker.FILE,
+            '{"salt": "", "digests": {}, "batches": {}, "switched": true}',
+            "keys were being forgotten",
+        ),
+    ],
+)
+def test_status_warns_of_what_was_interrupted_while_nothing_runs(project, file, content, what):
+    folder = Home.default().job("shop", "hits")
+    folder.mkdir(parents=True)
+    (folder / file).write_text(content)
+    assert f"warning: shop.hits: {what}" in call("status", "hits")[1]
+    with Lease.acquire(Home.default().leases, pipeline="shop.hits", run_id="r"):
+        assert json.loads(call("status", "hits", "--json")[1])[0]["warnings"] == []
 
 
 def test_should_tell_a_pipeline_that_was_killed_from_one_that_was_stopped_or_never_started(project):

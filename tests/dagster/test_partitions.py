@@ -14,11 +14,14 @@ from dagster._core.definitions.partitions.context import partition_loading_conte
 from deltalake import DeltaTable
 
 from rs_assets import EventTimePartitions, Home, MemoryChannel, RunOptions, StreamBuilder, Time, build_definitions
+from rs_assets.catalog.lease import Lease
 from rs_assets.dagster.assets.closed_partitions import closed_assets
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.resources.spark import SparkResource
+from rs_assets.dagster.sensors.cursor import HOME, dump
 from rs_assets.dagster.sensors.partitions import MOST, WATCHED, Reported, partition_sensor
-from rs_assets.errors import SinkError
+from rs_assets.errors import CheckpointError, SinkError
+from rs_assets.recovery import rollback_marker
 from rs_assets.runtime.recorded.partitions import OutputPartitions, Partition
 from rs_assets.runtime.recorded.recorded import Recorded
 from rs_assets.spark.driver import SparkDriver
@@ -278,6 +281,24 @@ def test_a_damaged_table_should_hold_back_no_other_output(home: Home, monkeypatc
     damaged.clear()
     # What was reported of it is still known.
     assert (events, ticked(cursor)[0]) == ([("whole", partition(2).key)], [("broken", partition(2).key)])
+
+
+def test_a_tick_during_a_rollback_is_skipped_and_one_after_its_interruption_fails(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = StreamBuilder.data_stream("shop", "back").from_memory(MemoryChannel(schema="id int, ts timestamp"))
+    pipeline = rows.to_delta("hours", partitions=HOURS, name="hits").build()
+    monkeypatch.setenv("RS_HOME", str(home.root))
+    sensor = partition_sensor(StreamAssets.of(pipeline))
+    assert sensor is not None
+    folder = home.job("shop", "back")
+    rollback_marker.begin(folder, rollback_marker.Returning(2, "a rewind of back to batch 0"))
+    with Lease.acquire(home.leases, pipeline="shop.back", run_id="a rewind"):
+        skipped = sensor(dg.build_sensor_context())
+    assert isinstance(skipped, dg.SkipReason)
+    assert skipped.skip_message == "the pipeline is being rolled back"
+    with pytest.raises(CheckpointError, match="the last rollback was interrupted: a rewind of back to batch 0"):
+        sensor(dg.build_sensor_context(cursor=dump({HOME: str(home.root)})))
 
 
 def test_a_stream_should_be_launched_without_a_partition_and_depend_on_none(tmp_path: Path) -> None:

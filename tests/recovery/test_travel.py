@@ -13,10 +13,12 @@ from rs_assets import StreamBuilder, Time, TumblingWindow
 from rs_assets.catalog.catalog import Catalog
 from rs_assets.checkpoint import manifest as manifests
 from rs_assets.common.home import Home
+from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.dagster.checkpoint_rows import checkpoints_of, undone
 from rs_assets.dagster.place import Place
 from rs_assets.errors import CheckpointError, ConfigurationError, PipelineBusyError, SinkError
 from rs_assets.runtime.options import SavepointPolicy
+from rs_assets.runtime.upkeep.rewound import refuse_batch
 from rs_assets.runtime.upkeep.savepoints import fork, restore, rewind, savepoint
 
 TRAVEL, REWOUND = "rs_assets.runtime.upkeep.savepoints", "rs_assets.runtime.upkeep.rewound"
@@ -169,6 +171,13 @@ def test_rows_of_others_are_not_undone(world):
     with pytest.raises(SinkError, match="another writer wrote version"):
         rewind(world.pipeline().topology, 0, world.options)
     assert world.run(3).generation == 1
+
+
+def test_a_pipeline_without_a_batch_cannot_be_rewound(world, tmp_path):
+    (plan,) = plan_queries(world.pipeline().topology)
+    with pytest.raises(CheckpointError, match="cannot be rewound to batch 0") as refused:
+        refuse_batch(plan, tmp_path, 0)
+    assert refused.value.remedy == "there is no batch to go back to; restore a savepoint to go further back"
 
 
 @pytest.mark.parametrize("batch", [-1, 9])

@@ -35,9 +35,9 @@ from rs_assets.operators.shuffle.cut import end_of
 from rs_assets.operators.shuffle.topic import TopicShuffle
 from rs_assets.operators.state.served import POINTER, ServedState
 from rs_assets.operators.state.snapshot import state_at
+from rs_assets.recovery import restore_marker
 from rs_assets.recovery.savepoints.copy import queries_of
 from rs_assets.recovery.savepoints.listing import _names
-from rs_assets.recovery.savepoints.restore import MARK, refuse_unfinished
 from rs_assets.recovery.savepoints.retention import retention
 from rs_assets.recovery.savepoints.store import SavepointStore
 from rs_assets.runtime.options import RunOptions, SavepointPolicy
@@ -255,8 +255,10 @@ CASES = [
         within(lambda folder: [(folder / "a").touch(), _names(folder, folders=False)]),
     ),
     Case(
-        "recovery/savepoints/restore.py::refuse_unfinished",
-        within(lambda folder: [(folder / MARK).write_text(f"restore {ID}"), refuse_unfinished(folder)]),
+        "recovery/restore_marker.py::refuse",
+        within(
+            lambda folder: [(folder / restore_marker.FILE).write_text(f"restore {ID}"), restore_marker.refuse(folder)]
+        ),
         f"restore the savepoint again: {ID}",
         None,
     ),

@@ -19,21 +19,24 @@ from rs_assets.common.plural import count_of
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.connectors.console.writer import terminal
 from rs_assets.operators.window.event_time import watermark_in_words
+from rs_assets.recovery.interrupted import interrupted
 from rs_assets.runtime.identity import folder_of, log_of
 from rs_assets.stream.pipeline import Pipeline
 
 
 def status_of(pipeline: Pipeline, home: Home) -> list[dict[str, Any]]:
-    """One entry for each query: generation, last committed batch, watermark, running process, background failures.
+    """One entry for each query: generation, last committed batch, watermark, running process, warnings.
 
-    `killed`: the last process ended without releasing its lease.
+    `killed`: the last process ended without releasing its lease. The warnings are the background failures of the last
+    run, and while nothing runs also what was interrupted so that a start is refused.
     """
     topology = pipeline.topology
     folder = home.job(topology.namespace, topology.job)
     manifest = manifests.load(folder)
     lease = read_lease(home.leases, topology.name)
     running = None if lease is None or lease.free else _holder(lease)
-    warnings = list(background_failures_in(folder))
+    warnings = [] if running else [f"{cut.what}; {cut.remedy}" for cut in interrupted(folder, topology.name)]
+    warnings += background_failures_in(folder)
     entries = []
     for plan in plan_queries(topology):
         log = log_of(manifest, plan, folder)

@@ -22,13 +22,16 @@ from dagster import (
     sensor,
 )
 
+from rs_assets.catalog.lease import read_lease
 from rs_assets.common.plural import count_of
 from rs_assets.dagster.assets.closed_partitions import closed_key
 from rs_assets.dagster.assets.stream_assets import StreamAssets
-from rs_assets.dagster.place import place_of
+from rs_assets.dagster.place import Place, place_of
 from rs_assets.dagster.sensors import cursor
 from rs_assets.operators.window.event_time import watermark_in_words
+from rs_assets.recovery import rollback_marker
 from rs_assets.runtime.recorded.partitions import OutputPartitions, Partition, parted_sinks, partitions_of
+from rs_assets.topology.topology import Topology
 
 Event = AssetMaterialization | AssetObservation
 # The partitions that a cursor is of.
@@ -68,6 +71,8 @@ def partition_sensor(assets: StreamAssets, *, running: bool = True) -> SensorDef
             try:
                 found = partitions_of(assets.topology, place.options(), sink=sink.name)
             except Exception as error:
+                if _goes_back(place, assets.topology):
+                    return SkipReason("the pipeline is being rolled back")
                 # A damaged table must not hold back the other outputs.
                 context.log.exception("the partitions of %s cannot be read", sink.name)
                 moved |= {sink.name: before} if before else {}
@@ -154,6 +159,12 @@ class Reported:
         if later:
             self.until = later[-1].end
         return fresh
+
+
+def _goes_back(place: Place, topology: Topology) -> bool:
+    """Whether a rollback is running: one that was interrupted must fail the tick."""
+    lease = read_lease(place.home.leases, topology.name)
+    return lease is not None and not lease.free and rollback_marker.under_way(place.job(topology)) is not None
 
 
 def _now(partition: Partition) -> list[int]:

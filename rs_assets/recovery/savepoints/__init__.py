@@ -2,7 +2,7 @@
 
 from rs_assets.recovery.savepoints.copy import Progress, Subject, take
 from rs_assets.recovery.savepoints.model import SavedFile, Savepoint
-from rs_assets.recovery.savepoints.restore import fork, recovery_unfinished, refuse_unfinished, restore, verify
+from rs_assets.recovery.savepoints.restore import fork, restore, verify
 from rs_assets.recovery.savepoints.retention import Removed, collect_garbage, retention
 from rs_assets.recovery.savepoints.shuffled import Link
 from rs_assets.recovery.savepoints.store import SavepointStore
@@ -17,8 +17,6 @@ __all__ = [
     "Subject",
     "collect_garbage",
     "fork",
-    "recovery_unfinished",
-    "refuse_unfinished",
     "restore",
     "retention",
     "take",

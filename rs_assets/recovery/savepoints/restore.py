@@ -16,16 +16,12 @@ from rs_assets.checkpoint import manifest as manifests
 from rs_assets.checkpoint.manifest import Manifest, generation_folder
 from rs_assets.common.files import write_atomically
 from rs_assets.errors import CheckpointError
+from rs_assets.recovery import restore_marker as marker
 from rs_assets.recovery.savepoints.copy import THREADS
 from rs_assets.recovery.savepoints.model import GENERATION, SavedFile, Savepoint, stamp
 from rs_assets.recovery.savepoints.relocate import relocate, renew_query_ids
 from rs_assets.recovery.savepoints.store import SavepointStore
 
-# A file in a job's folder while its generations are exchanged, with the savepoint's id. That of a fork, after FORK, is
-# there while files are copied, too: a start would begin without them.
-MARK = ".restoring"
-FORK = "fork"
-RECOVERY = "recovery"
 STAGING = ".staging-"
 # Where a restore or a rewind moves what it replaces, until a compaction removes it.
 TRASH = ".trash-"
@@ -84,7 +80,7 @@ def restore(
             staging,
             job,
             restored,
-            f"{RECOVERY} {savepoint.id}" if recovery else savepoint.id,
+            f"{marker.RECOVERY} {savepoint.id}" if recovery else savepoint.id,
             stamp(now or datetime.now(UTC)),
         )
     return restored
@@ -98,14 +94,14 @@ def fork(store: SavepointStore, savepoint: Savepoint, job_folder: Path, *, threa
     """
     source = _manifest(savepoint)
     job = job_folder.absolute()
-    if _cut_off(job)[0] != FORK and ((job / MANIFEST).exists() or _generations(job)):
+    if marker.under_way(job)[0] != marker.FORK and ((job / MANIFEST).exists() or _generations(job)):
         raise CheckpointError(
             f"{job.name} has run already, so nothing can be forked into it",
             remedy="fork into a job that has not run, or move its folder away",
             file=job,
         )
     first = generation_folder(1)
-    told = f"{FORK} {savepoint.id}"
+    told = f"{marker.FORK} {savepoint.id}"
     with _begun(job, told), _staged(store, savepoint, job, threads, lambda _: first) as staging, _disk(job):
         ids = renew_query_ids(staging / first)
         queries = {
@@ -125,37 +121,6 @@ def fork(store: SavepointStore, savepoint: Savepoint, job_folder: Path, *, threa
         )
         _exchange(staging, job, forked, told, stamp(datetime.now(UTC)))
     return forked
-
-
-def recovery_unfinished(job_folder: Path) -> bool:
-    """Whether a recovery from an upload was interrupted while folders were exchanged."""
-    return _cut_off(job_folder)[0] == RECOVERY
-
-
-def refuse_unfinished(job_folder: Path) -> None:
-    """CheckpointError if a restore or fork was interrupted while folders were exchanged; called before a start."""
-    what, savepoint = _cut_off(job_folder)
-    if what == RECOVERY:
-        raise CheckpointError(
-            "the recovery of the job from its uploads was interrupted",
-            remedy="start it again with uploads: RS_UPLOAD=1",
-            file=job_folder / MARK,
-        )
-    if what:
-        raise CheckpointError(
-            f"the last {what} of the job was interrupted",
-            remedy=f"{what} the savepoint again: {savepoint}",
-            file=job_folder / MARK,
-        )
-
-
-def _cut_off(job: Path) -> tuple[str, str]:
-    """The interrupted operation in a job's folder, and the id of its savepoint; empty texts without one."""
-    mark = job / MARK
-    if not mark.exists():
-        return "", ""
-    what, _, savepoint = mark.read_text(errors="replace")[:100].rpartition(" ")
-    return what or "restore", savepoint
 
 
 def _manifest(savepoint: Savepoint) -> Manifest:
@@ -180,7 +145,7 @@ def _current(job: Path) -> Manifest | None:
 @contextmanager
 def _begun(job: Path, told: str) -> Iterator[None]:
     """The job's folder with `told` in the marker; an error puts both back as they were."""
-    made, mark = not job.exists(), job / MARK
+    made, mark = not job.exists(), job / marker.FILE
     before = _content(mark)
     with ExitStack() as back:
         if made:
@@ -245,7 +210,7 @@ def _exchange(staging: Path, job: Path, manifest: Manifest, told: str, at: str) 
     staged = _generations(staging)
     first = min(_number(folder) for folder in staged)
     with _disk(job), ExitStack() as back:
-        mark = job / MARK
+        mark = job / marker.FILE
         old = _content(job / MANIFEST)
         back.callback(_put_back, mark, _content(mark))
         write_atomically(mark, told.encode())

@@ -17,9 +17,9 @@ from rs_assets.connectors.sink import BatchMark, Beginning, Checked, Columned, S
 from rs_assets.errors import CheckpointError, SinkError, StartRefused
 from rs_assets.operators.state.exchange import settle
 from rs_assets.recovery import forget_marker as forgetting
+from rs_assets.recovery import restore_marker as restoring
 from rs_assets.recovery import rollback_marker as returning
 from rs_assets.recovery.preflight import CHANGED, Finding, refuse, verify_query
-from rs_assets.recovery.savepoints import recovery_unfinished, refuse_unfinished
 from rs_assets.recovery.savepoints.relocate import relocate_moved
 from rs_assets.runtime.identity import queries_of_now, resumed
 from rs_assets.runtime.io_compatibility import refuse_renamed, refuse_ruled
@@ -131,9 +131,9 @@ def _stored(session: JobSession) -> Manifest:
     cut = returning.under_way(session.folder)
     if cut is not None and cut.recovery and not session.options.new_generation:
         return without_manifest(session)
-    if session.options.savepoints.upload and recovery_unfinished(session.folder):
+    if session.options.savepoints.upload and restoring.under_way(session.folder)[0] == restoring.RECOVERY:
         return without_manifest(session)
-    refuse_unfinished(session.folder)
+    restoring.refuse(session.folder)
     stored = manifests.load(session.folder)
     if stored is None:
         return without_manifest(session)

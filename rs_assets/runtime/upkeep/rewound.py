@@ -34,10 +34,10 @@ def refuse_batch(plan: QueryPlan, place: Path, to_batch: int) -> None:
     """CheckpointError, with the possible batches, if the query in `place` cannot go back to a batch."""
     possible = rewindable(place / "checkpoint")
     if to_batch not in possible:
-        span = f"{possible[0]} to {possible[-1]}" if possible else "none"
+        span = f"possible are: {possible[0]} to {possible[-1]}" if possible else "there is no batch to go back to"
         raise CheckpointError(
             f"{plan.name} cannot be rewound to batch {to_batch}",
-            remedy=f"possible are: {span}; restore a savepoint to go further back",
+            remedy=f"{span}; restore a savepoint to go further back",
             file=place,
         )
 
