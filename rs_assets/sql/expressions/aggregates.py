@@ -23,9 +23,11 @@ METHODS: Final[Mapping[str, str]] = MappingProxyType({"SUM": "sum", "MIN": "min"
 NUMERIC: Final = ("SUM", "AVG", "STDDEV_POP", "STDDEV_SAMP", "VAR_POP", "VAR_SAMP", "STDDEV", "VARIANCE")
 
 # Those of the different values of a column.
-DIFFERENT: Final = ("COUNT", "MIN", "MAX", "SUM", "AVG", "LISTAGG")
+DIFFERENT: Final = ("COUNT", "MIN", "MAX", "SUM", "AVG", "LISTAGG", "ARRAY_AGG")
 # The aggregate with a second argument.
 LISTED: Final = "LISTAGG"
+# The one whose result has nulls, too.
+ARRAYED: Final = "ARRAY_AGG"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +142,8 @@ def _aggregated(made: Expressions, tree: Any) -> Aggregated:
     where = made.condition(tree.expression.this).text if tree.key == "filter" else None
     call = tree.this if tree.key == "filter" else tree
     name = call.name.removeprefix(CALL)
-    arguments = call.expressions
-    distinct = bool(arguments) and arguments[0].key == "distinct"
-    if distinct:
-        arguments = arguments[0].expressions
+    spark = made.text.dialect == "spark"
+    arguments, distinct, ignores = _given(call, nulls=name == ARRAYED and not spark)
     if name == "COUNT" and not distinct and (not arguments or arguments[0].key == "star"):
         return _rows(where)
     by = None
@@ -155,12 +155,24 @@ def _aggregated(made: Expressions, tree: Any) -> Aggregated:
         raise made.error(f"{name} of an aggregate", call, remedy="compute the inner one in a sub-query")
     value = made.value(arguments[0])
     _check_value(made, name, value, call, distinct=distinct)
+    if name == ARRAYED and not spark:
+        return _arrayed(value, distinct, where, ignores=ignores)
     if where is not None:
         value = Value(f"(CASE WHEN {where} THEN {value.plain} END)", value.type)
     if by is not None:
         return _listed(value, distinct, by)
-    known = OF_SPARK.get(name) if made.text.dialect == "spark" else None
+    known = OF_SPARK.get(name) if spark else None
     return (known or AGGREGATES[name])(value, distinct)
+
+
+def _given(call: Any, *, nulls: bool) -> tuple[list[Any], bool, bool]:
+    """The arguments of a call, whether they are DISTINCT, and whether it ignores nulls, if it may say so (`nulls`)."""
+    arguments, ignores = call.expressions, False
+    if nulls and arguments and arguments[0].key in ("ignorenulls", "respectnulls"):
+        arguments, ignores = [arguments[0].this], arguments[0].key == "ignorenulls"
+    if arguments and arguments[0].key == "distinct":
+        return arguments[0].expressions, True, ignores
+    return arguments, False, ignores
 
 
 def _check_value(made: Expressions, name: str, value: Value, call: Any, *, distinct: bool) -> None:
@@ -175,6 +187,8 @@ def _check_value(made: Expressions, name: str, value: Value, call: Any, *, disti
         raise made.error(
             f"{name} of {value.type.text.upper()}, which is not a text", call, remedy="CAST(... AS STRING)"
         )
+    if name == ARRAYED and value.type is not None and "map<" in value.type.text:
+        raise made.error(f"{name} of a MAP, whose values have no order", call, remedy="ARRAY_AGG(JSON_STRING(...))")
     if distinct and name not in DIFFERENT:
         remedy = "group by the value and a window in a sub-query, and by a window of its window_time outside"
         raise made.error(f"{name}(DISTINCT ...) is not supported", call, remedy=remedy)
@@ -247,6 +261,26 @@ def _listed(value: Value, distinct: bool, by: str = "','") -> Aggregated:  # noq
     found = f"sort_array({'collect_set' if distinct else 'collect_list'}({value.plain}))"
     text = f"CASE WHEN count({value.plain}) > 0 THEN array_join({found}, {by}) END"
     return Aggregated(LISTED, text, Type("string"))
+
+
+def _array(kind: Type | None) -> Type | None:
+    return None if kind is None else type_in(f"array<{kind.text}>")
+
+
+def _arrayed(value: Value, distinct: bool, where: str | None = None, *, ignores: bool = False) -> Aggregated:  # noqa: FBT001
+    """The values in their order, which does not depend on that of rows, and then nulls; null without a row."""
+    each = f"struct({value.plain} IS NULL AS none, {value.plain} AS v)"
+    asked = [f"({condition})" for condition in (where, f"{value.plain} IS NOT NULL" if ignores else None) if condition]
+    each = f"CASE WHEN {' AND '.join(asked)} THEN {each} END" if asked else each
+    found = f"sort_array({'collect_set' if distinct else 'collect_list'}({each}))"
+    text = f"CASE WHEN count({each}) > 0 THEN transform({found}, each -> each.v) END"
+    return Aggregated(ARRAYED, text, _array(value.type))
+
+
+def _arrayed_of_spark(value: Value, distinct: bool) -> Aggregated:  # noqa: FBT001
+    """The values in their order, without nulls; empty without one."""
+    collected = f"{'collect_set' if distinct else 'collect_list'}({value.plain})"
+    return Aggregated(ARRAYED, f"sort_array({collected})", _array(value.type))
 
 
 def _different(value: Value) -> str:
@@ -335,6 +369,7 @@ AGGREGATES: Final[Mapping[str, Callable[[Value, bool], Aggregated]]] = MappingPr
         "MAX": _of("MAX", _same),
         "AVG": _average,
         "LISTAGG": _listed,
+        ARRAYED: _arrayed,
         "STDDEV_POP": _double("STDDEV_POP"),
         "STDDEV_SAMP": _double("STDDEV_SAMP"),
         "VAR_POP": _double("VAR_POP"),
@@ -344,5 +379,10 @@ AGGREGATES: Final[Mapping[str, Callable[[Value, bool], Aggregated]]] = MappingPr
 )
 # Aggregates that differ in Spark.
 OF_SPARK: Final[Mapping[str, Callable[[Value, bool], Aggregated]]] = MappingProxyType(
-    {"AVG": _average_of_spark, "SUM": _sum_of_spark, "LISTAGG": lambda value, distinct: _listed(value, distinct, "''")}
+    {
+        "AVG": _average_of_spark,
+        "SUM": _sum_of_spark,
+        "LISTAGG": lambda value, distinct: _listed(value, distinct, "''"),
+        ARRAYED: _arrayed_of_spark,
+    }
 )

@@ -59,12 +59,12 @@ FITTING: Final[Mapping[str, tuple[Callable[[Type], bool], str]]] = MappingProxyT
     }
 )
 JSON_PARTS: Final = "JSON_VALUE(text, '$.a.b') gives one value"
-IN_GROUPS: Final = "use LISTAGG, or write the rows of groups to a table, and collect them when reading it"
+IN_GROUPS: Final = "use ARRAY_AGG or LISTAGG, or write the rows of groups to a table, and collect them when reading it"
 # Unsupported functions of Flink and their replacements; scripts may have others with these names.
 NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("JSON_QUOTE", "JSON_UNQUOTE", "JSON_LENGTH"), JSON_PARTS),
-        **dict.fromkeys(("COLLECT", "ARRAY_AGG", "JSON_OBJECTAGG", "JSON_ARRAYAGG"), IN_GROUPS),
+        **dict.fromkeys(("COLLECT", "JSON_OBJECTAGG", "JSON_ARRAYAGG"), IN_GROUPS),
         **dict.fromkeys(("FIRST_VALUE", "LAST_VALUE"), "it needs OVER here: FIRST_VALUE(x) OVER (ORDER BY ts)"),
         **dict.fromkeys(("PERCENTILE", "APPROX_COUNT_DISTINCT"), "use COUNT(DISTINCT x), AVG or STDDEV_POP"),
         **dict.fromkeys(

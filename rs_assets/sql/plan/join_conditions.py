@@ -77,23 +77,10 @@ def sides_of(join: Join, tree: Any) -> str:
     """The sides whose columns a tree uses: 'left', 'right', 'both' or '' for neither."""
     from sqlglot import exp
 
-    scope = Scope(join.planner.text, join.both)
-    sides = set()
-    for column in tree.find_all(exp.Column):
-        value = scope.find(column)
-        here = any(value is not None and _within(value, each.value) for each in _named(join.left, column))
-        sides.add("left" if here else "right")
+    scope, left = Scope(join.planner.text, join.both), {id(column) for column in join.left.columns}
+    columns = [scope.column(each)[0] for each in tree.find_all(exp.Column)]
+    sides = {"left" if id(column) in left else "right" for column in columns}
     return "both" if len(sides) > 1 else next(iter(sides), "")
-
-
-def _named(relation: Relation, column: Any) -> list[Column]:
-    parts = [part.name for part in column.parts]
-    named = [c for c in relation.columns if (c.table, c.name) == tuple(parts[:2])]
-    return named or [c for c in relation.columns if c.name == parts[0]]
-
-
-def _within(value: Value, of: Value) -> bool:
-    return value.text.startswith(of.text)
 
 
 def take(join: Join, tree: Any) -> None:

@@ -163,11 +163,15 @@ class Scope:
             return None
         if tree.key != "column" or tree.this.key == "star":
             return None
-        path = [part.name for part in tree.parts]
-        column, rest = self._column(path, tree)
-        return self._member(column.value, path, rest, tree)
+        column, rest = self.column(tree)
+        return self._member(column.value, [part.name for part in tree.parts], rest, tree)
 
-    def _column(self, path: Sequence[str], tree: Any) -> tuple[Column, int]:
+    def column(self, tree: Any) -> tuple[Column, int]:
+        """The column that a tree of names means, and how many of the names are its own; SqlError for an unknown one.
+
+        A table comes before a column with its name, of which the next name would be a part.
+        """
+        path = [part.name for part in tree.parts]
         if len(path) > 1:
             found = [each for each in self.columns if (each.table, each.name) == (path[0], path[1])]
             if found:

@@ -306,7 +306,7 @@ def _having(
     if relation.updating:
         raise planner.error(
             "HAVING over all rows, or over a window that fires more than once, would have to retract rows", tree,
-            remedy="group by a column, or by a window that fires once",
+            remedy="GROUP BY 'all', or group by a column or by a window that fires once",
         )  # fmt: skip
     text = " AND ".join(each.text for each in conditions)
     if relation.changes:
