@@ -269,8 +269,8 @@ def _array(kind: Type | None) -> Type | None:
 
 def _arrayed(value: Value, distinct: bool, where: str | None = None, *, ignores: bool = False) -> Aggregated:  # noqa: FBT001
     """The values in their order, which does not depend on that of rows, and then nulls; null without a row."""
-    each = f"struct({value.plain} IS NULL AS none, {value.plain} AS v)"
-    asked = [f"({condition})" for condition in (where, f"{value.plain} IS NOT NULL" if ignores else None) if condition]
+    each = f"struct({value.text} IS NULL AS none, {value.plain} AS v)"
+    asked = [f"({condition})" for condition in (where, f"{value.text} IS NOT NULL" if ignores else None) if condition]
     each = f"CASE WHEN {' AND '.join(asked)} THEN {each} END" if asked else each
     found = f"sort_array({'collect_set' if distinct else 'collect_list'}({each}))"
     text = f"CASE WHEN count({each}) > 0 THEN transform({found}, each -> each.v) END"
