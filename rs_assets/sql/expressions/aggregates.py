@@ -15,7 +15,7 @@ from rs_assets.sql.expressions.expressions import Expressions
 from rs_assets.sql.expressions.udf import UDF_AGGREGATE, check_arguments
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.read.lexer import CALL
-from rs_assets.sql.read.types import BIGINT, DOUBLE, is_decimal, is_number, is_whole
+from rs_assets.sql.read.types import BIGINT, DOUBLE, has_map, is_decimal, is_number, is_whole
 from rs_assets.udf.fold import Folded, MergedFold
 
 # Aggregates by name, with the equivalent method of a window.
@@ -187,7 +187,7 @@ def _check_value(made: Expressions, name: str, value: Value, call: Any, *, disti
         raise made.error(
             f"{name} of {value.type.text.upper()}, which is not a text", call, remedy="CAST(... AS STRING)"
         )
-    if name == ARRAYED and value.type is not None and "map<" in value.type.text:
+    if name == ARRAYED and has_map(value.type):
         raise made.error(f"{name} of a MAP, whose values have no order", call, remedy="ARRAY_AGG(JSON_STRING(...))")
     if distinct and name not in DIFFERENT:
         remedy = "group by the value and a window in a sub-query, and by a window of its window_time outside"
@@ -258,8 +258,7 @@ def _sum_type(kind: Type | None) -> Type | None:
 
 def _listed(value: Value, distinct: bool, by: str = "','") -> Aggregated:  # noqa: FBT001
     """The texts in their order, which does not depend on that of rows; null without one."""
-    found = f"sort_array({'collect_set' if distinct else 'collect_list'}({value.plain}))"
-    text = f"CASE WHEN count({value.plain}) > 0 THEN array_join({found}, {by}) END"
+    text = f"CASE WHEN count({value.plain}) > 0 THEN array_join({_sorted(value.plain, distinct=distinct)}, {by}) END"
     return Aggregated(LISTED, text, Type("string"))
 
 
@@ -272,20 +271,23 @@ def _arrayed(value: Value, distinct: bool, where: str | None = None, *, ignores:
     each = f"struct({value.text} IS NULL AS none, {value.plain} AS v)"
     asked = [f"({condition})" for condition in (where, f"{value.text} IS NOT NULL" if ignores else None) if condition]
     each = f"CASE WHEN {' AND '.join(asked)} THEN {each} END" if asked else each
-    found = f"sort_array({'collect_set' if distinct else 'collect_list'}({each}))"
-    text = f"CASE WHEN count({each}) > 0 THEN transform({found}, each -> each.v) END"
+    text = f"CASE WHEN count({each}) > 0 THEN transform({_sorted(each, distinct=distinct)}, each -> each.v) END"
     return Aggregated(ARRAYED, text, _array(value.type))
 
 
 def _arrayed_of_spark(value: Value, distinct: bool) -> Aggregated:  # noqa: FBT001
     """The values in their order, without nulls; empty without one."""
-    collected = f"{'collect_set' if distinct else 'collect_list'}({value.plain})"
-    return Aggregated(ARRAYED, f"sort_array({collected})", _array(value.type))
+    return Aggregated(ARRAYED, _sorted(value.plain, distinct=distinct), _array(value.type))
+
+
+def _sorted(text: str, *, distinct: bool) -> str:
+    """The values of `text` as an array in their order, which does not depend on that of rows."""
+    return f"sort_array({'collect_set' if distinct else 'collect_list'}({text}))"
 
 
 def _different(value: Value) -> str:
     """The different values as an array, in their order: sums of floating-point numbers depend on it."""
-    return f"sort_array(collect_set({value.plain}))"
+    return _sorted(value.plain, distinct=True)
 
 
 def _different_sum(value: Value, kind: Type) -> str:

@@ -54,6 +54,11 @@ def is_whole(kind: Type | None) -> bool:
     return kind is not None and kind.name in WHOLE
 
 
+def has_map(kind: Type | None) -> bool:
+    """Whether it is a MAP or has one in it, so that its values have no order."""
+    return kind is not None and "map<" in kind.text
+
+
 def is_decimal(kind: Type | None) -> bool:
     """Whether it is a DECIMAL."""
     return kind is not None and kind.name.startswith("decimal")

@@ -8,12 +8,13 @@ from typing import Any
 
 from rs_assets.operators.window.trigger import ONCE
 from rs_assets.sql.expressions.values import BOUNDS, Value
-from rs_assets.sql.plan.groups.over import has_map, over
+from rs_assets.sql.plan.groups.over import over
 from rs_assets.sql.plan.outputs import named
 from rs_assets.sql.plan.planner import Planner
 from rs_assets.sql.plan.ranking_order import Numbered, ordered_trees
 from rs_assets.sql.plan.relation import Relation
 from rs_assets.sql.read.lexer import CALL
+from rs_assets.sql.read.types import has_map
 
 
 def first_rows(
@@ -23,7 +24,7 @@ def first_rows(
 
     A row comes when the watermark has passed it, so the first row of a key is never replaced. EMIT changes nothing.
     """
-    if not _by_event_time(planner, relation, numbered.window) or any(map(has_map, outputs.values())):
+    if not _by_event_time(planner, relation, numbered.window) or any(has_map(each.type) for each in outputs.values()):
         return None
     tree, context = numbered.tree.copy(), replace(numbered.context, firing=ONCE)
     _count_rows(next(each.unalias() for each in tree.expressions if each.unalias().key == "window"))

@@ -22,7 +22,7 @@ from rs_assets.sql.plan.stateful import fired, shuffled
 from rs_assets.sql.plan.windowing import event_field
 from rs_assets.sql.read.lexer import CALL
 from rs_assets.sql.read.source import nearest
-from rs_assets.sql.read.types import TIMESTAMP
+from rs_assets.sql.read.types import TIMESTAMP, has_map
 
 NONE: Final = timedelta(0)
 END_TIME: Final = "end_time"
@@ -162,17 +162,12 @@ def _resolved(step: Over, tree: Any) -> Value | None:
         return value
     if value.field == step.time:
         return Value(quote_name(END_TIME), TIMESTAMP, "rowtime")
-    if has_map(value):
+    if has_map(value.type):
         raise step.planner.error(
             f"{step.planner.text.written(tree)} is a MAP, which cannot order rows of the same time", tree,
             remedy="use a value of it: pairs['key']",
         )  # fmt: skip
     return Value(quote_name(step.keep(value)), value.type)
-
-
-def has_map(value: Value) -> bool:
-    """Whether a value has a map, which cannot order rows of the same time."""
-    return value.type is not None and "map<" in value.type.text
 
 
 def _aggregate(step: Over, window: Any) -> Value:

@@ -13,7 +13,6 @@ from rs_assets.operators.window.spec import Window
 from rs_assets.records.types import Type
 from rs_assets.sql.expressions.values import BOUNDS, Value
 from rs_assets.sql.plan.groups.first_rows import first_rows
-from rs_assets.sql.plan.groups.over import has_map
 from rs_assets.sql.plan.outputs import called
 from rs_assets.sql.plan.planner import Planner, QueryContext
 from rs_assets.sql.plan.ranking_order import Numbered, ordered_trees
@@ -24,7 +23,7 @@ from rs_assets.sql.plan.tables.upsert_dedup import UpsertTable
 from rs_assets.sql.plan.windowing import bound_values, check_end, check_once, regrouped
 from rs_assets.sql.read.durations import duration_text
 from rs_assets.sql.read.lexer import CALL
-from rs_assets.sql.read.types import FLOATS, is_number, is_whole
+from rs_assets.sql.read.types import FLOATS, has_map, is_number, is_whole
 
 ROW_NUMBER: Final = f"{CALL}ROW_NUMBER"
 OTHERS: Final = (f"{CALL}RANK", f"{CALL}DENSE_RANK")
@@ -251,7 +250,7 @@ def _top(
 def _check_maps(planner: Planner, outputs: Mapping[str, Value], at: Any) -> None:
     """Refuse a column with a map: the other columns order rows that are equal, and a map has no order."""
     for name, value in outputs.items():
-        if has_map(value):
+        if has_map(value.type):
             raise planner.error(
                 f"the column {name!r} is a MAP, which cannot order equal rows of a ranking", at,
                 remedy="name the other columns in the sub-query, without it, or use a value of it: pairs['key']",
