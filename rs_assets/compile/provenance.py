@@ -342,7 +342,9 @@ def _first(node: TableTop, above: Columns) -> Columns:
 
 def _table_joined(node: TableJoin | StreamTableJoin, left: Columns, right: Columns) -> Columns:
     beside = right.prefixed(node.prefix) if node.prefix is not None else right
-    return Columns({**beside.named, **left.named}, left.rest | beside.rest)
+    # The fields of a left row that is missing are those of the right one.
+    either = {one: left.of(one) | right.of(two) for one, two in node.on} if node.how == "outer" else {}
+    return Columns({**beside.named, **left.named, **either}, left.rest | beside.rest)
 
 
 def _changed(node: TableChanges, above: Columns) -> Columns:  # noqa: ARG001  the table's form

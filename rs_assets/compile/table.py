@@ -148,9 +148,10 @@ def compile_table_join(context: CompileContext, node: TableJoin, inputs: tuple[F
         step=node.name,
         on=node.on,
         how=node.how,
-        kind="foreign" if node.foreign else "keys",
+        kind=node.by,
         prefix=node.prefix,
-        left_keys=node.keys,
+        left_keys=node.both_keys[0] if node.both_keys else node.keys,
+        other_keys=node.both_keys[1] if node.both_keys else (),
     )
     return _joined(context, spec, inputs)
 

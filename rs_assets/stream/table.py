@@ -189,18 +189,24 @@ class Table(TableSinks, Fluent):
         prefix: str | None = None,
         name: str = "table_join",
     ) -> Table:
-        """The rows of this table with those of `other`; they change when either does. Its key is that of this table.
+        """The rows of this table with those of `other`; they change when either does.
 
-        Typical uses: users with their totals; orders with their users, by a foreign key.
+        If `on` names the key of `other`, a row has one partner, and the result has the key of this table. By other
+        fields a row has any number of them: the result has the keys of both tables, and a row without a partner null
+        for the key of the other one. So has an "outer" join, unless it is by the keys of both.
+
+        Typical uses: users with their totals; orders with their users, by a foreign key; orders with all payments of
+        their user.
 
         - `other` (Table): of the same pipeline.
-        - `on` (dict from a field of this table to the key of `other`, or names of both; default: the keys of both, by
+        - `on` (dict from a field of this table to a field of `other`, or names of both; default: the keys of both, by
           their names if these are the same, else by their places).
-        - `how` (default "inner"): "inner", "left", or "outer", which only tables of the same keys have. A row whose
-          fields `on` are null has no partner.
+        - `how` (default "inner"): "inner", "left", or "outer". A row whose fields `on` are null has no partner.
         - `prefix` (str, default None): put before the names of the other table's fields. Without it names must differ,
-          and the other table's key is left out.
+          and the other table's fields `on` are left out.
         - `name` (str, default "table_join"): the state is stored under it.
+
+        By other fields a batch reads all rows of the values `on` that it changes, and emits each pair that changes.
 
         >>> from rs_assets import StreamBuilder
         >>> shop = StreamBuilder.data_stream("shop", "rich")
@@ -211,22 +217,25 @@ class Table(TableSinks, Fluent):
         >>> sorted(rich.to_stream().preview(), key=lambda row: row["order"])
         [{'order': 1, 'user': 'ann', 'tier': 'paid', 'retracted': False},
          {'order': 2, 'user': 'bo', 'tier': None, 'retracted': False}]
+        >>> rows = [{"no": 7, "payer": "ann"}, {"no": 8, "payer": "ann"}]
+        >>> paid = orders.join(shop.from_array(rows, name="paid").to_table("no"), on={"user": "payer"}, name="payments")
+        >>> paid.keys, sorted(row["no"] for row in paid.to_stream().preview())
+        (('order', 'no'), [7, 8])
         """
         right = table_of(other, self.draft, step=name)
-        pairs = _alike(self.keys, right.keys) if on is None else pairs_of(on, step=name)
-        _check_pairs(pairs, self.keys if on is None else None, right.keys, step=name)
-        by_field = {theirs: own for own, theirs in pairs}
-        ordered = pairs if on is None else tuple((by_field[key], key) for key in right.keys)
+        pairs = _pairs_of_tables(self.keys, right.keys, on, step=name)
+        one = _has_one(pairs, self.keys, right.keys, outer=how == "outer")
+        keys = self.keys if one else _keys_of_pairs(self.keys, right.keys, pairs, prefix)
         node = TableJoin(
             name=name,
             inputs=(self.step, right.step),
-            keys=self.keys,
-            on=ordered,
+            keys=keys,
+            on=pairs,
             how=how,
             prefix=prefix,
-            foreign=tuple(own for own, _ in ordered) != self.keys,
+            both_keys=None if one else (self.keys, right.keys),
         )
-        return self._then(node)
+        return replace(self._then(node), keys=keys)
 
     def to_stream(self, *, name: str | None = None) -> DataStream:
         """The changes as a stream, in which a row that goes has the field `retracted` true.
@@ -558,6 +567,34 @@ def table_of(other: object, draft: Draft, *, step: str) -> Table:
 def _alike(keys: Sequence[str], others: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """The keys of two tables that are equal: those of the same names, else by their places."""
     return tuple(zip(keys, keys if sorted(keys) == sorted(others) else others, strict=False))
+
+
+def _pairs_of_tables(
+    keys: Sequence[str], others: Sequence[str], on: Keys | None, *, step: str
+) -> tuple[tuple[str, str], ...]:
+    """The pairs of fields of two tables that must be equal; in the order of the right key, if they name that."""
+    if on is None:
+        alike = _alike(keys, others)
+        _check_pairs(alike, keys, others, step=step)
+        return alike
+    pairs = pairs_of(on, step=step)
+    own = {theirs: one for one, theirs in pairs}
+    whole = sorted(theirs for _, theirs in pairs) == sorted(others)
+    return tuple((own[key], key) for key in others) if whole else pairs
+
+
+def _has_one(pairs: Sequence[tuple[str, str]], keys: Sequence[str], others: Sequence[str], *, outer: bool) -> bool:
+    """Whether each row of the result has another row of the left table, so that it has the key of that."""
+    mine, theirs = zip(*pairs, strict=True)
+    return sorted(theirs) == sorted(others) and (not outer or mine == tuple(keys))
+
+
+def _keys_of_pairs(
+    own: Sequence[str], others: Sequence[str], pairs: Sequence[tuple[str, str]], prefix: str | None
+) -> tuple[str, ...]:
+    """The key of a pair of rows: the keys of both tables. Without a prefix the left table has the equal fields."""
+    same = {theirs: one for one, theirs in reversed(pairs)} if prefix is None else {}
+    return tuple(dict.fromkeys((*own, *(same.get(key, f"{prefix or ''}{key}") for key in others))))
 
 
 def _check_pairs(

@@ -101,7 +101,6 @@ def world(tmp_path, options):
     return World(tmp_path, options)
 
 
-@pytest.mark.canary
 def test_should_read_each_row_once_over_restarts(world):
     world.add("a", 1, 2)
     assert world.run() == [1, 2]

@@ -155,6 +155,44 @@ QUERIES = {
         "name STRING, known STRING, tier STRING, n BIGINT",
         ("orders", "users"),
     ),
+    "any equal columns, left": (
+        (
+            "SELECT o.id, u.name, u.tier, o.ms FROM orders AS o LEFT JOIN users AS u"
+            " ON CHAR_LENGTH(u.name) = o.ms AND u.tier IS NOT NULL"
+        ),
+        "id BIGINT, name STRING, tier STRING, ms BIGINT",
+        ("orders", "users"),
+    ),
+    "any equal columns, from the right, grouped": (
+        (
+            "SELECT u.tier, COUNT(*) AS n, SUM(s.n) AS total, MAX(s.buyer) AS last FROM"
+            " (SELECT id, buyer, ms AS n FROM orders WHERE ms > 0) AS s RIGHT JOIN users AS u"
+            " ON s.n = CHAR_LENGTH(u.name) AND s.buyer <> 'cy' GROUP BY u.tier"
+        ),
+        "tier STRING, n BIGINT, total BIGINT, last STRING",
+        ("orders", "users"),
+    ),
+    "any equal columns of both, full": (
+        (
+            "SELECT o.id, u.name, o.ms, u.tier FROM orders AS o FULL JOIN users AS u"
+            " ON o.buyer = u.tier OR (o.buyer IS NULL AND u.tier IS NULL)"
+        ),
+        "id BIGINT, name STRING, ms BIGINT, tier STRING",
+        ("orders", "users"),
+    ),
+    "two equal columns, of which one is a key, in a second join": (
+        (
+            "SELECT o.id, p.id AS other, u.tier FROM orders AS o JOIN orders AS p ON o.ms = p.ms AND o.ms = p.id"
+            " LEFT JOIN users AS u ON u.name = p.buyer"
+        ),
+        "id BIGINT, other BIGINT, tier STRING",
+        ("orders", "users"),
+    ),
+    "the full key of one side, full": (
+        "SELECT o.id, u.name, u.tier FROM orders AS o FULL JOIN users AS u ON o.buyer = u.name WHERE o.ms > 1",
+        "id BIGINT, name STRING, tier STRING",
+        ("orders", "users"),
+    ),
     "groups of null, which equal no other": (
         (
             "SELECT a.buyer, a.n, b.m FROM (SELECT buyer, COUNT(*) AS n FROM orders GROUP BY buyer) AS a"
@@ -227,13 +265,15 @@ def test_a_name_or_a_text_is_no_call():
     ("query", "what"),
     [
         ("SELECT 'a', COUNT(*) FROM orders", "an aggregate over all rows of a table has no key"),
-        ("SELECT u.tier, 1 FROM users AS u JOIN orders AS o ON u.tier = o.buyer", "needs the whole key"),
-        ("SELECT u.tier, 1 FROM users AS u FULL JOIN orders AS o ON u.name = o.buyer", "needs the whole keys of both"),
-        ("SELECT u.tier, 1 FROM users AS u LEFT JOIN orders AS o ON u.name = o.buyer", "needs the whole key"),
+        ("SELECT u.tier, 1 FROM users AS u JOIN orders AS o ON u.name < o.buyer", "needs equal columns"),
         (
-            "SELECT u.tier, 1 FROM orders AS o JOIN users AS u ON u.name = o.buyer AND u.name = UPPER(o.buyer)",
-            "whole key",
+            (
+                "SELECT a.buyer, 1 FROM (SELECT buyer, MAX(ms) AS m FROM orders GROUP BY buyer) AS a FULL JOIN"
+                " (SELECT tier, COUNT(*) AS n FROM users GROUP BY tier) AS b ON a.m = b.n"
+            ),
+            "two rows of null would have one key",
         ),
+        ("SELECT u.tier, 1 FROM users AS u LEFT JOIN orders AS o ON u.tier = o.buyer AND u.name < o.buyer", "equal"),
         ("SELECT c.page, 1 FROM clicks AS c JOIN users AS u ON u.name = c.buyer", "a stream cannot be joined"),
         ("SELECT tier, ROW_NUMBER() OVER (ORDER BY tier) FROM users", "OVER"),
         ("SELECT tier, 1 FROM users WHERE name > CAST(NOW() AS STRING)", "over a table gives another value"),

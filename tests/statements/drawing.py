@@ -448,18 +448,25 @@ class Draw:
         return self.grouped(self.source(TABLES))
 
     def table_join(self) -> tuple[Two, Mapping[str, str]]:
-        how = self.random.choice(("JOIN", "LEFT JOIN"))
+        how = self.random.choice(("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"))
         left, right = self.source(TABLES), self.source(TABLES)
-        on = f"a.{self.random.choice(left.of('int'))} = b.id"
+        one, two = self.random.choice(left.of("int")), self.random.choice(("id", *right.of("int")))
         columns = {f"a.{name}": kind for name, kind in left.columns.items()}
         columns |= {f"b.{name}": kind for name, kind in right.columns.items()}
-        rows = Rows(self.named(left, "a") + f" {how} " + self.named(right, "b") + f" ON {on}", columns, stream=False)
+        rows = Rows(
+            self.named(left, "a") + f" {how} " + self.named(right, "b") + f" ON a.{one} = b.{two}",
+            columns,
+            stream=False,
+        )
         if self.chance(0.4):
             return self.grouped(rows)
         values = [self.value(rows, kind) + f" AS c{number}" for number, kind in enumerate(("int", "text", "real"))]
         where = " WHERE " + self.condition(rows) if self.chance(0.4) else Two.same("")
-        return "SELECT a.id AS id, " + joined(values, ", ") + " FROM " + rows.text + where, {
+        by_keys = how == "FULL JOIN" and one == two == "id"
+        key = "COALESCE(a.id, b.id)" if by_keys else "a.id"
+        return f"SELECT {key} AS id, b.id AS other, " + joined(values, ", ") + " FROM " + rows.text + where, {
             "id": "int",
+            "other": "int",
             "c0": "int",
             "c1": "text",
             "c2": "real",

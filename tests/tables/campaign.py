@@ -164,6 +164,12 @@ def make_foreign(s):
     )
 
 
+def make_pairs(s):
+    """All orders of a user with all users of the tier that is called like it, and those without a partner."""
+    named = s["orders"].map_values("substr(user, 1, 1) AS letter", "ms", name="letters")
+    return named.join(s["users"], on={"letter": "tier"}, how="outer", prefix="u_", name="pairs")
+
+
 def make_signed(s):
     return s["orders"].group_by("user").count("n").sum("ms").sum("price").avg("ms", "mean").to_table(name="signed")
 
@@ -236,6 +242,16 @@ def model_foreign(m):
         {"id": row["id"], "user": row["user"], "ms": row["ms"], "tier": users.get(row["user"], {}).get("tier")}
         for row in m.table("orders").values()
     ]
+
+
+def model_pairs(m):
+    orders = [{"id": r["id"], "letter": r["user"] and r["user"][0], "ms": r["ms"]} for r in m.table("orders").values()]
+    users = [{f"u_{name}": value for name, value in row.items()} for row in m.table("users").values()]
+    pairs = [{**one, **two} for one in orders for two in users if one["letter"] and one["letter"] == two["u_tier"]]
+    left, right = {row["id"] for row in pairs}, {row["u_uid"] for row in pairs}
+    alone = [{**one, "u_uid": None, "u_tier": None} for one in orders if one["id"] not in left]
+    others = [{"id": None, "letter": None, "ms": None, **two} for two in users if two["u_uid"] not in right]
+    return [*pairs, *alone, *others]
 
 
 def model_signed(m):
@@ -326,6 +342,7 @@ OPERATORS = {
     "left": (make_left, model_left),
     "outer": (make_outer, model_outer),
     "foreign": (make_foreign, model_foreign),
+    "pairs": (make_pairs, model_pairs),
     "signed": (make_signed, model_signed),
     "kept": (make_kept, model_kept),
     "reduced": (make_reduced, model_reduced),

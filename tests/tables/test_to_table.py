@@ -167,7 +167,6 @@ def test_a_record_on_which_the_condition_of_deletions_fails_is_quarantined(optio
     assert DeltaTable(options.home.table("test", "rows")).to_pyarrow_table().to_pylist() == [{"id": 1, "ms": 4}]
 
 
-@pytest.mark.canary
 def test_a_record_on_which_a_step_before_versions_fails_is_quarantined(options):
     folder, shop = options.home.root.parent, StreamBuilder.data_stream("test", "letters")
     (folder / "sales.jsonl").write_text(lines({"item": 1, "at": 100_500}))

@@ -41,6 +41,11 @@ def joined(**how):
     return built(left.to_table("a", name="left").join(right.to_table("b", name="right"), **how))
 
 
+def joined_by_two(**how):
+    left, right = both()
+    return built(left.to_table("a", "v_a", name="left").join(right.to_table("b", name="right"), **how))
+
+
 def looked_up(**how):
     clicks, right = both()
     return clicks.join_table(right.to_table("b"), on={"a": "b"}, **how).to_print().build()
@@ -111,9 +116,9 @@ CASES = [
     ),
     Case(
         f"{NODES}::TableJoin.__post_init__",
+        lambda: joined(on={"v_a": "b"}, how="full"),
+        "use one of: inner, left, outer",
         lambda: joined(on={"v_a": "b"}, how="outer"),
-        "use one of: inner, left",
-        lambda: joined(on={"v_a": "b"}, how="left"),
     ),
     Case(
         f"{NODES}::StreamTableJoin.__post_init__",
@@ -134,7 +139,7 @@ CASES = [
         "begin both from one StreamBuilder.data_stream(...)",
         lambda: joined(on={"a": "b"}),
     ),
-    Case(f"{TABLE}::_check_pairs", lambda: joined(on={"a": "v_b"}), "on={'...': 'b'}", lambda: joined(on={"a": "b"})),
+    Case(f"{TABLE}::_check_pairs", joined_by_two, "on={'...': 'b'}", lambda: joined_by_two(on={"a": "b"})),
     Case(
         "topology/user_code/expression.py::_refuse_unsteady",
         lambda: orders().filter("rand() > 0.5"),

@@ -30,22 +30,29 @@ SPREAD = 64
 class TableJoinSpec:
     """The fields `on` of both sides, the names of right fields, and the key of the left table.
 
-    `kind`: "keys" joins two tables by their keys, "foreign" a table by other fields, "stream" a stream; "versions" a
-    stream with the versions of a table of the last `history`, both with EVENT_TIME.
+    `kind`: "keys" joins two tables by their keys, "foreign" by the key of the right one, "pairs" by any fields of both,
+    of which the right one has the key `other_keys`; "stream" joins a stream, "versions" a stream with the versions of a
+    table of the last `history`, both with EVENT_TIME.
     """
 
     step: str
     on: Sequence[tuple[str, str]]
     how: str
-    kind: Literal["keys", "foreign", "stream", "versions"]
+    kind: Literal["keys", "foreign", "pairs", "stream", "versions"]
     prefix: str | None = None
     left_keys: Sequence[str] = ()
+    other_keys: Sequence[str] = ()
     history: timedelta = timedelta(0)
 
     @property
     def right_keys(self) -> list[str]:
-        """The key of the right table."""
+        """The fields of the right table, which are its key except for pairs."""
         return [right for _, right in self.on]
+
+    @property
+    def of_tables(self) -> bool:
+        """Whether it joins two tables."""
+        return self.kind in ("keys", "foreign", "pairs")
 
 
 def joined(left: DataFrame, right: DataFrame, spec: TableJoinSpec) -> DataFrame:
@@ -56,7 +63,7 @@ def joined(left: DataFrame, right: DataFrame, spec: TableJoinSpec) -> DataFrame:
     names = key_names([name for name, _ in spec.on])
     united = _packed(left, right, spec, names)
     made = DataFrame(_processed(united, spec, _blanks(left, right, spec)), left.sparkSession)
-    flag = [F.col(RETRACTED)] if spec.kind in ("keys", "foreign") else []
+    flag = [F.col(RETRACTED)] if spec.of_tables else []
     places = [F.col(f"{LEFT}.{name}").alias(name) for name in _places(left, spec)]
     return made.select(*_fields(left, right, spec, names), *flag, *places)
 
@@ -77,6 +84,8 @@ def _processed(united: DataFrame, spec: TableJoinSpec, blanks: list[int]) -> Any
         return processors.TableJoins.apply(frame, alone, spec.how == "outer", blanks)
     if spec.kind == "foreign":
         return processors.ForeignJoins.apply(frame, alone, blanks)
+    if spec.kind == "pairs":
+        return processors.TablePairs.apply(frame, alone, spec.how == "outer")
     if spec.kind == "versions":
         return processors.TableVersions.apply(frame, alone, spec.history // MICROSECOND)
     return processors.StreamTables.apply(frame, alone)
@@ -90,7 +99,7 @@ def _packed(left: DataFrame, right: DataFrame, spec: TableJoinSpec, names: Seque
     keys = [
         [F.col(quoted(pair[side])).alias(name) for pair, name in zip(spec.on, names, strict=True)] for side in (0, 1)
     ]
-    guards = _guards(left, spec)
+    guards = _guards(left, right, spec)
     besides = _besides(left, right, spec)
     one = left.select(
         ours.alias(LEFT), nothing[RIGHT].alias(RIGHT), flag.alias("gone"), *besides[0], *guards[0], *keys[0]
@@ -107,10 +116,13 @@ def _packed(left: DataFrame, right: DataFrame, spec: TableJoinSpec, names: Seque
 
 
 def _besides(left: DataFrame, right: DataFrame, spec: TableJoinSpec) -> tuple[list[Column], list[Column]]:
-    """Of a foreign key the key of the left row itself; of versions the time of a row, and the order of right ones."""
-    if spec.kind == "foreign":
-        own = F.struct(*(F.col(quoted(key)) for key in spec.left_keys))
-        return [own.alias("own")], [_null(left, own).alias("own")]
+    """Keys of the rows themselves, where these are not the keys of the join; the times of versions, and their order."""
+    if spec.kind in ("foreign", "pairs"):
+        one, two = struct_of(spec.left_keys), struct_of(spec.other_keys)
+        own = [one.alias("own")], [_null(left, one).alias("own")]
+        if spec.kind == "foreign":
+            return own
+        return [*own[0], _null(right, two).alias("other")], [*own[1], two.alias("other")]
     if spec.kind == "versions":
         order, at = numbered(order_of_reading(right, F.col(RETRACTED))), F.col(EVENT_TIME).alias("at")
         return [at, _null(right, order).alias("order")], [at, order.alias("order")]
@@ -121,17 +133,23 @@ def _null(frame: DataFrame, column: Column) -> Column:
     return F.lit(None).cast(frame.select(column).schema[0].dataType)
 
 
-def _guards(left: DataFrame, spec: TableJoinSpec) -> tuple[list[Column], list[Column]]:
-    """A first key, which is not 0 for a left row that names no right one."""
+def _guards(left: DataFrame, right: DataFrame, spec: TableJoinSpec) -> tuple[list[Column], list[Column]]:
+    """A first key, which is not 0 for a row that names no row of the other side; by a key only left ones may."""
     if spec.kind == "keys":
         return [], []
+    one = _guard(left, [name for name, _ in spec.on], spec.left_keys)
+    two = _guard(right, spec.right_keys, spec.other_keys) if spec.kind == "pairs" else F.lit(0)
+    return [one.alias(GUARD)], [two.alias(GUARD)]
+
+
+def _guard(frame: DataFrame, names: Sequence[str], keys: Sequence[str]) -> Column:
+    """0, or a group of the rows of `frame` of which one of `names` is null."""
     missing = F.lit(False)  # noqa: FBT003  a literal
-    for name, _ in spec.on:
+    for name in names:
         missing |= F.col(quoted(name)).isNull()
-    plain = [each.name for each in left.schema if not isinstance(each.dataType, NOT_PLAIN)]
-    spread = F.xxhash64(*(F.col(quoted(name)) for name in spec.left_keys or plain))
-    group = (F.pmod(spread, F.lit(SPREAD)) + 1).cast("int")
-    return [F.when(missing, group).otherwise(0).alias(GUARD)], [F.lit(0).alias(GUARD)]
+    plain = [each.name for each in frame.schema if not isinstance(each.dataType, NOT_PLAIN)]
+    spread = F.xxhash64(*(F.col(quoted(name)) for name in keys or plain))
+    return F.when(missing, (F.pmod(spread, F.lit(SPREAD)) + 1).cast("int")).otherwise(0)
 
 
 def _kept(left: DataFrame, spec: TableJoinSpec) -> list[str]:
@@ -147,14 +165,24 @@ def _places(left: DataFrame, spec: TableJoinSpec) -> list[str]:
 
 
 def _beside(right: DataFrame, spec: TableJoinSpec) -> list[str]:
-    return [name for name in visible(right.columns) if name not in spec.right_keys]
+    """The right fields that are packed: a key is that of the processor. Of pairs a null in it is not the group's."""
+    return [name for name in visible(right.columns) if spec.kind == "pairs" or name not in spec.right_keys]
+
+
+def _left_field(name: str, spec: TableJoinSpec) -> Column:
+    """A left field; where there is no left row, the equal field of the right one, which has no name of its own."""
+    field = F.col(f"{LEFT}.{quoted(name)}")
+    theirs = next((right for one, right in spec.on if one == name), None)
+    if spec.kind != "pairs" or spec.how != "outer" or spec.prefix is not None or theirs is None:
+        return field
+    return F.when(F.col(LEFT).isNotNull(), field).otherwise(F.col(f"{RIGHT}.{quoted(theirs)}"))
 
 
 def _fields(left: DataFrame, right: DataFrame, spec: TableJoinSpec, names: Sequence[str]) -> list[Column]:
     by_left = dict(zip((name for name, _ in spec.on), names, strict=True)) if spec.kind == "keys" else {}
     by_right = dict(zip(spec.right_keys, names, strict=True))
     fields = {
-        name: F.col(quoted(by_left[name])) if name in by_left else F.col(f"{LEFT}.{quoted(name)}")
+        name: F.col(quoted(by_left[name])) if name in by_left else _left_field(name, spec)
         for name in visible(left.columns)
     }
     for name in visible(right.columns):
@@ -163,7 +191,8 @@ def _fields(left: DataFrame, right: DataFrame, spec: TableJoinSpec, names: Seque
             # Equal to a field of the left side; with a prefix it says whether there is a right row.
             if spec.prefix is None:
                 continue
-            column = F.when(F.col(RIGHT).isNotNull(), F.col(quoted(by_right[name])))
+            key = f"{RIGHT}.{quoted(name)}" if spec.kind == "pairs" else quoted(by_right[name])
+            column = F.when(F.col(RIGHT).isNotNull(), F.col(key))
         else:
             column = F.col(f"{RIGHT}.{quoted(name)}")
         if shown.casefold() in {each.casefold() for each in fields}:

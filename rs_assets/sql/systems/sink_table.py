@@ -10,6 +10,7 @@ from rs_assets.errors import SqlError
 from rs_assets.records.types import NESTED
 from rs_assets.sql.plan.outputs import Selected
 from rs_assets.sql.plan.planner import Planner
+from rs_assets.sql.plan.relation import Relation
 from rs_assets.sql.read.options import ORDER_BY, Options
 from rs_assets.sql.read.statements import Column, CreateTable, Insert
 
@@ -159,13 +160,22 @@ def _unselected(planner: Planner, insert: Insert, key: str, made: Selected) -> S
             insert.table.start,
             remedy=f"select {merged}",
         )
-    known = next((column.name for column in made.relation.columns if column.value.field == key), key)
+    known = _name_of(made.relation, key)
     if known != key or made.relation.changes or any(each.name == key for each in insert.tree.find_all(exp.Column)):
         what, remedy = f"rows are replaced by {known!r}, which is not selected", f"select {known}"
     else:
         what = "rows are replaced by a computed key, which is not selected"
         remedy = "also select it in the query that groups by it or ranks: UPPER(page) AS upper_page"
     return planner.error(what, insert.table.start, remedy=remedy)
+
+
+def _name_of(relation: Relation, field: str) -> str:
+    """The column over `field`, with its table if another one has a column of that name; `field` if there is none."""
+    column = next((each for each in relation.columns if each.value.field == field), None)
+    if column is None:
+        return field
+    twice = sum(each.name == column.name for each in relation.columns) > 1
+    return f"{column.table}.{column.name}" if twice and column.table else column.name
 
 
 def _position(made: Selected, key: str) -> int | None:

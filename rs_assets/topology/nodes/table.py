@@ -20,7 +20,7 @@ from rs_assets.topology.user_code.expression import ColumnBuilder, SqlText
 TableJoinType = Literal["inner", "left", "outer"]
 # The names of the processors' states.
 TABLE, GROUP, TABLE_JOIN, FOREIGN_JOIN, STREAM_TABLE = "table", "group", "table_join", "foreign_join", "stream_table"
-TABLE_TOP, VERSIONS = "table_top", "versions"
+TABLE_TOP, VERSIONS, LEFT_ROWS = "table_top", "versions", "left_rows"
 # The end of the name of the gate that refuses rows without a key; one for their times, named as the step, may follow.
 KEY: Final = ".key"
 # The aggregates that a row can be subtracted from; others keep the rows of a group.
@@ -288,32 +288,38 @@ class TableTop(TableState):
 class TableJoin(TableState):
     """The rows of two tables, whose fields `on` are equal.
 
-    `inputs` are the left and the right one. With `foreign` the fields `on` of the left table are any, and those of the
-    right one are its key; else both are the keys. `keys` are those of the left table. `prefix` is put before the names
-    of right fields; without it, fields of the same name are those of the left table.
+    `inputs` are the left and the right one. The fields `on` of the right table are its key; if those of the left one
+    are not, they are a foreign key. `keys` are those of the left table. With `both_keys`, the keys of both tables, the
+    fields `on` are any: a row has any number of partners, and `keys` are those of a pair. `prefix` is put before the
+    names of right fields; without it, fields of the same name are those of the left table.
     """
 
     on: tuple[tuple[str, str], ...]
     how: TableJoinType = "inner"
     prefix: str | None = None
-    foreign: bool = False
+    both_keys: tuple[tuple[str, ...], tuple[str, ...]] | None = None
 
     def __post_init__(self) -> None:
         """Refuse joins that no table has."""
         TableState.__post_init__(self)
-        allowed = [how for how in get_args(TableJoinType) if not (self.foreign and how == "outer")]
-        if self.how not in allowed:
+        if self.how not in get_args(TableJoinType):
             raise TopologyError(
-                f"step {self.name!r} cannot join {self.how!r}"
-                + (", since right rows without a match have no key" if self.foreign else ""),
-                remedy=f"use one of: {', '.join(allowed)}",
+                f"step {self.name!r} cannot join {self.how!r}",
+                remedy=f"use one of: {', '.join(get_args(TableJoinType))}",
                 step=self.name,
             )
 
     @property
+    def by(self) -> Literal["keys", "foreign", "pairs"]:
+        """Which fields are equal: the keys of both, a foreign key and a key, or any."""
+        if self.both_keys is not None:
+            return "pairs"
+        return "keys" if tuple(own for own, _ in self.on) == self.keys else "foreign"
+
+    @property
     def variable(self) -> str:
-        """The name of its state."""
-        return FOREIGN_JOIN if self.foreign else TABLE_JOIN
+        """The name of its state, of a join of pairs that of left rows."""
+        return {"keys": TABLE_JOIN, "foreign": FOREIGN_JOIN, "pairs": LEFT_ROWS}[self.by]
 
     def detail(self) -> str:
         """The kind of join and its fields."""
@@ -321,7 +327,8 @@ class TableJoin(TableState):
 
     def identity(self) -> tuple[str, ...]:
         """Everything that decides what is in state."""
-        return (self.how, pairs_text(self.on), ",".join(self.keys), f"foreign={self.foreign}")
+        of_both = [f"of={','.join(keys)}" for keys in self.both_keys or ()]
+        return (self.how, pairs_text(self.on), ",".join(self.keys), f"foreign={self.by == 'foreign'}", *of_both)
 
     @property
     def reading(self) -> tuple[str, ...]:

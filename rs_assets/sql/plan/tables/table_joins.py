@@ -1,4 +1,4 @@
-"""JOIN of two tables whose rows change: by the keys of both, or by the key of one of them."""
+"""JOIN of two tables whose rows change: by the keys of both, by the key of one of them, or by any equal columns."""
 
 from __future__ import annotations
 
@@ -15,21 +15,30 @@ from rs_assets.sql.plan.outputs import check_steady, filtered
 from rs_assets.sql.plan.planner import added
 from rs_assets.sql.plan.relation import Column, Merged, Relation, free_name
 
+How = Literal["inner", "left", "outer"]
 # The joins of a table with one that has a row, or none, for each of its rows.
 TURNED: Final[dict[str, Literal["inner", "left"]]] = {"inner": "inner", "right": "left"}
+# The joins of pairs of rows: that of RIGHT is of the right table with the left one.
+OF_PAIRS: Final[dict[str, How]] = {"inner": "inner", "left": "left", "right": "left", "full": "outer"}
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
     """A join of `one`, whose key the result has, with `other`, which is found by its key.
 
-    `on` are the values of `one` by the key fields of `other`.
+    `on` are the values of `one` by the key fields of `other`; of `pairs` by any fields, and the result has both keys.
     """
 
     one: Relation
     other: Relation
     on: dict[str, Value]
-    how: Literal["inner", "left", "outer"]
+    how: How
+    pairs: bool = False
+
+    @property
+    def nullable(self) -> bool:
+        """Whether a key of the result may be null."""
+        return self.one.nullable or (self.pairs and (self.other.nullable or self.how != "inner"))
 
 
 def table_join(join: Join) -> Relation:
@@ -58,49 +67,56 @@ def joined_by(join: Join, sides: Sides) -> Relation:
         stateful=True,
         keys=made.keys,
         changes=True,
-        nullable=one.nullable,
-        merged=_merged(join, sides, prefix) if sides.how == "outer" else (),
+        nullable=sides.nullable,
+        merged=_merged(join, sides, prefix) if sides.how == "outer" and not sides.pairs else (),
     )
 
 
 def _found_rows(join: Join, sides: Sides) -> Relation:
     """The rows of the side that is found; a key of null, which equals no other, is left out."""
     other = sides.other
-    if not (sides.one.nullable and other.nullable):
+    if sides.pairs or not (sides.one.nullable and other.nullable):
         return other
     text = " AND ".join(f"{quote_name(key)} IS NOT NULL" for key in sides.on)
     return replace(other, stream=other.stream.filter(text, name=join.planner.name(join.context, "known", join.at)))
 
 
 def _sides(join: Join) -> Sides:
-    """The sides in the direction in which one is found by its key."""
-    if join.how in ("inner", "left"):
-        forward = found_by_key(join.right, [(right.field, left) for left, right in join.pairs])
-        if forward is not None:
-            return Sides(join.left, join.right, forward, "inner" if join.how == "inner" else "left")
-    if join.how == "full":
-        return _full(join)
-    if join.how in TURNED:
-        backward = found_by_key(join.left, [(left.field, right) for left, right in join.pairs])
-        if backward is not None:
-            return Sides(join.right, join.left, backward, TURNED[join.how])
-    raise _refused(join)
+    """The sides in the direction in which one is found by its key, else all pairs of their rows."""
+    forward = found_by_key(join.right, [(right.field, left) for left, right in join.pairs])
+    backward = found_by_key(join.left, [(left.field, right) for left, right in join.pairs])
+    if join.how == "full" and forward is not None and backward is not None:
+        return _full(join, forward)
+    if forward is not None and join.how in ("inner", "left"):
+        return Sides(join.left, join.right, forward, "inner" if join.how == "inner" else "left")
+    if backward is not None and join.how in TURNED:
+        return Sides(join.right, join.left, backward, TURNED[join.how])
+    return _pairs(join)
 
 
-def _full(join: Join) -> Sides:
+def _pairs(join: Join) -> Sides:
+    """Both sides by any equal columns, which many rows of either may have."""
+    if not join.pairs:
+        raise join.planner.error("a join needs equal columns", join.at, remedy="add ON a.id = b.id")
+    if join.how == "full" and join.left.nullable and join.right.nullable:
+        raise _two_nulls(join)
+    side = "left" if join.how == "right" else "right"
+    ours, theirs = zip(*(pair[::-1] if side == "left" else pair for pair in join.pairs), strict=True)
+    check_steady(join.planner, theirs, join.at)
+    other: Relation = getattr(join, side)
+    other, names = join.planner.with_keys(other, theirs, join.context.inside(min(other.tables, default=side)), join.at)
+    setattr(join, side, other)
+    one = join.right if side == "left" else join.left
+    return Sides(one, other, dict(zip(names, ours, strict=True)), OF_PAIRS[join.how], pairs=True)
+
+
+def _full(join: Join, forward: dict[str, Value]) -> Sides:
     """Both sides by their keys, the left one with a field that says whether a row has it.
 
     The key of the join is the one of whichever side is there: the field of the left key, which no side's column names.
     """
-    forward = found_by_key(join.right, [(right.field, left) for left, right in join.pairs])
-    backward = found_by_key(join.left, [(left.field, right) for left, right in join.pairs])
-    if forward is None or backward is None:
-        raise _refused(join)
     if join.left.nullable or join.right.nullable:
-        raise join.planner.error(
-            "a FULL JOIN needs keys that are never null: two rows of null would have one key", join.at,
-            remedy="group by a column that is not null: WHERE a IS NOT NULL GROUP BY a",
-        )  # fmt: skip
+        raise _two_nulls(join)
     keys = tuple(str(value.field) for value in forward.values())
     there = free_name("is_left", join.left.fields)
     name = join.planner.name(join.context, "left", join.at)
@@ -145,19 +161,10 @@ def _name(join: Join) -> str:
     return "JOIN" if join.how == "inner" else f"{join.how.upper()} JOIN"
 
 
-def _refused(join: Join) -> SqlError:
-    both = [
-        f"{', '.join(side.keys or ())} of {min(side.tables, default='the table')}" for side in (join.left, join.right)
-    ]
-    if join.how == "full":
-        return join.planner.error(
-            "a FULL JOIN of tables needs the whole keys of both, and no other columns", join.at,
-            remedy=f"ON must name {' and '.join(both)}; else use JOIN or LEFT JOIN",
-        )  # fmt: skip
-    wanted = {"left": both[1:], "right": both[:1]}.get(join.how, both)
+def _two_nulls(join: Join) -> SqlError:
     return join.planner.error(
-        f"a {_name(join)} of tables needs the whole key of the joined table, and no other column of it",
-        join.at, remedy=f"ON must name {' or '.join(wanted)}",
+        "a FULL JOIN needs keys that are never null: two rows of null would have one key", join.at,
+        remedy="group by a column that is not null: WHERE a IS NOT NULL GROUP BY a",
     )  # fmt: skip
 
 
