@@ -17,7 +17,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
+from rs_assets import Pipeline, StreamBuilder, Time, TumblingWindow, build_definitions
 from rs_assets.catalog.catalog import Catalog
 from rs_assets.catalog.ledger import SCHEMA, Ledger
 from rs_assets.dagster.resources.spark import SparkResource
@@ -131,6 +131,10 @@ def test_while_a_rewind_is_interrupted_nothing_is_said_of_partitions(
     assert all(proof.equal for proof in pipeline.prove(options))
 
 
+def late_in(pipeline: Pipeline, options: RunOptions, key: str) -> int:
+    return next(each.late for each in pipeline.partitions(options).partitions if each.key == key)
+
+
 def test_late_records_of_a_backfill_that_is_not_in_the_catalog_are_known_by_the_table(
     log: Log, options: RunOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,9 +153,11 @@ def test_late_records_of_a_backfill_that_is_not_in_the_catalog_are_known_by_the_
         # As a kill right after the commit leaves it.
         patched.setattr(Catalog, "append", full)
         pipeline.backfill(TEN, options)
+    assert late_in(pipeline, options, TEN) == 0
     assert [(each.equal, each.rows_stream) for each in pipeline.prove(options, partition=TEN)] == [(True, 2)]
     assert pipeline.backfill(TEN, options, judge="as_now")[0].rows == 2
     pipeline.backfill(TEN, options, judge="as_then")
+    assert late_in(pipeline, options, TEN) == 1
     assert [(each.equal, each.rows_stream) for each in pipeline.prove(options, partition=TEN)] == [(True, 1)]
 
 

@@ -9,14 +9,12 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from rs_assets.connectors.delta.backfill import newest_fills
 from rs_assets.connectors.delta.table import open_table
 from rs_assets.errors import ConfigurationError
 from rs_assets.runtime.options import RunOptions
-from rs_assets.runtime.recorded.partitions import Partition, filled_by, late_until, partitions_of
+from rs_assets.runtime.recorded.partitions import Partition, filled_up_to, partitions_of
 from rs_assets.runtime.recorded.recompute import Recompute, Way
 from rs_assets.runtime.recorded.recorded import Recorded
-from rs_assets.runtime.upkeep.returns import valid_batches
 from rs_assets.topology.topology import Topology
 
 # How many bytes of files of a table are compared at once; larger partitions one by one.
@@ -80,20 +78,8 @@ def in_passes(spark: SparkSession, recorded: Recorded, way: Way, chosen: Sequenc
 
 
 def late_taken(recorded: Recorded, way: Way) -> Callable[[Partition], int]:
-    """The last batch whose late records a backfill has taken into a partition, -1 for none.
-
-    The table knows of backfills that were killed before they were in the catalog, if they are among its newest commits.
-    """
+    """The last batch whose late records a backfill has taken into a partition, -1 for none."""
     session, plan, sink = recorded.session, recorded.plan_of(way.sink.name), way.sink
-    manifest, name = session.manifest, session.topology.name
-    known = filled_by(plan, sink.name, manifest, session.catalog, pipeline=name)
-    filled = {start: late_until(done) for start, done in known.items()}
-    valid = valid_batches(manifest, plan) or {}
     table = open_table(session.options.home.table(session.topology.namespace, sink.table))
-    stored = manifest.aliases.get(sink.name, sink.name)
-    for fill in newest_fills(table, manifest.pipeline_id, stored) if table is not None else ():
-        start = way.partitions.start(way.partitions.parse(fill.partition))
-        later = start not in known or fill.version > known[start]["version"]
-        if later and fill.batch <= valid.get(fill.generation, -1):
-            filled[start] = fill.late
+    filled = filled_up_to(session.topology, plan, sink, table, session.manifest, session.catalog)
     return lambda partition: filled.get(partition.start, -1)

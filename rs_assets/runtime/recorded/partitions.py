@@ -20,6 +20,7 @@ from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.checkpoint.manifest import Manifest
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.compile.planner.query_plan import QueryPlan
+from rs_assets.connectors.delta.backfill import newest_fills
 from rs_assets.connectors.delta.files.event_partitions import EventTimePartitions, PartitionValue
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.connectors.delta.table import open_table
@@ -122,7 +123,7 @@ def partitions_of(
         partitions=partitions,
         closing=closing,
         held=held,
-        late=_late(topology, plan, node.name, manifest, Catalog(options.home.catalog)),
+        late=_late(topology, plan, node, table, manifest, Catalog(options.home.catalog)),
         reached=reached,
         now=now,
         span=span,
@@ -205,29 +206,49 @@ def _or_end(watermark: datetime) -> datetime:
 
 
 def _late(
-    topology: Topology, plan: QueryPlan, sink: str, manifest: Manifest | None, catalog: Catalog
+    topology: Topology, plan: QueryPlan, node: DeltaSink, table: DeltaTable, manifest: Manifest | None, catalog: Catalog
 ) -> Counter[datetime]:
     """The late rows of each partition, by its start: of batches that were not undone, after its last backfill."""
     valid = None if manifest is None else valid_batches(manifest, plan)
-    if manifest is None or valid is None:
-        return Counter()
-    filled = filled_up_to(topology, plan, sink, manifest, catalog)
     late = Counter[datetime]()
-    for row in catalog.rows("late_partitions", pipeline=topology.name, sink=manifest.aliases.get(sink, sink)):
+    if manifest is None or valid is None:
+        return late
+    stored = manifest.aliases.get(node.name, node.name)
+    rows = catalog.rows("late_partitions", pipeline=topology.name, sink=stored)
+    filled = filled_up_to(topology, plan, node, table, manifest, catalog) if rows else {}
+    for row in rows:
         if filled.get(row["start"], -1) < row["batch_id"] <= valid.get(row["generation"], -1):
             late[row["start"]] += row["rows"]
     return late
 
 
 def filled_up_to(
-    topology: Topology, plan: QueryPlan, sink: str, manifest: Manifest, catalog: Catalog
+    topology: Topology,
+    plan: QueryPlan,
+    node: DeltaSink,
+    table: DeltaTable | None,
+    manifest: Manifest,
+    catalog: Catalog,
 ) -> Mapping[datetime, int]:
-    """The last batch whose late records a backfill has taken into a partition, by its start; without undone ones."""
-    filled = filled_by(plan, sink, manifest, catalog, pipeline=topology.name)
-    return {start: late_until(done) for start, done in filled.items()}
+    """The last batch whose late records a backfill has taken into a partition, by its start; without undone ones.
+
+    The table knows of backfills that were killed before they were in the catalog, if they are among its newest commits.
+    """
+    known = filled_by(plan, node.name, manifest, catalog, pipeline=topology.name)
+    filled = {start: _late_until(done) for start, done in known.items()}
+    partitions, valid = node.partitions, valid_batches(manifest, plan) or {}
+    if table is None or partitions is None:
+        return filled
+    stored = manifest.aliases.get(node.name, node.name)
+    for fill in newest_fills(table, manifest.pipeline_id, stored):
+        start = partitions.start(partitions.parse(fill.partition))
+        later = start not in known or fill.version > known[start]["version"]
+        if later and fill.batch <= valid.get(fill.generation, -1):
+            filled[start] = fill.late
+    return filled
 
 
-def late_until(done: Mapping[str, Any]) -> int:
+def _late_until(done: Mapping[str, Any]) -> int:
     """The same of one backfill, -1 if it has taken none; releases before did not note it."""
     return int(done.get("late_until", done["batch"] if done["judge"] == "all" else -1))
 
