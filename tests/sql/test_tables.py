@@ -155,6 +155,22 @@ QUERIES = {
         "name STRING, known STRING, tier STRING, n BIGINT",
         ("orders", "users"),
     ),
+    "a foreign key and another condition": (
+        (
+            "SELECT o.id, u.tier, u.name IS NULL AS alone, o.ms FROM orders AS o LEFT JOIN users AS u"
+            " ON o.buyer = u.name AND o.ms > CHAR_LENGTH(u.tier) - 2 AND u.tier <> o.buyer"
+        ),
+        "id BIGINT, tier STRING, alone BOOLEAN, ms BIGINT",
+        ("orders", "users"),
+    ),
+    "a foreign key from the right and another condition, grouped": (
+        (
+            "SELECT u.tier, COUNT(*) AS n, COUNT(u.name) AS known, SUM(o.ms) FROM users AS u RIGHT JOIN orders AS o"
+            " ON o.buyer = u.name AND o.ms > 1 GROUP BY u.tier"
+        ),
+        "tier STRING, n BIGINT, known BIGINT, total BIGINT",
+        ("orders", "users"),
+    ),
     "any equal columns, left": (
         (
             "SELECT o.id, u.name, u.tier, o.ms FROM orders AS o LEFT JOIN users AS u"

@@ -24,3 +24,9 @@ def prefixed(column: Column, prefix: str | None) -> Column:
     if prefix is None or field_name is None:
         return column
     return replace(column, value=replace(column.value, text=quote_name(f"{prefix}{field_name}")))
+
+
+def if_there(column: Column, there: str) -> Column:
+    """A column that is null where the field `there` is not true."""
+    value = column.value
+    return replace(column, value=replace(value, text=f"(CASE WHEN {quote_name(there)} THEN {value.text} END)"))

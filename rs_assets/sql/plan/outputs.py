@@ -60,18 +60,23 @@ def filtered(
     """The rows for which all conditions hold."""
     if not conditions:
         return relation
+    text = all_of(planner, relation, conditions)
+    if not relation.changes:
+        _check_keys(planner, relation, conditions)
+    stream = relation.stream.filter(Value(text).plain, name=planner.name(context, kind, conditions[0]))
+    return replace(relation, stream=stream)
+
+
+def all_of(planner: Planner, relation: Relation, conditions: Sequence[Any]) -> str:
+    """The SQL text of all conditions over a relation; SqlError for one that cannot be asked of its rows."""
     made = planner.over(relation)
     values = [made.condition(each) for each in conditions]
     for each, value in zip(conditions, values, strict=True):
         check_bounds(planner, value, each)
-    texts = [value.text for value in values]
     if relation.changes:
         check_steady(planner, values, conditions[0])
-    else:
-        _check_keys(planner, relation, conditions)
-    text = texts[0] if len(texts) == 1 else f"({' AND '.join(texts)})"
-    stream = relation.stream.filter(Value(text).plain, name=planner.name(context, kind, conditions[0]))
-    return replace(relation, stream=stream)
+    texts = [value.text for value in values]
+    return texts[0] if len(texts) == 1 else f"({' AND '.join(texts)})"
 
 
 def moving(planner: Planner, relation: Relation, conditions: Sequence[Any]) -> Any:

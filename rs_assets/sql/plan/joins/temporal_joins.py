@@ -11,7 +11,7 @@ from rs_assets.operators.join.spec import JoinType
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.join_conditions import Join, take
 from rs_assets.sql.plan.join_fields import prefix_of, prefixed
-from rs_assets.sql.plan.outputs import filtered
+from rs_assets.sql.plan.matches import only_matches
 from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts
 from rs_assets.sql.plan.relation import Relation
 from rs_assets.sql.plan.stateful import before_table
@@ -32,8 +32,8 @@ def temporal_join(
     on = found_by_key(join.right, [(there.field, here) for here, there in join.pairs])
     if on is None:
         raise no_whole_key(planner, right.keys or (), tree)
-    check_rest(join)
-    return filtered(planner, _joined(join, on), join.rest, context, "on")
+    made = _joined(join, on)
+    return only_matches(join, made, made.columns[len(join.left.columns) :])
 
 
 def _check(planner: Planner, left: Relation, right: Relation, tree: Any, how: JoinType) -> None:
@@ -82,15 +82,6 @@ def check_alias(planner: Planner, left: Relation, tree: Any) -> None:
     alias = tree.this.alias or tree.this.name
     if alias in left.tables:
         raise planner.error(f"duplicate table name {alias!r}", tree, remedy="rename one of them: JOIN t AS other")
-
-
-def check_rest(join: Join) -> None:
-    """SqlError for a LEFT JOIN with conditions besides equal columns."""
-    if join.rest and join.how != "inner":
-        raise join.planner.error(
-            "a LEFT JOIN of a table compares only the columns of its key", join.rest[0],
-            remedy="filter in a sub-query, before the join",
-        )  # fmt: skip
 
 
 def no_whole_key(planner: Planner, keys: Iterable[str], tree: Any) -> SqlError:

@@ -9,8 +9,8 @@ from rs_assets.operators.join.spec import JoinType
 from rs_assets.sql.connectors.sources import ENDS, source_of
 from rs_assets.sql.plan.join_conditions import Join, sides_of, take
 from rs_assets.sql.plan.joins.join_step import written
-from rs_assets.sql.plan.joins.temporal_joins import check_alias, check_how, check_rest, no_whole_key, only_keys
-from rs_assets.sql.plan.outputs import filtered
+from rs_assets.sql.plan.joins.temporal_joins import check_alias, check_how, no_whole_key, only_keys
+from rs_assets.sql.plan.matches import only_matches
 from rs_assets.sql.plan.planner import Planner, QueryContext, conjuncts
 from rs_assets.sql.plan.relation import Relation
 from rs_assets.sql.plan.stateful import shuffled
@@ -41,8 +41,8 @@ def version_join(planner: Planner, left: Relation, tree: Any, how: JoinType, con
             join.rest.append(each)
     if sorted(str(there.field) for _, there in join.pairs) != sorted(keys):
         raise no_whole_key(planner, keys, tree)
-    check_rest(join)
-    return filtered(planner, _made(join, tree), join.rest, context, "on")
+    made = _made(join, tree)
+    return only_matches(join, made, made.columns[len(join.left.columns) :])
 
 
 def _check(planner: Planner, left: Relation, tree: Any, how: JoinType) -> None:

@@ -10,8 +10,9 @@ from rs_assets.errors import SqlError
 from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.join_conditions import Join
-from rs_assets.sql.plan.join_fields import prefix_of, prefixed
-from rs_assets.sql.plan.outputs import check_steady, filtered
+from rs_assets.sql.plan.join_fields import if_there, prefix_of, prefixed
+from rs_assets.sql.plan.matches import only_matches
+from rs_assets.sql.plan.outputs import check_steady
 from rs_assets.sql.plan.planner import added
 from rs_assets.sql.plan.relation import Column, Merged, Relation, free_name
 
@@ -43,7 +44,15 @@ class Sides:
 
 def table_join(join: Join) -> Relation:
     """The rows of both tables, which change with either, that fulfil all conditions."""
-    return _filtered(join, joined_by(join, _sides(join)))
+    sides = _sides(join)
+    if join.rest and sides.how != "inner" and (sides.pairs or sides.how == "outer"):
+        raise join.planner.error(
+            f"a {join.how.upper()} JOIN of tables has equal columns only, unless they are the key of the joined table",
+            join.rest[0],
+            remedy="filter in a sub-query, before the join",
+        )
+    made, count = joined_by(join, sides), len(join.left.columns)
+    return only_matches(join, made, made.columns[:count] if sides.other is join.left else made.columns[count:])
 
 
 def joined_by(join: Join, sides: Sides) -> Relation:
@@ -123,7 +132,7 @@ def _full(join: Join, forward: dict[str, Value]) -> Sides:
     left = join.left
     left = replace(
         left, stream=added(left.stream, {there: "true"}, name), fields=(*left.fields, there), keys=keys,
-        columns=tuple(_if_there(column, there) if column.value.field in keys else column for column in left.columns),
+        columns=tuple(if_there(column, there) if column.value.field in keys else column for column in left.columns),
     )  # fmt: skip
     return Sides(left, join.right, forward, "outer")
 
@@ -143,22 +152,12 @@ def _merged(join: Join, sides: Sides, prefix: str | None) -> tuple[Merged, ...]:
     return tuple(found)
 
 
-def _if_there(column: Column, there: str) -> Column:
-    """A key of the left side, null if it has no row."""
-    value = column.value
-    return replace(column, value=replace(value, text=f"(CASE WHEN {quote_name(there)} THEN {value.text} END)"))
-
-
 def found_by_key(table: Relation, pairs: Sequence[tuple[str | None, Value]]) -> dict[str, Value] | None:
     """The values by the key fields of `table`; None unless each of its keys is compared once, and nothing else."""
     keys, on = table.keys or (), dict(pairs)
     if len(pairs) != len(keys) or set(on) != set(keys):
         return None
     return {key: on[key] for key in keys}
-
-
-def _name(join: Join) -> str:
-    return "JOIN" if join.how == "inner" else f"{join.how.upper()} JOIN"
 
 
 def _two_nulls(join: Join) -> SqlError:
@@ -175,13 +174,3 @@ def _columns(join: Join, sides: Sides, prefix: str | None) -> tuple[Column, ...]
         for side in ((sides.other, sides.one) if sides.other is join.left else (sides.one, sides.other))
         for column in side.columns
     )
-
-
-def _filtered(join: Join, relation: Relation) -> Relation:
-    """The rows that fulfil the other conditions, which only an inner join can have."""
-    if join.rest and join.how != "inner":
-        raise join.planner.error(
-            f"a {_name(join)} of tables has equal columns only", join.rest[0],
-            remedy="filter in a sub-query, before the join",
-        )  # fmt: skip
-    return filtered(join.planner, relation, join.rest, join.context, "on")
