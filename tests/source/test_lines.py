@@ -637,6 +637,52 @@ def test_files_that_are_rotated_while_they_are_looked_at_are_read_once(
     assert all(split.ended is None for split in follower.at.values())
 
 
+@pytest.mark.parametrize("begun", ["", "ha"])
+def test_the_one_file_of_a_path_is_read_under_the_name_it_gets_before_its_first_line(
+    tmp_path: Path, begun: str
+) -> None:
+    """Each run comes after the rotation, and finds a file without a line: all lines of the day come later."""
+    file, day = tmp_path / "a.log", ["half", "1", "2"]
+    file.write_text(begun)
+    follower = Follower(file)
+    for number in range(3):
+        assert follower.values() == ([] if number == 0 else day)
+        append(file, ("half\n1\n2\n").removeprefix(begun).encode())
+        for old in (2, 1):
+            if (tmp_path / f"a.log.{old}").exists():
+                (tmp_path / f"a.log.{old}").rename(tmp_path / f"a.log.{old + 1}")
+        file.rename(tmp_path / "a.log.1")
+        file.write_text(begun)
+    assert follower.values() == day
+    assert follower.planner.plan(follower.at) is follower.at
+
+
+def test_a_file_that_has_the_inode_of_a_removed_one_without_a_line_is_another(tmp_path: Path) -> None:
+    file, other = tmp_path / "a.log", tmp_path / "b.log"
+    file.touch()
+    follower = Follower(file)
+    follower.step()
+    file.unlink()
+    other.write_text("another program\n")
+    (split,) = follower.at.values()
+    key = files.file_key(other.stat())
+    follower.at = {"a.log": replace(split, identity=replace(split.identity, key=key))}
+    assert follower.values() == []
+    file.write_text("new\n")
+    assert follower.values() == ["new"]
+
+
+def test_a_run_with_fixed_sizes_does_not_see_the_one_file_that_comes_later(tmp_path: Path) -> None:
+    file = tmp_path / "a.log"
+    file.write_text("1\n")
+    follower = Follower(file)
+    assert follower.values() == ["1"]
+    follower.planner.freeze()
+    file.rename(tmp_path / "a.log.1")
+    file.touch()
+    assert follower.planner.plan(follower.at) is follower.at
+
+
 def test_files_whose_names_look_like_those_of_later_splits_are_read_once(tmp_path: Path) -> None:
     """Of a name `a@2` it is not known whether it is the second file called `a`, or a file of that name."""
     follower = Follower(tmp_path)

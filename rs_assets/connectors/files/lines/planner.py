@@ -63,7 +63,8 @@ class Planner:
     def plan(self, start: Offsets, *, max_rows: int | None = None) -> Offsets:
         """The next offsets, at most `max_rows` lines further; `start` itself if there is nothing new.
 
-        Files whose lines the limit leaves to a later batch are splits already: a watermark by split waits for them.
+        Files whose lines the limit leaves to a later batch are splits already: a watermark by split waits for them. So
+        is the one file of a path before its first line: it is found again if it is rotated after that line.
         ConfigurationError if nothing was ever read and the file or directory does not exist; SourceReadError if an
         archive is damaged.
         """
@@ -79,7 +80,15 @@ class Planner:
             left = None if left is None else left - (moved.line - split.line)
             return moved
 
-        return self._walk(start, advance, lambda split, seen: left == 0 and self._lines_on(split, seen, 1).byte > 0)
+        def waits(split: Split, seen: Seen) -> bool:
+            there = self._frozen is None or seen.key in self._frozen
+            return (self._one_file and there) or (left == 0 and self._lines_on(split, seen, 1).byte > 0)
+
+        return self._walk(start, advance, waits)
+
+    @property
+    def _one_file(self) -> bool:
+        return not Path(self.path).is_dir() and not _is_glob(self.path)
 
     def unread(self, start: Offsets) -> frozenset[str]:
         """The splits of `start` that have a complete line more."""
@@ -126,7 +135,7 @@ class Planner:
         places = {str(seen.file): seen for seen in listed.values()}
         # The newest incarnation has the first claim on a file that was truncated in place.
         for name in reversed(list(start)):
-            seen = _found(start[name], owners)
+            seen = self._file_of(start[name], owners)
             if seen is Ended.GONE:
                 split, named = start[name], listed.get(_incarnation(name)[0])
                 there = (inodes.get(split.identity.key.inode), places.get(split.file), named)
@@ -153,6 +162,17 @@ class Planner:
         # A renamed file, or an old split that can be forgotten, does not justify a batch of its own.
         news = [name for name in end if name not in start or _news(start[name]) != _news(end[name])]
         return end if news else start
+
+    def _file_of(self, split: Split, owners: Mapping[FileKey, str]) -> Seen | Ended:
+        """The file of a split, as `_found`.
+
+        Of the one file of a path, while no line of it is read, only the inode is known, which is given to another file
+        once it is removed: so the name that is found has to begin like its own.
+        """
+        seen = _found(split, owners)
+        stem = Path(split.file).name.partition(".")[0]
+        other = isinstance(seen, Seen) and not split.byte and not seen.file.name.startswith(stem)
+        return Ended.GONE if other and self._one_file else seen
 
     def _listed(self) -> list[tuple[str, Seen]]:
         """The files under the path, oldest first, each once however many names it has."""
