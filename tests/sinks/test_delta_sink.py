@@ -148,7 +148,7 @@ def test_should_refuse_options_that_do_not_go_together(given):
         appended(MemoryChannel(schema="n bigint"), **given)
 
 
-@pytest.mark.parametrize("table", ["", "../up", "a/../../b", "nul\0"])
+@pytest.mark.parametrize("table", ["", ".", "../up", "a/../../b", "nul\0"])
 def test_should_refuse_a_path_that_leads_elsewhere(table):
     with pytest.raises(TopologyError, match="not a table name or path"):
         StreamBuilder.data_stream("shop", "sink").from_array([{"n": 1}]).to_delta(table, name="t")

@@ -143,7 +143,9 @@ class DeltaSink(Sink):
     def __post_init__(self) -> None:
         """Refuse invalid combinations of options."""
         Sink.__post_init__(self)
-        if not isinstance(self.table, str) or not self.table or "\0" in self.table or ".." in self.table.split("/"):
+        # A table called "." would be the folder of all others: a clean-up of it would remove their files.
+        named = isinstance(self.table, str) and self.table not in {"", "."}
+        if not named or "\0" in self.table or ".." in self.table.split("/"):
             raise TopologyError(f"step {self.name!r}: {self.table!r} is not a table name or path")
         if "://" not in self.table:
             checked_path(self.table, what=f"step {self.name!r}: the table")
