@@ -27,6 +27,11 @@ FOLLOWED = {
         "cast it in a step before",
         lambda: held("(a,isNull)", logs().with_fields(a="cast(at as string)")),
     ),
+    "type of a sum": (
+        lambda: held("(a,>,1)", logs().with_fields(a="ms + 1")),
+        "cast it in a step before",
+        lambda: held("(a,>,1)", logs().with_fields(a="cast(ms + 1 as bigint)")),
+    ),
     "floating": (
         lambda: held("(x,regex,1)"),
         "cast it to a text",

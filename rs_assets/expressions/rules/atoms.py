@@ -131,7 +131,8 @@ def _field(atom: Atom, scope: Scope) -> tuple[str, str]:
     kind = scope.fields[name] or "unknown"
     if kind not in READABLE:
         remedy = "cast it in a step before; rules read texts, whole and floating numbers, and booleans"
-        raise scope.error(f"a rule cannot read {name!r}: it is a {kind}", atom.at, remedy=remedy)
+        what = f"it is a {kind}" if scope.fields[name] else "its type is known only when Spark has computed it"
+        raise scope.error(f"a rule cannot read {name!r}: {what}", atom.at, remedy=remedy)
     return name, kind
 
 
