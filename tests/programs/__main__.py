@@ -102,12 +102,12 @@ def main(args):
     tempfile.tempdir = args.folder
     local = {"spark.local.dir": args.folder} if args.folder else {}
     driver, told = SparkDriver.shared(SparkSettings(master="local[2]", partitions=2, extra=local)), Told()
-    families, run = (args.family, in_batches) if not args.stored else (args.family or stored.FAMILIES, in_histories)
+    run = in_histories if args.stored else in_batches
     args.camera = Camera() if args.stored else None
     for seeds in groups(args.seed, args.count):
         if told.passed() > 60 * args.minutes:
             break
-        programs = [drawn(seed, families) for seed in seeds]
+        programs = [drawn(seed, args.family or (stored.families(seed) if args.stored else ())) for seed in seeds]
         told.kinds.update(type(step).__name__ for program in programs for step in program.steps)
         run(programs, driver, told, args)
         print(f"{told.passed():.0f} s, {dict(told.results)}", flush=True)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from rs_assets import StreamBuilder, pipeline_from_sql
 from rs_assets.errors import RsError
 from rs_assets.testing import PipelineDriver
+from tests.programs import timers
 from tests.programs.compared import differences
 from tests.programs.oracle import Oracle
 from tests.programs.own import CODE
@@ -17,6 +18,8 @@ from tests.programs.program import HEAD
 from tests.programs.sql_form import script
 
 RIGHT, REFUSED, FAILED, WRONG = "right", "refused", "failed", "wrong"
+# The batch whose rows dimensions have when they are loaded.
+VERSION = [0]
 
 
 def built(programs):
@@ -27,9 +30,10 @@ def built(programs):
 def executed(bodies, job="programs"):
     """The last stream of a pipeline of several texts, each with its label."""
     # Functions of the main module are pickled by value, so workers need no such file.
-    scope = {"__name__": "__main__", "shop": StreamBuilder.data_stream("programs", job)}
+    scope = {"__name__": "__main__", "VERSION": VERSION, "shop": StreamBuilder.data_stream("programs", job)}
     exec(HEAD, scope)
     exec(CODE, scope)
+    exec(timers.CODE, scope)
     for label, text in bodies:
         name = f"<program {label}>"
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
@@ -52,8 +56,12 @@ def run(programs, driver, build=built):
         for name in names:
             got[name].append(running.take(name))
 
+    VERSION[0], changing = 0, [name for program in programs for name in program.changing]
     with PipelineDriver(pipeline, spark=driver) as running:
         for number in range(len(programs[0].batches)):
+            VERSION[0] = number
+            for name in changing if number else ():
+                running.reload(name)
             for program in programs:
                 for source, rows in program.batches[number].items():
                     running.push(rows, f"{program.label}_{source}")
@@ -186,6 +194,7 @@ def fewer_steps(program):
 # Parts of steps, and how many of them a step needs; settings, and what they are without.
 PARTS = {"aggregates": 1, "own": 0, "statements": 1, "columns": 1}
 PLAIN = {"late": False, "top": None, "path": None, "delay": 0, "offset": 0, "deletes": None, "rank": None}
+PLAIN |= {"versions": (), "condition": None, "early": False}
 
 
 def simpler_steps(program):

@@ -20,6 +20,8 @@ def plain(value):
         return value
     if isinstance(value, list | tuple):
         return tuple(plain(each) for each in value)
+    if isinstance(value, dict):
+        return tuple(sorted((name, plain(of)) for name, of in value.items()))
     if hasattr(value, "isoformat"):
         return value.astimezone(UTC).replace(tzinfo=None).isoformat()
     if isinstance(value, Decimal):
@@ -97,7 +99,7 @@ def deltas(sink, got, want):
     return differing(bag(summed.values()), bag(row for _, row in want), "the sums of parts")
 
 
-VIEWS = {"append": append, "net": net, "last": last, "deltas": deltas}
+VIEWS = {"append": append, "upsert": append, "history": append, "net": net, "last": last, "deltas": deltas}
 
 
 def differences(program, got):

@@ -6,20 +6,51 @@ Draws keep to what the pages in docs allow, so that few programs are refused.
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from random import Random
 
-from tests.programs import families, lookups, script_drawing, table_families
+from tests.programs import families, later_families, lookups, script_drawing, table_families
 from tests.programs import program as p
 from tests.programs import terms as t
 from tests.programs.own import Own
 from tests.programs.scripts import Script
 from tests.programs.shapes import fields_after
-from tests.programs.values import CORE, LATER, MORE, NUMBERS, ORDERED, SIZES, VALUES, WIDER
+from tests.programs.values import (
+    AGGREGATED,
+    COMPUTED,
+    CORE,
+    FINE,
+    KEYS,
+    LATER,
+    LATEST,
+    MORE,
+    ODD_ORDERED,
+    ODDER,
+    ORDERED,
+    SIZES,
+    VALUES,
+    WIDER,
+    Items,
+)
 
 BATCHES, GROUP = 4, 8
-FAMILIES = {**families.FAMILIES, **table_families.FAMILIES}
-WEIGHTS = {"window": 3, "chain": 2, "firing": 3, "join": 3, "tables": 4, "other_windows": 2}
+# Seconds from the first time of a program to near 1970, and to near the year 9000, where there are no event times.
+ERAS = (-1704067200, -1704067200 - 40, 220162147200 - 60)
+PARTS = (t.Part("spot", "a", "bigint"), t.Part("spot", "b", "string"), t.Part("bag", "a", "bigint"))
+TIMED = p.Window | p.Distinct | p.Join | p.AsOf
+EARLIER = {**families.FAMILIES, **table_families.FAMILIES}
+FAMILIES = {**EARLIER, **later_families.FAMILIES}
+WEIGHTS = {
+    "window": 3,
+    "chain": 2,
+    "firing": 3,
+    "join": 3,
+    "tables": 4,
+    "other_windows": 2,
+    "early": 2,
+    "table_chains": 3,
+}
 
 
 class Draw:
@@ -29,7 +60,12 @@ class Draw:
         self.rng, self.seed, self.family = Random(seed * 1000 + 7), seed, family
         self.steps, self.made, self.number = {}, [], 0
         self.wider = seed >= WIDER
-        self.more = tuple(self.rng.sample(MORE + LATER * self.wider, self.rng.choice([1, 2, 3])))
+        self.odder = seed >= ODDER
+        more = MORE + LATER * self.wider + LATEST * 2 * self.odder
+        self.more = tuple(dict(self.rng.sample(more, self.rng.choice([1, 2, 3]) + self.odder)).items())
+        self.fine = self.odder and self.chance(0.4)
+        self.unique = False
+        self.era = self.pick(*ERAS) if self.odder and not self.fine and self.chance(0.2) else 0
         # How many seconds one of the rows' times has.
         self.scale = 1
 
@@ -63,6 +99,16 @@ class Draw:
     def named(self, name, *kinds):
         """The fields of some types."""
         return [field for field, kind in self.fields(name).items() if kind in kinds]
+
+    def keys(self, name, *kinds, odd=KEYS):
+        """The fields of some types that may be keys; of later seeds those of the types `odd`, too, and rather."""
+        odd = self.named(name, *odd) if self.odder else []
+        return odd if odd and self.chance(0.5) else [*self.named(name, *kinds), *odd]
+
+    def odd_keys(self, *names):
+        """None or one of the texts and numbers at an edge that some steps have; none for earlier seeds."""
+        there = [field for field in ("word", "big") if all(field in self.fields(name) for name in names)]
+        return tuple(there[:1]) if self.odder and there and self.chance(0.6) else ()
 
     # Conditions and terms.
 
@@ -105,17 +151,20 @@ class Draw:
                 (t.Arithmetic(number, "%", 3), "bigint"),
                 (t.Case(self.condition(name), t.Field(number), t.Constant(1)), "bigint"),
             ]
+        parts = [part for part in PARTS if part.field in self.fields(name)] if self.odder else []
+        terms += [(part, part.kind) for part in parts * 2]
         return self.rng.choice([each for each in terms if kind in (None, each[1])])
 
     # Steps without state.
 
-    def stateless(self, name, most, *, sql=False, kept=("id", "key", "n", "ts", "y")):
+    def stateless(self, name, most, *, sql=False, kept=("id", "key", "n", "ts", "y", "word", "big", "spot", "bag")):
         """Up to so many steps, which keep the fields `kept`."""
         for _ in range(self.rng.randrange(most + 1)):
             steps = [self.filtered, self.with_fields, self.selected, self.mapped]
             if not sql:
                 steps += [self.python_filtered, self.python_mapped, self.passed, self.looked_up, self.flattened]
                 steps += [self.expected, self.scripted, self.scripted]
+                steps += [self.looked_up] * 2 * self.odder
             if self.wider and not sql:
                 steps += [partial(step, self) for step in lookups.STEPS * 2]
             name = self.rng.choice(steps)(name, kept)
@@ -172,12 +221,20 @@ class Draw:
             return name
         keys = self.rng.sample(["a", "a", "b", "c", "é", "", None], 4)
         rows = tuple((key, self.pick("gold", "tin"), place) for place, key in enumerate(keys))
-        return self.add(p.Lookup, name, "key", self.pick("inner", "left"), rows)
+        how, more = self.pick("inner", "left"), {}
+        if self.odder and not any(isinstance(step, TIMED | p.Process) for step in self.made):
+            versions = [tuple(self.rng.sample(rows, self.rng.randrange(5))) for _ in range(BATCHES)]
+            more = {"versions": tuple(versions)} if self.chance(0.6) else {}
+        if self.odder and "n" in self.fields(name) and self.chance(0.4):
+            more["condition"] = self.pick("<=", "<>", ">")
+        return self.add(p.Lookup, name, "key", how, rows, **more)
 
     def flattened(self, name, kept):
         if "tags" not in self.fields(name) or "item" in self.fields(name):
             return name
-        return self.add(p.FlatMap, name, "tags", tuple((f, k) for f, k in self.fields(name).items() if f in kept))
+        more = {"form": self.pick("python", "sql", "none")} if self.odder else {}
+        kept = tuple((f, k) for f, k in self.fields(name).items() if f in kept)
+        return self.add(p.FlatMap, name, "tags", kept, **more)
 
     def branches(self, name):
         """Branches of a stream that meet again."""
@@ -187,6 +244,8 @@ class Draw:
             right = self.add(p.WithFields, right, (("n", t.Arithmetic("n", "+", 2)),))
         else:
             left, right = self.add(p.Filter, name, one, "sql"), self.add(p.Filter, name, other, "sql")
+        if self.odder and self.chance(0.3):
+            left = self.add(p.Union, left, right)
         return self.add(p.Union, left, right)
 
     def begun(self, most=3):
@@ -206,9 +265,12 @@ class Draw:
         """A count, and others; `plain` ones are sums that can be added up."""
         made, fields = [p.Aggregate(self.new("c"), "count")], self.fields(name)
         for _ in range(self.rng.randrange(4)):
-            kind = "sum" if plain else self.pick("sum", "avg", "min", "max", "count_distinct", "distinct", "collect")
-            kinds = {"sum": NUMBERS, "avg": ("bigint", "double"), "distinct": ("string", "bigint")}.get(kind, ORDERED)
+            more = ["xor", "every", "median"] * self.odder
+            some = "sum", "avg", "min", "max", "count_distinct", "distinct", "collect", *more
+            kind = "sum" if plain else self.pick(*some)
+            kinds = AGGREGATED.get(kind, ORDERED)
             kinds = (*kinds, "odd") if kind == "count_distinct" else kinds
+            kinds = (*kinds, *ODD_ORDERED) if self.odder and kind not in COMPUTED else kinds
             there = [field for field, of in fields.items() if of in (("bigint",) if plain else kinds)]
             if not plain and self.chance(0.1) and self.named(name, "bigint"):
                 doubled = t.Arithmetic(self.rng.choice(self.named(name, "bigint")), "*", 2)
@@ -220,7 +282,7 @@ class Draw:
         return tuple(made)
 
     def groups(self, name):
-        there = self.named(name, "string", "bigint", "boolean", "odd")
+        there = self.keys(name, "string", "bigint", "boolean", "odd")
         return tuple(self.rng.sample(there, min(len(there), self.pick(0, 1, 1, 2))))
 
     def window(self, name, time="ts", *, shapes=("tumbling", "hopping", "session", "cumulate"), **settings):
@@ -246,7 +308,8 @@ class Draw:
 
     def ranked(self, name, groups):
         """The order of a ranking, and the field that decides between equal rows."""
-        there = [field for field in self.named(name, "bigint") if field not in groups and field != "id"]
+        there = self.named(name, "bigint", *["big"] * self.odder)
+        there = [field for field in there if field not in groups and field != "id"]
         return (
             (self.rng.choice(there), "id") if there and "id" in self.fields(name) and "id" not in groups else ("", "")
         )
@@ -272,7 +335,7 @@ class Draw:
     def rows(self, source):
         """Rows in an order of their own: out of order, doubled, and with nulls."""
         clock, rows = self.rng.randrange(40), []
-        repeated = self.family in table_families.FAMILIES
+        repeated = self.family in (*table_families.FAMILIES, "table_chains")
         first = {"a": 0, "b": 1000, "c": 2000}[source.name]
         for number in range(self.rng.randrange(6, 40)):
             clock += self.pick(0, 1, 2, 3, 5, 11)
@@ -280,13 +343,16 @@ class Draw:
             row = {field: self.rng.choice(VALUES[kind]) for field, kind in source.schema if field not in ("id", "ts")}
             row["id"] = self.rng.randrange(9) if repeated else first + number
             row["ts"] = p.at(self.scale * (max(0, clock - back) + self.pick(0, 0, 0, 0.5)))
+            row["ts"] += timedelta(seconds=0 if repeated else self.era)
+            if self.fine:
+                row["ts"] += timedelta(seconds=self.pick(0, 0, *FINE))
             if not repeated and self.chance(0.03):
                 row["ts"] = None
             row = {
-                field: list(row[field]) if isinstance(row[field], tuple) else row[field] for field, _ in source.schema
+                field: Items(row[field]) if isinstance(row[field], tuple) else row[field] for field, _ in source.schema
             }
             rows.append(row)
-            if self.chance(0.1):
+            if self.chance(0.1) and not self.unique:
                 rows.append(dict(self.rng.choice(rows)))
         return rows
 
@@ -298,7 +364,8 @@ class Draw:
 
 def drawn(seed, families=()):
     """The program of a seed."""
-    names = families or [name for name in FAMILIES for _ in range(WEIGHTS.get(name, 1))]
+    known = FAMILIES if seed >= ODDER else EARLIER
+    names = families or [name for name in known for _ in range(WEIGHTS.get(name, 1))]
     family = Random(seed).choice([*names])
     return Draw(seed, family).program()
 

@@ -77,6 +77,7 @@ def distinct(d):
     name = d.begun(2)
     keys = ("key", "ts") if d.chance(0.6) else ("key", "n", "ts")
     keys = ("y", *keys) if "y" in d.fields(name) else keys
+    keys = (*d.odd_keys(name), *keys)
     name = d.add(p.Distinct, name, keys, d.pick(10, 60), "ts", d.pick(0, 5, 30))
     name = d.add(p.Select, name, keys)
     if d.chance(0.5):
@@ -114,13 +115,14 @@ def join(d):
         d.pick("interval", "interval", "tumbling", "hopping"),
         d.pick("inner", "left", "right", "full", "semi", "anti"),
     )
-    how = "inner" if kind == "hopping" else how
+    how = "inner" if kind == "hopping" and not d.odder else how
     within = (d.pick(0, 5, 20), d.pick(0, 5, 20)) if kind == "interval" else (20, d.pick(5, 10))
     followed = kind == "interval" and how in ("inner", "left", "semi", "anti") and d.chance(0.3)
     processor = d.chance(0.3) or (followed and how == "semi")
     condition = ("n", d.pick("<=", "<>", ">"), "n") if d.chance(0.3) else None
     odd = "y" in d.fields(left) and "y" in d.fields(right)
     on = ("y",) if odd and d.chance(0.5) else d.pick(("key",), ("key",), ("n",), ("key", "n"))
+    on = d.odd_keys(left, right) or on
     delays, prefix = (
         (d.pick(0, 5), d.pick(0, 20)),
         None if how in ("semi", "anti") or (not followed and d.chance(0.25)) else "r_",
@@ -154,12 +156,16 @@ def self_join(d):
     how, within = d.pick("inner", "left", "full", "semi", "anti"), (d.pick(0, 5, 20), d.pick(0, 5, 20))
     prefix = None if how in ("semi", "anti") else "r_"
     on, delay = d.pick(("key",), ("n",)), d.pick(0, 0, 5, 20)
+    on = d.odd_keys(left, right) or on
     name = d.add(p.Join, left, right, on, how, "interval", within, "ts", (delay, delay), prefix, False, None)
     return [p.Sink(name, "append")]
 
 
 def process(d):
-    name = d.add(p.Process, d.stateless(d.source(), 2, sql=True), "key", d.pick("n", "id"))
+    name = d.stateless(d.source(), 2, sql=True)
+    key = (*d.odd_keys(name), "key")[0]
+    more = {"most": d.pick(3, 10)} if d.odder and d.chance(0.5) else {}
+    name = d.add(p.Process, name, key, d.pick("n", "id"), "bigint" if key == "big" else "string", **more)
     return [p.Sink(d.stateless(name, 2, kept=("id",)), "append")]
 
 
@@ -167,7 +173,8 @@ def asof(d):
     left, right = sides(d)
     delays = (d.pick(0, 5), d.pick(0, 20))
     deletes = t.Compare("n", d.pick("=", ">"), d.pick(3, 7)) if d.chance(0.4) else None
-    name = d.add(p.AsOf, left, right, "key", "ts", d.pick(None, None, 5, 60), d.pick("left", "inner"), delays, deletes)
+    on = (*d.odd_keys(left, right), "key")[0]
+    name = d.add(p.AsOf, left, right, on, "ts", d.pick(None, None, 5, 60), d.pick("left", "inner"), delays, deletes)
     return [p.Sink(name, "append")]
 
 

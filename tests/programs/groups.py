@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import operator
+import statistics
+from functools import reduce
+
 from tests.programs.meaning import value
+from tests.programs.values import Items
 
 
 def there(rows, field):
@@ -15,6 +20,16 @@ def total(values):
     return sum(values) if values else None
 
 
+def xor(values):
+    """All bits that are set in an odd number of values; null of nothing."""
+    return reduce(operator.xor, values) if values else None
+
+
+def median(values):
+    """The middle of the values, or between the two in the middle; null of nothing."""
+    return float(statistics.median(values)) if values else None
+
+
 def mean(values):
     """The mean as a double; null of nothing."""
     return float(sum(values)) / len(values) if values else None
@@ -25,9 +40,12 @@ AGGREGATES = {
     "avg": mean,
     "min": lambda values: min(values, default=None),
     "max": lambda values: max(values, default=None),
-    "distinct": lambda values: sorted(set(values)),
+    "distinct": lambda values: Items(sorted(set(values))),
     "count_distinct": lambda values: len(set(values)),
-    "collect": list,
+    "collect": Items,
+    "xor": xor,
+    "every": lambda values: all(values) if values else None,
+    "median": median,
 }
 
 

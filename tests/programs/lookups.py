@@ -11,7 +11,7 @@ from ipaddress import IPv6Address, IPv6Network, ip_address, ip_network
 
 from tests.programs import program as p
 from tests.programs.meaning import value
-from tests.programs.values import NETWORKS
+from tests.programs.values import NETWORKS, Items
 
 # The ends of an interval that is open there: as far as 64 bits go.
 LEAST, GREATEST = -(2**63), 2**63 - 1
@@ -146,7 +146,7 @@ class Judged(p.Step):
             return [row | {"rule": name, "priority": priority, "rule_version": 1} for name, _, priority, _ in found]
         if not found and self.form == "matched":
             return []
-        return [row | {"rules": [rule[0] for rule in found], "rules_version": 1}]
+        return [row | {"rules": Items(rule[0] for rule in found), "rules_version": 1}]
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,11 @@ def _(term: terms.Field, row):
 
 
 @value.register
+def _(term: terms.Part, row):
+    return (row[term.field] or {}).get(term.part)
+
+
+@value.register
 def _(term: terms.Constant, row):
     return term.value
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from tests.programs import program as p
-from tests.programs import script_meaning
+from tests.programs import script_meaning, timers
 from tests.programs.groups import aggregated, ranked, summed
 from tests.programs.meaning import value
 from tests.programs.shapes import names_after
-from tests.programs.windows import fired, is_late
+from tests.programs.windows import fired, is_late, is_time
 
-TIMED = p.Window | p.Distinct | p.Join | p.AsOf
+TIMED = p.Window | p.Distinct | p.Join | p.AsOf | timers.Timers
 
 
 @dataclass
@@ -71,8 +71,8 @@ class Oracle:
             latest = [[] for _ in range(self.end)]
             for batch, row in rows:
                 time = row[getattr(step, "time", "ts")]
-                if time is not None:
-                    latest[batch].append(time - timedelta(seconds=delay))
+                if is_time(step, time):
+                    latest[batch].append(cut(time - timedelta(seconds=delay)))
             yield latest
 
     def sides(self, step):
@@ -80,6 +80,8 @@ class Oracle:
         if isinstance(step, p.ToTable):
             return [(self.rows(step.of), 0)] if step.lives else []
         if not isinstance(step, TIMED) or (getattr(step, "shape", "") == "global" and not step.size):
+            return []
+        if getattr(step, "kind", "") == "any":
             return []
         if isinstance(step, p.Join) and self.is_self_join(step) and self.is_first(step.left):
             # A record counts once if any side has it.
@@ -176,13 +178,18 @@ class Oracle:
         return [*self.rows(step.left), *self.rows(step.right)]
 
     def _lookup(self, step):
-        def found(row):
+        def found(rows, row):
             key = row[step.on]
-            matches = [each for each in step.rows if key and each[0] == key]
+            matches = [each for each in rows if key and each[0] == key and holds(row, each)]
             none = [(None, None, None)] if step.how == "left" else []
             return [row | dict(zip(("d_key", "d_tier", "d_rank"), each, strict=True)) for each in matches or none]
 
-        return self.each(step.of, found)
+        def holds(row, each):
+            return not step.condition or (row["n"] is not None and COMPARED[step.condition](row["n"], each[2]))
+
+        if not step.versions:
+            return self.each(step.of, lambda row: found(step.rows, row))
+        return [(batch, made) for batch, row in self.rows(step.of) for made in found(step.versions[batch], row)]
 
     # Steps by event time.
 
@@ -205,7 +212,7 @@ class Oracle:
         for batch, rows in enumerate(self.batches(step.of)):
             for row in rows:
                 key = tuple(row[name] for name in step.keys)
-                if row[step.time] is None:
+                if not is_time(step, row[step.time]):
                     continue
                 if is_late(row[step.time], self.marks.before[batch]):
                     late.append(row)
@@ -219,10 +226,13 @@ class Oracle:
         """The rows of both sides that are in time: each with its batch, and the windows that are open for it."""
         for of in step.inputs:
             first, side, lag = self.is_first(of), [], self.lag(step)
+            if getattr(step, "kind", "") == "any":
+                yield [(batch, row, None) for batch, row in self.rows(of)]
+                continue
             for batch, row in self.rows(of):
                 time, mark = row[step.time], self.marks.before[batch] if first else None
                 mark = mark - lag if mark is not None else None
-                if time is None:
+                if not is_time(step, time):
                     continue
                 if getattr(step, "kind", "interval") == "interval":
                     open_ = [] if is_late(time, mark) else [None]
@@ -241,6 +251,8 @@ class Oracle:
 
     def _join(self, step):
         left, right = self.sided(step)
+        if step.early:
+            return self.early(step, left, right)
         matched, pairs = (set(), set()), []
         for i, (a, one, in_one) in enumerate(left):
             for j, (b, other, in_other) in enumerate(right):
@@ -261,12 +273,33 @@ class Oracle:
             return [(None, self.pair(step, left[i][1], None, left[i][2])) for i in matched[0]]
         return {"inner": pairs, "anti": alone}.get(step.how, pairs + alone)
 
+    def early(self, step, left, right):
+        """The pairs and the unmatched rows after each batch."""
+        after = []
+        for now in range(self.end + 1):
+            ones, others = ([each for each in side if each[0] <= now] for side in (left, right))
+            found = [(i, j) for i, a in enumerate(ones) for j, b in enumerate(others) if self.is_pair(step, a, b)]
+            pairs = found if step.how != "anti" else []
+            shown = [self.pair(step, ones[i][1], others[j][1], ones[i][2]) for i, j in pairs]
+            if step.how != "right":
+                matched = {i for i, _ in found}
+                shown += [self.pair(step, a[1], None, a[2]) for i, a in enumerate(ones) if i not in matched]
+            if step.how in ("right", "full"):
+                matched = {j for _, j in found}
+                shown += [self.pair(step, None, b[1], b[2]) for j, b in enumerate(others) if j not in matched]
+            after.append([row | {"retracted": False} for row in shown])
+        return Table(after, ())
+
+    def is_pair(self, step, one, other):
+        """Whether two rows of the sides are a pair."""
+        return one[2] == other[2] and self.match(step, one[1], other[1])
+
     @staticmethod
     def match(step, one, other):
         """Whether two rows are a pair, but for windows."""
         # All NaN of a program are one object, and equal as keys.
         no_key = (None,) if step.empties else (None, "")
-        if any(one[name] in no_key or [one[name]] != [other[name]] for name in step.on):
+        if any(one[name] in no_key or [one[name]] != [other[of]] for name, of in step.pairs):
             return False
         if step.kind == "interval":
             before, after = (timedelta(seconds=each) for each in step.within)
@@ -329,8 +362,8 @@ class Oracle:
         for rows in [*batches, []]:
             for row in rows:
                 order = tuple(row[name] for name in step.order)
-                key = row[step.key]
-                if key is not None and (key not in newest or order >= newest[key][0]):
+                key = tuple(row[name] for name in step.keys)
+                if None not in key and (key not in newest or order >= newest[key][0]):
                     newest[key] = order, row
             there = [row for _, row in newest.values()]
             after.append([row for row in there if step.deletes is None or not value(step.deletes, row)])
@@ -338,7 +371,13 @@ class Oracle:
             if mark is not None:
                 lives = timedelta(seconds=step.lives)
                 after[-1] = [row for row in after[-1] if row["ts"] + lives > mark]
-        return Table(after, (step.key,))
+        return Table(after, step.keys)
+
+    def _retable(self, step):
+        table = self.rows(step.of)
+        names = (step.key, *step.kept)
+        states = [[row for row in now if row[step.key] is not None] for now in table.after]
+        return Table([[{name: row[name] for name in names} for row in now] for now in states], (step.key,))
 
     def _process(self, step):
         sums, made = defaultdict(lambda: [0, 0]), []
@@ -347,7 +386,17 @@ class Oracle:
                 of = sums[row[step.key]]
                 of[0], of[1] = of[0] + (row[step.field] or 0), of[1] + 1
                 made.append((batch, {step.key: row[step.key], "id": row["id"], "total": of[0], "rows": of[1]}))
+            if step.most is not None:
+                sums = defaultdict(sums.default_factory, {key: of for key, of in sums.items() if of[0] < step.most})
         return made
+
+    def _timers(self, step):
+        made, _ = timers.passed(step, self.batches(step.of), self.marks.before, self.marks.after)
+        return made
+
+    def _other(self, step):
+        of = self.steps[step.of]
+        return timers.passed(of, self.batches(of.of), self.marks.before, self.marks.after)[1]
 
     def _mapvalues(self, step):
         keys = self.rows(step.of).keys
@@ -388,22 +437,22 @@ class Oracle:
 
     def _tablejoin(self, step):
         left, right = self.rows(step.left), self.rows(step.right)
-        (key,), (other_key,) = left.keys, right.keys
-        names = [name for name in self.names_of(step.right) if name != other_key]
+        own = [of for of, _ in step.on or zip(left.keys, right.keys, strict=True)]
+        names = [name for name in self.names_of(step.right) if name not in right.keys]
         lefts = self.names_of(step.left)
         after = []
         for ones, others in zip(left.after, right.after, strict=True):
-            by_key = {row[other_key]: row for row in others}
+            by_key = {tuple(row[name] for name in right.keys): row for row in others}
             made, seen = [], set()
             for one in ones:
-                at = one[step.on[0] if step.on else key]
+                at = tuple(one[name] for name in own)
                 seen.add(at)
                 other = by_key.get(at)
                 if other is not None or step.how != "inner":
                     made.append(one | {name: (other or {}).get(name) for name in names})
             if step.how == "outer":
                 made += [
-                    dict.fromkeys(lefts) | {key: at} | {name: row[name] for name in names}
+                    dict.fromkeys(lefts) | dict(zip(left.keys, at, strict=True)) | {name: row[name] for name in names}
                     for at, row in by_key.items()
                     if at not in seen
                 ]
@@ -458,6 +507,11 @@ class Table:
 
     after: list
     keys: tuple[str, ...]
+
+
+def cut(time):
+    """A time in whole milliseconds."""
+    return time - timedelta(microseconds=time.microsecond % 1000)
 
 
 COMPARED = {"<=": lambda a, b: a <= b, "<>": lambda a, b: a != b, ">": lambda a, b: a > b}

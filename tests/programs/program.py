@@ -16,7 +16,7 @@ INPUTS = ("of", "left", "right")
 # The setting of a step whose function Spark does not compute.
 CALLED = "trace=False, "
 START = datetime(2024, 1, 1, tzinfo=UTC)
-KINDS = {"odd": "double", "ip": "string"}
+KINDS = {"odd": "double", "ip": "string", "word": "string", "big": "bigint", "flag": "boolean"}
 
 
 def at(second):
@@ -137,16 +137,22 @@ class Map(Step):
 
 @dataclass(frozen=True)
 class FlatMap(Step):
-    """A row for each item of the field `items`, called `item`, with the fields `kept`; in Python."""
+    """A row for each item of the field `items`, called `item`, with the fields `kept`; in Python, or in SQL."""
 
     of: str
     items: str
     kept: tuple[tuple[str, str], ...]
+    form: str = "python"
 
     def code(self, label):
+        if self.form == "sql":
+            columns = ", ".join(name for name, _ in self.kept)
+            rows = f"transform({self.items}, each -> struct({columns}, each AS item))"
+            return f'{self.of}.flat_map("inline({rows})", name="{label}")'
         items = ", ".join(f'"{name}": r["{name}"]' for name, _ in self.kept)
         schema = ddl((*self.kept, ("item", "string")))
         made = f'[{{{items}, "item": each}} for each in r["{self.items}"] or []]'
+        made += f' if r["{self.items}"] else None' * (self.form == "none")
         return f'{self.of}.flat_map(lambda r: {made}, schema="{schema}", name="{label}")'
 
 
@@ -207,6 +213,10 @@ class Distinct(Step):
         return f'{self.of}.distinct({keys}, {times}, name="{label}")'
 
 
+# Aggregates of Spark by the names that they have in a program.
+IN_SQL = {"xor": "bit_xor({})", "every": "every({})", "median": "percentile({}, 0.5)"}
+
+
 @dataclass(frozen=True)
 class Aggregate:
     """One field of a group: `kind` is a method, or `aggregate` with SQL text."""
@@ -216,9 +226,15 @@ class Aggregate:
     field: str | None = None
     term: object = None
 
+    def sql(self):
+        """One of Spark's as SQL."""
+        return IN_SQL[self.kind].format(self.field)
+
     def code(self):
         if self.kind == "count":
             return f'.count("{self.name}")'
+        if self.kind in IN_SQL:
+            return f".aggregate({self.name}={self.sql()!r})"
         if self.kind in ("count_if", "sum_of"):
             function = "count_if" if self.kind == "count_if" else "sum"
             return f".aggregate({self.name}={f'{function}({self.term.sql()})'!r})"
@@ -336,6 +352,7 @@ class Window(Step):
 class Join(Step):
     """Pairs of two streams: `within` is seconds before and after, or a window's size and slide.
 
+    The kind is interval, tumbling, hopping or any. `others` are the keys of the right side if they have other names.
     An empty text equals nothing, unless there are `empties`, as in SQL.
     """
 
@@ -351,8 +368,17 @@ class Join(Step):
     processor: bool
     condition: tuple[str, str, str] | None
     empties: bool = False
+    others: tuple[str, ...] = ()
+    early: bool = False
+
+    @property
+    def pairs(self):
+        """The fields that are equal: of the left side, and of the right one."""
+        return tuple(zip(self.on, self.others or self.on, strict=True))
 
     def near(self):
+        if self.kind == "any":
+            return None
         first, second = (f"Time.seconds({each})" for each in self.within)
         return {
             "interval": f"Interval.of(before={first}, after={second})",
@@ -368,8 +394,10 @@ class Join(Step):
             left, operator, right = self.condition
             condition = f', condition="left.{left} {operator} right.{right}"'
         more = f", water_mark=({marks})" * any(self.delays) + ", processor=True" * self.processor
+        more += ", early=True" * self.early
         prefix = f', prefix="{self.prefix}"' if self.prefix else ""
-        what = f'on={list(self.on)!r}, within={self.near()}{time}, how="{self.how}"{condition}{more}{prefix}'
+        on = dict(self.pairs) if self.others else list(self.on)
+        what = f'on={on!r}, within={self.near()}{time}, how="{self.how}"{condition}{more}{prefix}'
         return f'{self.left}.join({self.right}, {what}, name="{label}")'
 
 
@@ -396,35 +424,54 @@ class AsOf(Step):
 
 @dataclass(frozen=True)
 class Lookup(Step):
-    """Each row with the rows of a dimension."""
+    """Each row with the rows of a dimension, which has other rows in each batch if `versions` has them.
+
+    `condition` compares the row's `n` with their rank.
+    """
 
     of: str
     on: str
     how: str
     rows: tuple[tuple[str | None, str, int], ...]
+    versions: tuple[tuple[tuple[str | None, str, int], ...], ...] = ()
+    condition: str = ""
     schema = (("d_key", "string"), ("d_tier", "string"), ("d_rank", "bigint"))
 
     def code(self, label):
-        rows = [dict(zip(("key", "tier", "rank"), row, strict=True)) for row in self.rows]
-        loaded = f'Dimension.from_loader(lambda: {rows!r}, schema="key string, tier string, rank bigint")'
+        versions = [[dict(zip(("key", "tier", "rank"), row, strict=True)) for row in rows] for rows in self.each]
+        rows = f"{versions!r}[VERSION[0]]" if self.versions else f"{versions[0]!r}"
+        empty = ", may_be_empty=True" * bool(self.versions)
+        loaded = f'Dimension.from_loader(lambda: {rows}, schema="key string, tier string, rank bigint"{empty})'
         on = f'{{"{self.on}": "key"}}'
-        return f'{self.of}.dim_join({loaded}, on={on}, how="{self.how}", prefix="d_", name="{label}")'
+        more = f'condition="left.n {self.condition} right.rank", ' if self.condition else ""
+        return f'{self.of}.dim_join({loaded}, on={on}, how="{self.how}", {more}prefix="d_", name="{label}")'
+
+    @property
+    def each(self):
+        """Its rows by batch; of one that does not change only once."""
+        return self.versions or (self.rows,)
 
 
 @dataclass(frozen=True)
 class Process(Step):
-    """For each row the sum of `field` and the number of rows of its key, up to it; in Python, with a state."""
+    """For each row the sum of `field` and the number of rows of its key, up to it; in Python, with a state.
+
+    A sum that has reached `most` at the end of a batch begins again.
+    """
 
     of: str
     key: str
     field: str
+    kind: str = "string"
+    most: int | None = None
     schema = (("id", "bigint"), ("total", "bigint"), ("rows", "bigint"))
 
     def code(self, label):
+        most = f", {self.most}" if self.most is not None else ""
         return (
-            f'{self.of}.process_values(running("{self.key}", "{self.field}"), keys="{self.key}", '
-            f'state="total bigint, rows bigint", schema="{self.key} string, id bigint, total bigint, rows bigint", '
-            f'name="{label}")'
+            f'{self.of}.process_values(running("{self.key}", "{self.field}"{most}), keys="{self.key}", '
+            f'schema="{self.key} {self.kind}, id bigint, total bigint, rows bigint", '
+            f'state="total bigint, rows bigint", name="{label}")'
         )
 
 
@@ -438,6 +485,12 @@ class ToTable(Step):
     deletes: object
     lives: int | None = None
     history: bool = False
+    more: tuple[str, ...] = ()
+
+    @property
+    def keys(self):
+        """All fields of its key."""
+        return (self.key, *self.more)
 
     def code(self, label):
         order = f", order_by={list(self.order)!r}" if self.order else ""
@@ -446,7 +499,23 @@ class ToTable(Step):
         if self.history:
             order = ', time_field="ts", history=Time.hours(24)'
         deletes = f", deletes={self.deletes.sql()!r}" if self.deletes else ""
-        return f'{self.of}.to_table("{self.key}"{order}{deletes}, name="{label}")'
+        keys = ", ".join(map(repr, self.keys))
+        return f'{self.of}.to_table({keys}{order}{deletes}, name="{label}")'
+
+
+@dataclass(frozen=True)
+class Retable(Step):
+    """The table of the rows that a stream of changes has left, by a key that each of them has for itself."""
+
+    of: str
+    key: str
+    kept: tuple[str, ...]
+
+    def code(self, label):
+        # All but the flag, which the changes of this table have themselves.
+        kept = ", ".join(map(repr, self.kept))
+        table = f'{self.of}.to_table("{self.key}", deletes="retracted", name="{label}")'
+        return f'{table}.map_values({kept}, name="{label}_row")'
 
 
 @dataclass(frozen=True)
@@ -455,6 +524,7 @@ class MapValues(Step):
 
     of: str
     columns: tuple[tuple[str, object], ...]
+    keys: tuple[str, ...]
 
     def code(self, label):
         items = ", ".join(repr(f"{term.sql()} AS {name}") for name, term in self.columns)
@@ -470,21 +540,24 @@ class Group(Step):
     aggregates: tuple[Aggregate, ...]
 
     def code(self, label):
-        made = "".join(each.code() for each in self.aggregates)
-        return f'{self.of}.group_by({", ".join(map(repr, self.groups))}){made}.to_table(name="{label}")'
+        made = "".join(each.code() for each in self.aggregates if each.kind not in IN_SQL)
+        texts = [f"{each.name}={each.sql()!r}" for each in self.aggregates if each.kind in IN_SQL]
+        made += f'.aggregate({", ".join(texts)}, name="{label}")' if texts else f'.to_table(name="{label}")'
+        return f"{self.of}.group_by({', '.join(map(repr, self.groups))}){made}"
 
 
 @dataclass(frozen=True)
 class TableJoin(Step):
-    """Rows of two tables by their keys, or by a field of the left one."""
+    """Rows of two tables by their keys, or by fields of the left one: `on` are pairs of these and the right `keys`."""
 
     left: str
     right: str
-    on: tuple[str, str] | None
+    on: tuple[tuple[str, str], ...] | None
     how: str
+    keys: tuple[str, ...]
 
     def code(self, label):
-        on = f'on={{"{self.on[0]}": "{self.on[1]}"}}, ' if self.on else ""
+        on = f"on={dict(self.on)!r}, " if self.on else ""
         return f'{self.left}.join({self.right}, {on}how="{self.how}", name="{label}")'
 
 
@@ -534,7 +607,10 @@ class Changes(Step):
 @dataclass(frozen=True)
 class Sink:
     """What is compared. `view` says how: each row (append), the last row of a window (last), rows less those that are
-    retracted (net), or sums of parts (deltas). A window is known by `keys`; `count` grows with each of its rows."""
+    retracted (net), or sums of parts (deltas). A window is known by `keys`; `count` grows with each of its rows.
+
+    In Delta `upsert` is the greatest row of each of the `keys` by time and id, `history` its versions by time.
+    """
 
     of: str
     view: str
@@ -558,6 +634,11 @@ class Program:
         return f"p{self.seed}{self.variant}"
 
     @property
+    def changing(self):
+        """The names of lookups whose dimension has other rows in each batch."""
+        return tuple(f"{self.label}_{step.name}" for step in self.steps if getattr(step, "versions", ()))
+
+    @property
     def sources(self):
         return tuple(step for step in self.steps if isinstance(step, Source))
 
@@ -579,6 +660,8 @@ class Program:
             f"# seed {self.seed}",
             HEAD,
             CODE,
+            *[step.preamble for step in self.steps if hasattr(step, "preamble")],
+            *["VERSION = [0]"] * bool(self.changing),
             f'shop = StreamBuilder.data_stream("programs", "{self.label}")',
             self.body(),
         ]
@@ -587,6 +670,8 @@ class Program:
             for name, rows in batch.items():
                 each = "".join(f"        {shown(row)},\n" for row in rows)
                 lines.append(f'    driver.push([\n{each}    ], "{self.label}_{name}")')
+            if self.changing and number:
+                lines += [f"    VERSION[0] = {number}", *(f'    driver.reload("{name}")' for name in self.changing)]
             lines.append("    driver.step()")
             if number == self.restart:
                 lines.append("    driver.restart()")
@@ -601,18 +686,19 @@ from math import inf, nan
 import pyarrow.compute as pc
 from rs_assets import (
     CalendarWindow, CountWindow, CumulateWindow, Dimension, GlobalWindow, HoppingWindow, Interval, MemoryChannel,
-    Network, OverWindow, Range, Rules, SessionWindow, SlidingWindow, StreamBuilder, Time, TumblingWindow,
+    Network, OverWindow, Processor, Range, Rules, SessionWindow, SlidingWindow, StreamBuilder, Time, TumblingWindow,
+    ValueStore,
 )
 from rs_assets.testing import PipelineDriver
 def at(second):
     return datetime(2024, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
-def running(name, field):
+def running(name, field, most=None):
     def process(key, state, rows):
         total, number, made = (state["total"], state["rows"], []) if state else (0, 0, [])
         for row in rows:
             total, number = total + (row[field] or 0), number + 1
             made.append({name: key[name], "id": row["id"], "total": total, "rows": number})
-        return {"total": total, "rows": number}, made
+        return None if most is not None and total >= most else {"total": total, "rows": number}, made
     return process"""
 
 
@@ -620,6 +706,7 @@ def shown(row):
     """A row as Python text, with times as seconds."""
     items = []
     for name, value in row.items():
-        text = f"at({(value - START) / timedelta(seconds=1):.12g})" if isinstance(value, datetime) else repr(value)
+        second = f"{(value - START) / timedelta(seconds=1)!r}".removesuffix(".0") if isinstance(value, datetime) else ""
+        text = f"at({second})" if second else repr(value)
         items.append(f'"{name}": {text}')
     return f"{{{', '.join(items)}}}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import singledispatch
 
-from tests.programs import lookups, reductions, scripts, terms
+from tests.programs import lookups, reductions, scripts, terms, timers
 from tests.programs import program as p
 
 KINDS = {int: "bigint", str: "string", bool: "boolean"}
@@ -27,6 +27,8 @@ def kind_of(term, of):
     match term:
         case terms.Field(name) | terms.Coalesce(name, _):
             return of[name]
+        case terms.Part(_, _, kind):
+            return kind
         case terms.Quotient():
             return "double"
         case terms.Joined():
@@ -36,6 +38,21 @@ def kind_of(term, of):
         case terms.Constant(value):
             return KINDS[type(value)]
     return "bigint"
+
+
+def keys_after(steps, name):
+    """The key of the table after a step."""
+    step = steps[name]
+    match step:
+        case p.ToTable():
+            return step.keys
+        case p.Group():
+            return step.groups
+        case reductions.Reduced() | reductions.Cogroup():
+            return (step.group,)
+        case p.Retable():
+            return (step.key,)
+    return keys_after(steps, step.inputs[0])
 
 
 @singledispatch
@@ -98,10 +115,10 @@ def kind_after(each, of):
     """The type of an aggregate's field."""
     if each.kind in ("count", "count_if", "count_distinct", "sum_of"):
         return "bigint"
-    if each.kind == "avg":
+    if each.kind in ("avg", "median"):
         return "double"
     if each.kind in ("collect", "distinct"):
-        return f"array<{of[each.field]}>"
+        return f"array<{p.KINDS.get(of[each.field], of[each.field])}>"
     return of[each.field]
 
 
@@ -128,8 +145,7 @@ def _(step: reductions.Reduced | reductions.Cogroup, of, *other):
 
 @fields.register
 def _(step: p.MapValues, of):
-    key = next(iter(of))
-    return {key: of[key]} | {name: kind_of(term, of) for name, term in step.columns}
+    return {key: of[key] for key in step.keys} | {name: kind_of(term, of) for name, term in step.columns}
 
 
 @fields.register
@@ -137,7 +153,8 @@ def _(step: p.Join, left, right):
     made = dict(left)
     if step.how not in ("semi", "anti"):
         made |= {f"{step.prefix or ''}{name}": kind for name, kind in right.items()}
-    return made if step.kind == "interval" else made | dict(TIMES)
+    made |= {"retracted": "flag"} if step.early else {}
+    return made if step.kind in ("interval", "any") else made | dict(TIMES)
 
 
 @fields.register
@@ -147,18 +164,32 @@ def _(step: p.AsOf, left, right):
 
 @fields.register
 def _(step: p.ToTable, of):
-    return {step.key: of[step.key]} | {name: kind for name, kind in of.items() if name != step.key}
+    return {key: of[key] for key in step.keys} | {name: kind for name, kind in of.items() if name not in step.keys}
+
+
+@fields.register
+def _(step: p.Retable, of):
+    return {step.key: of[step.key]} | {name: of[name] for name in step.kept}
 
 
 @fields.register
 def _(step: p.TableJoin, left, right):
-    key = next(iter(right))
-    return left | {name: kind for name, kind in right.items() if name != key}
+    return left | {name: kind for name, kind in right.items() if name not in step.keys}
 
 
 @fields.register
 def _(step: p.Process, of):
     return {step.key: of[step.key]} | dict(p.Process.schema)
+
+
+@fields.register
+def _(step: timers.Timers, of):
+    return dict(step.keys) | dict(step.schema)
+
+
+@fields.register
+def _(step: timers.Other, of):
+    return {"id": "bigint"}
 
 
 @fields.register

@@ -15,6 +15,10 @@ TYPES = {
     "double": "DOUBLE",
     "odd": "DOUBLE",
     "ip": "STRING",
+    "word": "STRING",
+    "big": "BIGINT",
+    "struct<a:bigint,b:string>": "ROW<a BIGINT, b STRING>",
+    "map<string,bigint>": "MAP<STRING, BIGINT>",
     "string": "STRING",
     "boolean": "BOOLEAN",
     "decimal(8,2)": "DECIMAL(8, 2)",
@@ -128,9 +132,9 @@ def source(step, name, delay, readers):
     deletes = next((each.deletes for each in (*keyed, *versions) if each.deletes is not None), None)
     if deletes is not None:
         options = f", 'deletes' = '{deletes.field}'"
-    key = next((each.key for each in keyed), None) or next((each.on for each in versions), None)
-    if key:
-        columns.append(f"PRIMARY KEY (`{key}`) NOT ENFORCED")
+    keys = next((each.keys for each in keyed), ()) or next(((each.on,) for each in versions), ())
+    if keys:
+        columns.append(f"PRIMARY KEY ({named(keys)}) NOT ENFORCED")
         order = next((each.order for each in keyed), ())
         options += ", 'follow' = 'true'" + (f", 'order-by' = '{order[0]}'" if order else "")
     if not keyed:
@@ -207,12 +211,12 @@ def _(step: p.FlatMap, inputs, fields):
 
 @view.register
 def _(step: p.Join, inputs, fields):
-    if step.kind != "interval" or step.how in ("semi", "anti") or not step.prefix:
-        raise Unwritten("a join by windows, a semi join, or one without names for both sides")
+    if step.kind != "interval" or step.how in ("semi", "anti") or not step.prefix or step.early:
+        raise Unwritten("a join by windows, a semi join, an early one, or one without names for both sides")
     columns = [f"l.`{field}` AS `{field}`" for field in fields[0]]
     columns += [f"r.`{field}` AS `{step.prefix}{field}`" for field in fields[1]]
     before, after = map(seconds, step.within)
-    on = " AND ".join(f"l.`{name}` = r.`{name}`" for name in step.on)
+    on = " AND ".join(f"l.`{name}` = r.`{of}`" for name, of in step.pairs)
     bound = f"r.`{step.time}` BETWEEN l.`{step.time}` - {before} AND l.`{step.time}` + {after}"
     if step.condition:
         on += f" AND l.`{step.condition[0]}` {step.condition[1]} r.`{step.condition[2]}`"
@@ -294,8 +298,7 @@ def _(step: p.ToTable, inputs, fields):
 
 @view.register
 def _(step: p.MapValues, inputs, fields):
-    key = next(iter(fields[0]))
-    columns = [f"`{key}`", *(f"{term(of)} AS `{name}`" for name, of in step.columns)]
+    columns = [*(f"`{key}`" for key in step.keys), *(f"{term(of)} AS `{name}`" for name, of in step.columns)]
     return f"SELECT {', '.join(columns)} FROM {inputs[0]}"
 
 
@@ -321,14 +324,14 @@ def _(step: p.TableTop, inputs, fields):
 
 @view.register
 def _(step: p.TableJoin, inputs, fields):
-    key, other = (next(iter(of)) for of in fields)
-    own = step.on[0] if step.on else key
+    pairs = step.on or tuple(zip(fields[0], step.keys, strict=False))
     columns = [f"l.`{field}`" for field in fields[0]]
     if step.how == "outer":
-        columns[0] = f"COALESCE(l.`{key}`, r.`{other}`) AS `{key}`"
-    columns += [f"r.`{field}`" for field in fields[1] if field != other]
+        columns[: len(pairs)] = [f"COALESCE(l.`{key}`, r.`{other}`) AS `{key}`" for key, other in pairs]
+    columns += [f"r.`{field}`" for field in fields[1] if field not in step.keys]
     how = {"inner": "JOIN", "left": "LEFT JOIN", "outer": "FULL JOIN"}[step.how]
-    return f"SELECT {', '.join(columns)} FROM {inputs[0]} AS l {how} {inputs[1]} AS r ON l.`{own}` = r.`{other}`"
+    on = " AND ".join(f"l.`{own}` = r.`{other}`" for own, other in pairs)
+    return f"SELECT {', '.join(columns)} FROM {inputs[0]} AS l {how} {inputs[1]} AS r ON {on}"
 
 
 @view.register

@@ -7,6 +7,7 @@ of a file that is read whole have no order.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from dataclasses import replace
 from decimal import Decimal
 
@@ -17,10 +18,17 @@ from rs_assets.errors import RsError
 from rs_assets.runtime.options import RunOptions
 from tests.programs import program as p
 from tests.programs.campaign import FAILED, RIGHT, WRONG, executed, message
-from tests.programs.compared import VIEWS, bag, differing
+from tests.programs.compared import VIEWS, bag, differing, plain
 from tests.programs.oracle import Oracle, Table
+from tests.programs.values import ODDER
 
 FAMILIES = ("stateless", "window", "calendar", "firing", "two_windows", "other_windows", "tables", "process")
+LATER = (*FAMILIES, "versions", "versions", "table_chains")
+
+
+def families(seed):
+    """The families that can be stored."""
+    return LATER if seed >= ODDER else FAMILIES
 
 
 def is_followed(program):
@@ -36,6 +44,8 @@ def why_not(program):
         return "an order of records, which whole files do not have"
     if None in [mode(sink, steps[sink.of]) for sink in program.sinks]:
         return "rows that are replaced and have no key"
+    if program.changing:
+        return "a dimension that changes with each batch"
     if not is_followed(program) and len(program.sources) > 1:
         return "several sources, of which a batch has a file each in no order"
     return ""
@@ -64,6 +74,9 @@ def mode(sink, step):
     """How a sink writes."""
     if isinstance(step, p.Changes) or sink.view in ("append", "deltas"):
         return ""
+    if sink.view in ("upsert", "history"):
+        order = 'order_by=["ts", "id"]' if sink.view == "upsert" else 'time_field="ts", order_by=["id"], deletes="gone"'
+        return f', mode="{sink.view}", keys={list(sink.keys)!r}, {order}'
     if sink.view == "last":
         return f', mode="upsert", keys={list(sink.keys)!r}'
     keys = list(sink.keys) or [*step.groups, *["rank"] * (step.top is not None)]
@@ -123,7 +136,36 @@ def judged(programs, home):
 
 def rows_of(home, table):
     path = home.table("programs", table)
-    return DeltaTable(path).to_pyarrow_table().to_pylist() if DeltaTable.is_deltatable(str(path)) else []
+    return (
+        DeltaTable(path).to_pyarrow_table().to_pylist(maps_as_pydicts="strict")
+        if DeltaTable.is_deltatable(str(path))
+        else []
+    )
+
+
+def by_key(sink, rows):
+    """The rows of each key by time, of one time by id."""
+    found = defaultdict(list)
+    for row in sorted(rows, key=lambda row: (row["ts"], row["id"])):
+        found[plain([row[name] for name in sink.keys])].append(row)
+    return found.values()
+
+
+def newest(sink, rows):
+    """The rows of an upsert."""
+    return [of[-1] for of in by_key(sink, rows)]
+
+
+def versions(sink, rows):
+    """The rows of a history: each is valid until the next one of its key, of which some only end the one before."""
+    made = []
+    for of in by_key(sink, rows):
+        last = [*{row["ts"]: row for row in of}.values()]
+        for row, following in zip(last, [*last[1:], None], strict=True):
+            until = following["ts"] if following else None
+            times = {"valid_from": row["ts"], "valid_to": until, "current": until is None}
+            made += [row | times] if row["gone"] is not True else []
+    return made
 
 
 def differences(program, home):
@@ -139,5 +181,6 @@ def differences(program, home):
             found.append(VIEWS["deltas"](of, [rows], want))
             continue
         last = want.after[-1] if isinstance(want, Table) else [row for _, row in want]
+        last = {"upsert": newest, "history": versions}.get(of.view, lambda sink, rows: rows)(of, last)
         found.append(differing(bag(rows), bag(last), name))
     return "\n".join(filter(None, found))

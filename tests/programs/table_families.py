@@ -5,14 +5,15 @@ from __future__ import annotations
 from tests.programs import program as p
 from tests.programs import terms as t
 from tests.programs.reductions import Cogroup, Reduced
-from tests.programs.values import NUMBERS, ORDERED
+from tests.programs.shapes import keys_after
+from tests.programs.values import AGGREGATED, COMPUTED, ODD_ORDERED, ORDERED
 
 
 def table(d, source="a", key=None, *, lives=False):
     """A table of a source by one of its fields."""
     name = d.stateless(d.source(source), d.pick(0, 2), sql=True)
     deletes = t.Compare("n", d.pick("=", ">"), d.pick(3, 7)) if d.chance(0.5) else None
-    key = key or d.pick("id", "key")
+    key = key or (*d.odd_keys(name), d.pick("id", "key"))[0]
     if lives and d.chance(0.4):
         return d.add(p.ToTable, name, key, ("ts",), deletes, d.pick(10, 30))
     return d.add(p.ToTable, name, key, d.pick((), (), ("ts",)), deletes)
@@ -29,13 +30,15 @@ def table_steps(d, name):
 
 
 def grouped(d, name, groups=None):
-    groups = groups or (d.rng.choice(d.named(name, "string", "bigint", "odd")),)
+    groups = groups or (d.rng.choice(d.keys(name, "string", "bigint", "odd", odd=ODD_ORDERED)),)
     made, fields = [p.Aggregate(d.new("c"), "count")], d.fields(name)
     for _ in range(d.rng.randrange(3)):
-        kind = d.pick("sum", "avg", "min", "max", "count_distinct", "collect")
-        kinds = {"sum": NUMBERS, "avg": ("bigint", "double")}.get(kind, ORDERED)
+        kind = d.pick("sum", "avg", "min", "max", "count_distinct", "collect", *["xor", "every", "median"] * d.odder)
+        kinds = AGGREGATED.get(kind, ORDERED)
+        kinds = (*kinds, *ODD_ORDERED) if d.odder and kind not in COMPUTED else kinds
         there = [field for field, of in fields.items() if of in kinds]
-        made.append(p.Aggregate(d.new("g"), kind, d.rng.choice(there)))
+        if there or not d.odder:
+            made.append(p.Aggregate(d.new("g"), kind, d.rng.choice(there)))
     return d.add(p.Group, name, groups, tuple(made))
 
 
@@ -47,8 +50,8 @@ def ranked(d, name):
         name = grouped(d, name, (group, other))
         by = d.steps[name].aggregates[0].name
         return d.add(p.TableTop, name, group, n, by, descending, rank)
-    group = d.rng.choice(d.named(name, "string", "bigint"))
-    by = d.rng.choice(d.named(name, "bigint", "double"))
+    group = d.rng.choice(d.keys(name, "string", "bigint", odd=ODD_ORDERED))
+    by = d.rng.choice(d.named(name, "bigint", "double", *["big"] * d.odder))
     name = d.add(p.TableTop, name, group, n, by, descending, rank)
     return grouped(d, name) if d.chance(0.3) else name
 
@@ -88,20 +91,22 @@ def tables(d):
 def renamed(d, name):
     """A table whose fields no other one has."""
     fields = d.fields(name)
-    columns = tuple((d.new("r"), t.Field(field)) for field in list(fields)[1:4])
-    return d.add(p.MapValues, name, columns)
+    keys = keys_after(d.steps, name)
+    columns = tuple((d.new("r"), t.Field(field)) for field in [*fields][len(keys) : len(keys) + 3])
+    return d.add(p.MapValues, name, columns, keys)
 
 
 def joined(d, name):
     (key, *_) = d.fields(name)
     if d.chance(0.5):
         right = renamed(d, table(d, "b", key))
-        name = d.add(p.TableJoin, name, right, None, d.pick("inner", "left", "outer"))
+        name = d.add(p.TableJoin, name, right, None, d.pick("inner", "left", "outer"), keys_after(d.steps, right))
     else:
         own = d.pick("key", "n")
         right = renamed(d, table(d, "b", {"key": "key", "n": "id"}[own]))
-        on = None if own == key else (own, d.steps[d.steps[right].of].key)
-        name = d.add(p.TableJoin, name, right, on, d.pick("inner", "left"))
+        others = keys_after(d.steps, right)
+        on = None if own == key else ((own, *others),)
+        name = d.add(p.TableJoin, name, right, on, d.pick("inner", "left"), others)
     return grouped(d, name) if d.chance(0.4) else name
 
 

@@ -34,6 +34,21 @@ class Field:
 
 
 @dataclass(frozen=True)
+class Part:
+    """The field of a struct, or the value of a key in a map; null of null, or without that key."""
+
+    field: str
+    part: str
+    kind: str
+
+    def sql(self):
+        return f"{self.field}['{self.part}']" if self.field == "bag" else f"{self.field}.{self.part}"
+
+    def python(self):
+        return f'(r["{self.field}"] or {{}}).get("{self.part}")'
+
+
+@dataclass(frozen=True)
 class Arithmetic:
     """A whole number `+`, `-`, `*` or `%` a constant; null of null."""
 

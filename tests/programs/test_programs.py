@@ -11,12 +11,12 @@ from tests.programs import scripts as s
 from tests.programs import terms as t
 from tests.programs.campaign import RIGHT, built, built_of_sql, fewer_steps, sound, verdicts
 from tests.programs.compared import differences
-from tests.programs.drawing import FAMILIES, GROUP, drawn
+from tests.programs.drawing import EARLIER, FAMILIES, GROUP, drawn
 from tests.programs.lookups import Contained, Judged
 from tests.programs.oracle import Oracle
 from tests.programs.script_meaning import after
 from tests.programs.sql_form import Unwritten, as_sql, script
-from tests.programs.values import WIDER
+from tests.programs.values import ODDER, WIDER
 from tests.tables.camera import Camera
 
 
@@ -93,8 +93,15 @@ def test_stored_programs_that_are_killed_rescaled_and_taken_back_give_the_rows_o
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_programs_of_each_family_give_the_rows_of_plain_python(driver, family):
-    first = GROUP * list(FAMILIES).index(family)
+    first = GROUP * list(FAMILIES).index(family) + (0 if family in EARLIER else ODDER)
     assert wrong(range(first, first + GROUP), driver, (family,)) == {}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.filterwarnings("ignore")
+def test_programs_of_odd_keys_and_times_give_the_rows_of_plain_python(driver):
+    assert wrong(range(ODDER + GROUP, ODDER + 2 * GROUP), driver) == {}
 
 
 @pytest.mark.long
@@ -113,8 +120,9 @@ def test_programs_of_a_seed_are_the_same_for_ever_and_their_code_is_python():
 
 def test_programs_of_fixed_seeds_are_not_refused_and_have_all_steps():
     seeds = (*range(16), *range(WIDER, WIDER + 8))
-    programs = [drawn(seed, (family,)) for seed in seeds for family in FAMILIES]
-    for program in programs[: 2 * len(FAMILIES)]:
+    later = [drawn(seed, (family,)) for seed in (ODDER, ODDER + 1) for family in FAMILIES if family not in EARLIER]
+    programs = later + [drawn(seed, (family,)) for seed in seeds for family in EARLIER]
+    for program in programs[: len(later) + 2 * len(EARLIER)]:
         built([program])
     kinds = {type(step) for program in programs for step in program.steps}
     assert kinds >= {each for each in p.Step.__subclasses__() if each is not p.Source}
@@ -140,6 +148,56 @@ def test_an_oracle_of_windows_loses_late_rows_and_knows_the_batch_in_which_a_win
         (2, 1, p.at(30)),
     ]
     assert oracle.late == {"s2": [ROWS[2]]}
+
+
+def test_an_oracle_takes_times_from_1970_on_and_compares_them_with_a_watermark_of_milliseconds():
+    before, epoch, after = (p.at(-1704067200 + second) for second in (-1, 0, 1))
+    rows = tuple({"key": "a", "n": 1, "ts": time} for time in (before, epoch, after))
+    windows = counted([rows])
+    assert [(row["c"], row["start_time"]) for _, row in Oracle(windows).sink(windows.sinks[0])] == [(2, epoch)]
+    distinct = p.Distinct("s2", "a", ("ts",), 10, "ts", 0)
+    program = replace(windows, steps=(SOURCE, distinct), batches=({"a": rows},))
+    assert [row["ts"] for _, row in Oracle(program).sink(program.sinks[0])] == [after]
+    fine = tuple({"key": "a", "n": 1, "ts": p.at(1.0019)} for _ in range(2))
+    late = replace(program, batches=({"a": fine[:1]}, {"a": fine[1:]}))
+    oracle = Oracle(late)
+    oracle.sink(late.sinks[0])
+    assert oracle.late == {"s2": []}
+
+
+def paired(*batches):
+    """An early join of two streams by a key; batches are pairs of keys of the two sides."""
+    left, right = SOURCE, replace(SOURCE, name="b")
+    join = p.Join("s3", "a", "b", ("key",), "left", "interval", (60, 60), "ts", (5, 5), "r_", False, None, early=True)
+    rows = [[{"key": key, "n": 1, "ts": p.at(1)} for key in keys] for batch in batches for keys in batch]
+    made = tuple({"a": tuple(one), "b": tuple(other)} for one, other in zip(rows[::2], rows[1::2], strict=True))
+    return p.Program(0, (left, right, join), (p.Sink("s3", "net"),), made)
+
+
+def test_an_oracle_of_early_joins_takes_unmatched_rows_back():
+    program = paired(("a", ""), ("b", "a"), ("", "a"))
+    table = Oracle(program).sink(program.sinks[0])
+    assert [sorted((row["key"], row["r_key"] is not None) for row in now) for now in table.after] == [
+        [("a", False)],
+        [("a", True), ("b", False)],
+        [("a", True), ("a", True), ("b", False)],
+        [("a", True), ("a", True), ("b", False)],
+    ]
+
+
+def test_an_oracle_of_a_changing_dimension_takes_the_rows_of_the_batch():
+    lookup = p.Lookup("s2", "a", "key", "inner", (), versions=((("a", "tin", 0),), (("a", "gold", 1),)), condition="<>")
+    program = p.Program(0, (SOURCE, lookup), (p.Sink("s2", "append"),), ({"a": ROWS[:2]}, {"a": ROWS[:2]}))
+    found = [(batch, row["n"], row["d_tier"]) for batch, row in Oracle(program).sink(program.sinks[0])]
+    assert found == [(0, 1, "tin"), (1, 0, "gold")]
+    assert 'driver.reload("p0_s2")' in program.text()
+
+
+def test_versions_that_are_stored_end_where_the_next_one_begins():
+    rows = [{"key": "a", "id": n, "ts": p.at(second), "gone": n == 2} for n, second in enumerate((5, 1, 3, 5))]
+    made = stored.versions(p.Sink("a", "history", ("key",)), rows)
+    assert [(row["id"], row["valid_to"], row["current"]) for row in made] == [(1, p.at(3), False), (3, None, True)]
+    assert stored.newest(p.Sink("a", "upsert", ("key",)), rows) == [rows[3]]
 
 
 def times(program):

@@ -9,16 +9,25 @@ from zoneinfo import ZoneInfo
 from tests.programs import program as p
 from tests.programs.groups import aggregated, by_value, first, there
 
+# The first event time, at which watermarks begin; and the first one that is none.
+EPOCH, LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 8, 30, tzinfo=UTC)
+
 
 def is_late(time, mark):
-    """Whether the watermark has reached a time; None is before all."""
-    return mark is not None and mark >= time
+    """Whether the watermark has reached a time; None is where it begins."""
+    return (mark or EPOCH) >= time
+
+
+def is_time(step, time):
+    """Whether a step takes a time: windows that fire more than once need a watermark after 1970."""
+    again = step.delay if getattr(step, "firing", p.Firing()).how not in ("close", "on_window_update") else 0
+    return time is not None and EPOCH + timedelta(seconds=again) <= time < LAST
 
 
 def fired(step, batches, before, after):
     """The rows of a window's groups as `(batch, row)`, and the late rows; open windows fire at the end of input."""
     made = ORDERED.get(step.shape) or {"session": sessions, "global": whole}.get(step.shape, sliced)
-    return made(step, [[row for row in rows if row[step.time] is not None] for rows in batches], before, after)
+    return made(step, [[row for row in rows if is_time(step, row[step.time])] for rows in batches], before, after)
 
 
 def group_of(step, row):
