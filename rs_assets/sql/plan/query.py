@@ -151,7 +151,7 @@ def item(planner: Planner, tree: Any, context: QueryContext) -> Relation:
     if is_lateral(tree):
         raise planner.error("UNNEST and LATERAL must follow a table", tree, remedy=REMEDY)
     if tree.this.key == "anonymous":
-        return pending(planner, tree.this, context, table).called(alias)
+        return pending(planner, tree.this, context, _windowed).called(alias)
     if tree.args.get("version") is not None:
         raise planner.error(
             "FOR SYSTEM_TIME AS OF belongs to the right side of a join",
@@ -159,6 +159,11 @@ def item(planner: Planner, tree: Any, context: QueryContext) -> Relation:
             remedy="FROM stream JOIN table FOR SYSTEM_TIME AS OF stream.p AS t ON ...",
         )
     return table(planner, tree.this, context).called(alias or tree.name)
+
+
+def _windowed(planner: Planner, tree: Any, context: QueryContext) -> Relation:
+    """The rows that a window is over: a table, a view or a sub-query."""
+    return item(planner, tree, context) if tree.key == "subquery" else table(planner, tree.this, context)
 
 
 def _alias_columns(tree: Any) -> list[str]:

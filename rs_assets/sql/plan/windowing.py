@@ -26,7 +26,7 @@ from rs_assets.sql.read.lexer import CALL
 from rs_assets.sql.read.source import nearest
 from rs_assets.sql.read.types import TIMESTAMP
 
-Table = Callable[[Planner, Any, QueryContext], Relation]
+Rows = Callable[[Planner, Any, QueryContext], Relation]
 # The columns that a window table function adds, and their roles.
 BOUNDS: Final[Mapping[str, Role]] = MappingProxyType(
     {"window_start": "start", "window_end": "end", "window_time": "last"}
@@ -48,19 +48,19 @@ NONE: Final = timedelta(0)
 UNGROUPED: Final = "\0window bound"
 
 
-def pending(planner: Planner, call: Any, context: QueryContext, table: Table) -> Relation:
-    """The rows of the table of a window function, to be grouped by the window's bounds."""
+def pending(planner: Planner, call: Any, context: QueryContext, rows: Rows) -> Relation:
+    """The rows of the table or sub-query of a window function, to be grouped by the window's bounds."""
     kind = call.name.removeprefix(CALL)
     if kind not in WINDOWS:
         raise planner.error(f"unknown window {kind}", call, remedy=nearest(kind, WINDOWS))
     arguments = _arguments(planner, kind, call)
-    if len(arguments) < 3 or arguments[0].key != "column" or arguments[1].key != "column":
+    if len(arguments) < 3 or arguments[0].key not in ("column", "subquery") or arguments[1].key != "column":
         raise planner.error(
             f"{kind} takes a table, a column and durations",
             call,
             remedy=f"write TABLE({kind}(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))",
         )
-    relation = table(planner, arguments[0].this, context)
+    relation = rows(planner, arguments[0], context)
     check_rows(planner, relation, call)
     if relation.pending is not None:
         raise planner.error("a window over windowed rows", call, remedy="group the rows of the first window")
