@@ -1,4 +1,6 @@
-"""Tables: updates of many keys, groups over them, and a small batch on a large state.
+"""Tables: updates of many keys, groups and joins over them, and a small batch on a large state.
+
+The other table of a join has a row for each group of users on average, and a 10th as many updates.
 
 The changes go to a sink that takes none of them, so the figures are those of the tables.
 """
@@ -31,19 +33,26 @@ def table_figures(bench: Bench) -> Iterator[Figure]:
     yield _rate(bench, "to_table, group_by: count and sum", keys, source, LEAST_GROUPED)
     yield _rate(bench, "to_table, group_by: max, which keeps rows", keys, source, None)
     yield _rate(bench, "group_by of the stream", keys, source, None)
+    yield _rate(bench, "to_table, join by a foreign key", keys, source, None)
+    yield _rate(bench, "to_table, join by any fields", keys, source, None)
     yield _small(bench, keys)
 
 
 def _tables(name: str, source: Path, keys: int, files: int | None = None) -> Pipeline:
-    views = StreamBuilder.data_stream("bench", "tables").from_file(
-        str(source), schema=SCHEMA, max_files_per_batch=files
-    )
+    bench = StreamBuilder.data_stream("bench", "tables")
+    views = bench.from_file(str(source), schema=SCHEMA, max_files_per_batch=files)
     if name.startswith("group_by"):
         return _ended(views.group_by("user").count("n").sum("ms", "total").filter("n < 0"))
+    part = f"pmod(hash(user), {keys // USERS_OF_A_GROUP})"
     table = views.to_table("user", order_by="ts")
+    if "join" in name:
+        some = bench.from_file(str(source), schema=SCHEMA, max_files_per_batch=files, name="again")
+        some = some.filter(f"pmod(hash(user, 1), {USERS_OF_A_GROUP}) = 0").with_fields(part=part)
+        others = some.to_table("user" if "any" in name else "part", order_by="ts", name="others")
+        return _ended(table.with_fields(part=part).join(others, on="part", prefix="other_").filter("ms < 0"))
     if "group_by" not in name:
         return _ended(table.filter("ms < 0"))
-    group = table.with_fields(part=f"pmod(hash(user), {keys // USERS_OF_A_GROUP})").group_by("part")
+    group = table.with_fields(part=part).group_by("part")
     made = group.max("ms", "most") if "max" in name else group.sum("ms", "total").count("most")
     return _ended(made.filter("most < 0"))
 

@@ -458,6 +458,10 @@ class Draw:
             columns,
             stream=False,
         )
+        # Where a row has one partner at most, other conditions may follow.
+        one_each = how == "JOIN" or (how, two) == ("LEFT JOIN", "id") or (how, one) == ("RIGHT JOIN", "id")
+        if one_each and self.chance(0.4):
+            rows = replace(rows, text=rows.text + " AND " + self.condition(rows, 1))
         if self.chance(0.4):
             return self.grouped(rows)
         values = [self.value(rows, kind) + f" AS c{number}" for number, kind in enumerate(("int", "text", "real"))]
