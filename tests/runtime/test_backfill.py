@@ -150,6 +150,22 @@ def test_late_records_come_into_their_windows_and_the_stream_goes_on(log: Log, o
     assert rows(options, "id", "start_time", "n") == windows(log.records)
 
 
+def test_the_records_of_a_row_are_those_that_the_backfill_has_taken(log: Log, options: RunOptions) -> None:
+    """Late records count with the batches before the backfill, those of later batches do not."""
+    pipeline = counted(log)
+    for records in ([(1, "10:05"), (1, "11:15")], [(1, "10:06"), (1, "10:16"), (2, "10:07")]):
+        log.put(*records)
+        pipeline.run(options)
+    row = {"id": 1, "start_time": _at("10:00")}
+    assert pipeline.records_of(row, options).rows == 1
+    pipeline.backfill(TEN, options)
+    log.put((1, "10:08"))
+    pipeline.run(options)
+    texts = [str(record.text) for record in pipeline.records_of(row, options).records]
+    assert ["10:06" in texts[0], "10:05" in texts[1], len(texts)] == [True, True, 2]
+    assert pipeline.records_of({"id": 1}, options).rows == 4
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("field", ["start_time", "end_time"])

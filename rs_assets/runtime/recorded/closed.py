@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Final
 
@@ -79,7 +80,12 @@ def in_passes(spark: SparkSession, recorded: Recorded, way: Way, chosen: Sequenc
 
 def late_taken(recorded: Recorded, way: Way) -> Callable[[Partition], int]:
     """The last batch whose late records a backfill has taken into a partition, -1 for none."""
+    filled = filled_late(recorded, way)
+    return lambda partition: filled.get(partition.start, -1)
+
+
+def filled_late(recorded: Recorded, way: Way) -> Mapping[datetime, int]:
+    """The same by the starts of the partitions that were backfilled."""
     session, plan, sink = recorded.session, recorded.plan_of(way.sink.name), way.sink
     table = open_table(session.options.home.table(session.topology.namespace, sink.table))
-    filled = filled_up_to(session.topology, plan, sink, table, session.manifest, session.catalog)
-    return lambda partition: filled.get(partition.start, -1)
+    return filled_up_to(session.topology, plan, sink, table, session.manifest, session.catalog)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -14,13 +15,17 @@ from pyspark.sql.types import DataType, TimestampType
 
 from rs_assets.catalog.batch_times import BatchTimes
 from rs_assets.checkpoint.log import CheckpointLog
+from rs_assets.common.node import Node
 from rs_assets.common.plural import count_of
 from rs_assets.compile.late_rows import WATERMARK
+from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.errors import ConfigurationError, DataError, TopologyError
 from rs_assets.operators.window.assign import EDGES, WINDOW, assigned, copied
 from rs_assets.records.columns import LATE, LINE, PASSED, RAW, SOURCE, SPLIT, visible
 from rs_assets.records.schema import quoted
 from rs_assets.runtime.options import RunOptions
+from rs_assets.runtime.recorded.closed import filled_late
+from rs_assets.runtime.recorded.recompute import Way
 from rs_assets.runtime.recorded.recorded import Recorded, RecordedQuery, named, translated
 from rs_assets.runtime.replay.replay import Replay
 from rs_assets.topology.nodes.timed import NONE
@@ -83,7 +88,40 @@ def records_of(
     recorded = Recorded.of(topology, options or RunOptions())
     plan = recorded.plan_of(name)
     given = {field: _in_utc(value) for field, value in row.items()}
-    return recorded.on_driver(lambda spark: _Back(recorded.query(spark, plan), topology, name, given, limit).records())
+    filled = _Filled.of(recorded, topology, topology[name])
+    return recorded.on_driver(
+        lambda spark: _Back(recorded.query(spark, plan), topology, name, given, limit, filled).records()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Filled:
+    """The times `edge` of windows whose late records backfills have taken: ranges, each with the last such batch."""
+
+    edge: str = "start"
+    ranges: tuple[tuple[datetime, datetime, int], ...] = ()
+
+    @classmethod
+    def of(cls, recorded: Recorded, topology: Topology, sink: Node) -> _Filled:
+        """Those of an output; none of one that cannot be backfilled, or by another field than the window's."""
+        if not isinstance(sink, DeltaSink) or sink.partitions is None or not Way.fits(topology, sink):
+            return cls()
+        parts, edge = sink.partitions, EDGES.get(sink.partitions.field)
+        if edge is None:
+            return cls()
+        late = filled_late(recorded, Way.as_stream(topology, sink, parts))
+        return cls(edge, tuple((at, parts.end(parts.value_of(at)), last) for at, last in sorted(late.items())))
+
+    def holds(self, window: Column, batch: int) -> Column:
+        """Whether late rows of a batch are in the row of a window."""
+        joined = list[tuple[datetime, datetime]]()
+        for start, end, last in self.ranges:
+            if batch <= last:
+                begun = joined.pop()[0] if joined and joined[-1][1] == start else start
+                joined.append((begun, end))
+        at = window[self.edge]
+        within = ((at >= F.lit(start)) & (at < F.lit(end)) for start, end in joined)
+        return reduce(operator.or_, within, F.lit(False))  # noqa: FBT003
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +153,7 @@ class _Back:
     sink: str
     row: Mapping[str, Any]
     limit: int
+    filled: _Filled
     # The values that can be compared with their field.
     fitting: set[tuple[str, str]] = field(default_factory=set)
 
@@ -156,12 +195,12 @@ class _Back:
     def _in_batch(self, window: WindowAggregate | None, batch: int, limit: int) -> tuple[int, list[RecordOf]]:
         """The number of rows of a batch, and the records of the first `limit` of them."""
         with translated(self.query.plan.name):
-            made = self._made(window, self.query.replay(batch, lambda _, rows: rows))
+            made = self._made(window, self.query.replay(batch, lambda _, rows: rows), batch)
             count = made.count()
             first = made.orderBy(SOURCE, SPLIT, LINE).limit(limit).collect() if count and limit else []
         return count, [RecordOf(row[SOURCE], row[SPLIT], row[LINE], row[RAW], batch) for row in first]
 
-    def _made(self, window: WindowAggregate | None, replay: Replay) -> DataFrame:
+    def _made(self, window: WindowAggregate | None, replay: Replay, batch: int) -> DataFrame:
         """The rows of a batch, just before the state or the sink, that rows of the sink with the fields are made of."""
         if self._late_for is not None:
             rows = replay.wired.late_rows[self._late_for]
@@ -170,17 +209,18 @@ class _Back:
             inputs = [replay.wired.flows[name].df for name in replay.topology[self.sink].inputs]
             rows = reduce(lambda one, other: one.unionByName(other), (self._with(frame, self.row) for frame in inputs))
         else:
-            rows = self._in(window, replay)
+            rows = self._in(window, replay, batch)
         return rows.select(SOURCE, SPLIT, LINE, RAW)
 
-    def _in(self, node: WindowAggregate, replay: Replay) -> DataFrame:
-        """The rows of the windows, without those that came after their window had closed."""
+    def _in(self, node: WindowAggregate, replay: Replay, batch: int) -> DataFrame:
+        """The rows of the windows, without those that came after their window had closed and no backfill has taken."""
         passed, given = replay.passed(node.name), {name: self.row[name] for name in self.row if name in node.group_by}
         rows = self._with(replay.wired.flows[node.name].df, given)
         if LATE in rows.columns:
             rows = rows.filter(~F.coalesce(F.col(LATE), F.lit(False)))  # noqa: FBT003
         placed = rows if node.window.merges else copied(rows, node.window, NONE)
-        placed = placed.withColumn(WINDOW, assigned(node.window, NONE)).filter(F.col(WINDOW)["end"] > F.lit(passed))
+        placed = placed.withColumn(WINDOW, assigned(node.window, NONE))
+        placed = placed.filter((F.col(WINDOW)["end"] > F.lit(passed)) | self.filled.holds(F.col(WINDOW), batch))
         for name, part in EDGES.items():
             if name in self.row:
                 at, edge = F.col(WINDOW)[part], self._value(rows, name, self.row[name], TimestampType())
