@@ -10,7 +10,7 @@ from rs_assets.common.folder import Address, Folder, folder_at
 from rs_assets.common.names import checked_path
 from rs_assets.common.project import anchored, project_folder
 from rs_assets.common.storage import is_remote
-from rs_assets.common.uri import shown_uri
+from rs_assets.common.uri import LOCAL, shown_uri
 from rs_assets.errors import ConfigurationError
 
 DEFAULT_HOME = ".rs"
@@ -158,11 +158,16 @@ class Home:
         return self.root / "checkpoints" / namespace / job
 
     def table(self, namespace: str, table: str) -> str:
-        """The path of a Delta table: a plain name is below `tables/`, paths are relative to the project's folder."""
-        if "://" in table:
-            return table
-        if "/" in table:
-            return anchored(table)
+        """The path of a Delta table: a plain name is below `tables/`, paths are relative to the project's folder.
+
+        >>> Home(Path("/rs")).table("shop", "file:/lake/orders"), Home(Path("/rs")).table("shop", "s3://lake/orders")
+        ('/lake/orders', 's3://lake/orders')
+        """
+        place = LOCAL.sub("", table)
+        if "://" in place:
+            return place
+        if "/" in place:
+            return anchored(place)
         return str((self.tables_of or self).root / "tables" / namespace / table)
 
     def _named(self, variable: str) -> str | None:

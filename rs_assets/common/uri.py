@@ -1,9 +1,12 @@
-"""Hides secrets in addresses that are shown or stored."""
+"""Hides secrets in addresses that are shown or stored, and knows those of local files."""
 
 from __future__ import annotations
 
 import re
+from typing import Final
 
+# The scheme of local files, before their absolute path.
+LOCAL: Final = re.compile(r"^file:(//)?(?=/)")
 _ADDRESS = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)?(?P<rest>[^?#]*)")
 
 

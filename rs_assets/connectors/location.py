@@ -8,10 +8,11 @@ from fnmatch import fnmatchcase
 from pathlib import PurePath
 
 from rs_assets.common.project import anchored
+from rs_assets.common.uri import LOCAL
 from rs_assets.connectors.files.listing import MAGIC, located
 
 # The scheme of local files, and any other.
-SCHEME, REMOTE = re.compile(r"^file:(//)?(?=/)"), re.compile(r"^(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
+SCHEME, REMOTE = LOCAL, re.compile(r"^(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 
 HADOOP_S3 = re.compile("^s3[an]://")
 

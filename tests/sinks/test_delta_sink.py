@@ -70,6 +70,17 @@ def test_should_keep_the_last_of_several_rows_of_one_key(options):
     assert read(options.home.table("shop", "rows")) == [{"page": "/", "n": 4}]
 
 
+@pytest.mark.parametrize("scheme", ["file:", "file://"])
+def test_should_write_to_the_path_of_an_address_of_local_files(options, tmp_path, scheme):
+    channel = MemoryChannel(schema="n bigint")
+    channel.put({"n": 1})
+    place = f"{scheme}{tmp_path}/t"
+    StreamBuilder.data_stream("shop", "sink").from_memory(channel).to_delta(place).build().run(options)
+    assert read(tmp_path / "t") == [{"n": 1}]
+    read_again = StreamBuilder.data_stream("shop", "copy").from_delta(place).to_delta("copy").build()
+    assert read_again.run(options).rows_out == 1
+
+
 @pytest.mark.parametrize("connector", ["native", "jvm"])
 def test_should_hold_all_windows_as_they_are_in_complete_mode(options, connector):
     channel = MemoryChannel(schema="page string, ts timestamp")

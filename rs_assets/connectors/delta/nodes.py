@@ -9,6 +9,7 @@ from rs_assets.common.names import checked_path
 from rs_assets.common.node import NO_EFFECT, positive
 from rs_assets.common.project import anchored
 from rs_assets.common.storage import is_remote
+from rs_assets.common.uri import LOCAL
 from rs_assets.connectors.delta.files.event_partitions import EventTimePartitions
 from rs_assets.connectors.location import REMOTE, written_place
 from rs_assets.connectors.nodes import Sink, Source
@@ -146,9 +147,10 @@ class DeltaSink(Sink):
         # A table called "." would be the folder of all others: a clean-up of it would remove their files.
         named = isinstance(self.table, str) and self.table not in {"", "."}
         if not named or "\0" in self.table or ".." in self.table.split("/"):
-            raise TopologyError(f"step {self.name!r}: {self.table!r} is not a table name or path")
-        if "://" not in self.table:
-            checked_path(self.table, what=f"step {self.name!r}: the table")
+            raise TopologyError(f"step {self.name!r}: {self.table!r} is not a table name, or a path without '..'")
+        place = LOCAL.sub("", self.table)
+        if "://" not in place:
+            checked_path(place, what=f"step {self.name!r}: the table")
         if self.mode not in get_args(DeltaMode):
             raise TopologyError(
                 f"the mode of step {self.name!r} must be one of {', '.join(get_args(DeltaMode))}, not {self.mode!r}",
