@@ -638,13 +638,12 @@ def test_files_that_are_rotated_while_they_are_looked_at_are_read_once(
 
 
 @pytest.mark.parametrize("begun", ["", "ha"])
-def test_the_one_file_of_a_path_is_read_under_the_name_it_gets_before_its_first_line(
-    tmp_path: Path, begun: str
-) -> None:
+@pytest.mark.parametrize("path", ["a.log", "*.log"])
+def test_a_file_is_read_under_the_name_it_gets_before_its_first_line(tmp_path: Path, path: str, begun: str) -> None:
     """Each run comes after the rotation, and finds a file without a line: all lines of the day come later."""
     file, day = tmp_path / "a.log", ["half", "1", "2"]
     file.write_text(begun)
-    follower = Follower(file)
+    follower = Follower(tmp_path / path)
     for number in range(3):
         assert follower.values() == ([] if number == 0 else day)
         append(file, ("half\n1\n2\n").removeprefix(begun).encode())

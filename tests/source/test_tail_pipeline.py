@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from rs_assets import MemoryChannel, StreamBuilder
+from rs_assets import MemoryChannel, StreamBuilder, Time, TumblingWindow
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.connectors.files.lines.offsets import splits_of
 from rs_assets.errors import DataLossError, SourceReadError
@@ -94,6 +94,16 @@ def test_a_rotated_file_is_finished_and_its_successor_is_a_new_split(tmp_path: P
     assert follower.splits() == {"a.jsonl": 3, "a.jsonl@2": 2}
     file.write_bytes(rows_of(6, 6))
     assert follower.run() == [6], "truncated and written anew in place"
+
+
+def test_a_file_without_a_line_holds_no_watermark_back(tmp_path: Path, options: RunOptions) -> None:
+    (tmp_path / "error.jsonl").touch()
+    (tmp_path / "a.jsonl").write_text('{"ts":"2026-01-05 10:00:00"}\n{"ts":"2026-01-05 10:05:00"}\n')
+    out = MemoryChannel()
+    read = StreamBuilder.data_stream("tail", "quiet").from_file(tmp_path / "*.jsonl", schema="ts timestamp", tail=True)
+    minutes = read.window(TumblingWindow.of(Time.minutes(1), "ts"), name="minutes").count("n")
+    minutes.water_mark(Time.seconds(1), per="split").to_data_stream().to_memory(out).build().run(options)
+    assert [row["n"] for row in out.rows()] == [1]
 
 
 def test_a_new_file_is_a_new_split(tmp_path: Path, options: RunOptions) -> None:

@@ -64,7 +64,7 @@ class Planner:
         """The next offsets, at most `max_rows` lines further; `start` itself if there is nothing new.
 
         Files whose lines the limit leaves to a later batch are splits already: a watermark by split waits for them. So
-        is the one file of a path before its first line: it is found again if it is rotated after that line.
+        are files that are followed by name before their first line: they are found again if they are rotated after it.
         ConfigurationError if nothing was ever read and the file or directory does not exist; SourceReadError if an
         archive is damaged.
         """
@@ -82,13 +82,14 @@ class Planner:
 
         def waits(split: Split, seen: Seen) -> bool:
             there = self._frozen is None or seen.key in self._frozen
-            return (self._one_file and there) or (left == 0 and self._lines_on(split, seen, 1).byte > 0)
+            return (self._by_name and there) or (left == 0 and self._lines_on(split, seen, 1).byte > 0)
 
         return self._walk(start, advance, waits)
 
     @property
-    def _one_file(self) -> bool:
-        return not Path(self.path).is_dir() and not _is_glob(self.path)
+    def _by_name(self) -> bool:
+        """Whether a rotated file may have a name that the path does not have."""
+        return not Path(self.path).is_dir()
 
     def unread(self, start: Offsets) -> frozenset[str]:
         """The splits of `start` that have a complete line more."""
@@ -166,13 +167,13 @@ class Planner:
     def _file_of(self, split: Split, owners: Mapping[FileKey, str]) -> Seen | Ended:
         """The file of a split, as `_found`.
 
-        Of the one file of a path, while no line of it is read, only the inode is known, which is given to another file
-        once it is removed: so the name that is found has to begin like its own.
+        While no line of a file is read only its inode is known, which is given to another file once it is removed: so
+        the name that is found has to begin like its own.
         """
         seen = _found(split, owners)
         stem = Path(split.file).name.partition(".")[0]
         other = isinstance(seen, Seen) and not split.byte and not seen.file.name.startswith(stem)
-        return Ended.GONE if other and self._one_file else seen
+        return Ended.GONE if other and self._by_name else seen
 
     def _listed(self) -> list[tuple[str, Seen]]:
         """The files under the path, oldest first, each once however many names it has."""

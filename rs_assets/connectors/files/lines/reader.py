@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -71,11 +71,14 @@ class LinesReader:
         return True
 
     def splits(self, batch: SourceBatch) -> Positions:
-        """A file is a split as long as it exists; its offset is the next byte and line."""
+        """A file with a line is a split as long as it exists; its offset is the next byte and line."""
         there = {n: s for n, s in load_offsets(batch.end).items() if s.ended not in (Ended.GONE, Ended.REPLACED)}
+        if not all(split.byte for split in there.values()):
+            waiting = self.unread(dump_offsets(there))
+            there = {name: split for name, split in there.items() if split.byte or name in waiting}
         return {name: orjson.dumps({"byte": s.byte, "line": s.line}).decode() for name, s in there.items()}
 
-    def unread(self, offset: str) -> Collection[str]:
+    def unread(self, offset: Mapping[str, object] | str) -> Collection[str]:
         """Files with a complete line after the offset, if there is a limit: it reads one file after another."""
         return Planner(self.path).unread(load_offsets(offset)) if self.max_rows_per_batch else ()
 
