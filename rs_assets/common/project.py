@@ -21,11 +21,14 @@ def project_folder(start: Path | None = None) -> Path:
 def anchored(path: str) -> str:
     """`path` as an absolute path, resolved against the project's folder; symbolic links are not followed.
 
-    >>> anchored("/data/../logs")
-    '/logs'
+    A path that begins with `~/` is below the home folder of the user.
+
+    >>> anchored("/data/../logs"), anchored("~/logs") == str(Path.home() / "logs")
+    ('/logs', True)
     """
+    place = os.path.expanduser(path) if path.startswith("~/") else path  # noqa: PTH111  a Path drops a last slash
     # Like Hadoop it reads `a/../b` as `b`.
-    return os.path.abspath(path if path.startswith("/") else project_folder() / path)  # noqa: PTH100
+    return os.path.abspath(place if place.startswith("/") else project_folder() / place)  # noqa: PTH100
 
 
 def _is_project(folder: Path) -> bool:

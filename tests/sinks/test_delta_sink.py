@@ -81,6 +81,13 @@ def test_should_write_to_the_path_of_an_address_of_local_files(options, tmp_path
     assert read_again.run(options).rows_out == 1
 
 
+def test_should_find_a_path_below_the_home_folder_of_the_user(options, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    pipeline = StreamBuilder.data_stream("shop", "sink").from_delta("~/in").to_delta("~/out").build()
+    assert f"[{tmp_path}/in]" in pipeline.describe()
+    assert options.home.table("shop", "~/out") == f"{tmp_path}/out"
+
+
 @pytest.mark.parametrize("connector", ["native", "jvm"])
 def test_should_hold_all_windows_as_they_are_in_complete_mode(options, connector):
     channel = MemoryChannel(schema="page string, ts timestamp")
