@@ -92,6 +92,9 @@ JOINS: dict[str, Callable[[Any, Any], Any]] = {
     "table_join": lambda left, right: left.join_table(
         right.to_table("user", name="users"), on="user", prefix="of_", name="kept"
     ),
+    "pairs": lambda left, right: left.to_table("user", "ms", name="hits").join(
+        right.to_table("user", "price", name="prices"), on="user", prefix="of_", name="kept"
+    ),
 }
 
 
