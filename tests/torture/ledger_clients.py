@@ -26,12 +26,14 @@ KEYS, PARTITIONS, LARGEST = 7, 3, 30
 PAUSE_S = 0.1
 # One transaction in so many is given up on purpose.
 GIVEN_UP = 8
+# What a broker that was killed has lost is not waited for two minutes: the program ends, and is started again.
+GIVES_UP = {"request_timeout_ms": 5_000, "delivery_timeout_ms": 10_000, "max_block_ms": 20_000}
 
 
 def produce(servers: str, topic: str, stop: Path, name: str) -> None:
     """Write transactions of a few entries, and tell of each; what the producer before had open is aborted."""
     chance = random.Random(name)
-    producer = KafkaProducer(bootstrap_servers=[servers], transactional_id="ledger")
+    producer = KafkaProducer(bootstrap_servers=[servers], transactional_id="ledger", **GIVES_UP)
     producer.init_transactions()
     upcoming = Counter(seen.entry.partition for seen in held(servers, topic))
     for number in count():
