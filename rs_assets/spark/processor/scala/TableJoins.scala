@@ -29,7 +29,27 @@ case class TableSides(left: StructType, right: StructType, blanks: Seq[Row]) {
     if (before.isDefined && now.isDefined && Changes.same(shown(before.get), shown(now.get))) Nil
     else TableFrames.changes(before, now).map { case (pair, retracted) => Row.fromSeq(key.toSeq ++ pair.toSeq :+ retracted) }
 
+  /** What is emitted for a row of a side that has no partner, of which the batch has what goes and what comes. */
+  def alone(key: Row, changed: Iterable[Row], side: Int): Seq[Row] = {
+    val Seq(gone, come) = Seq(true, false).map(goes => changed.find(_.getBoolean(2) == goes).map(_.getStruct(side)))
+    told(key, gone.map(single(_, side)), come.map(single(_, side)))
+  }
+
+  /** The pair of a row of a side and of none. */
+  def single(row: Row, side: Int): Row = if (side == 0) Row(row, null) else Row(null, row)
+
   private def shown(pair: Row): Seq[Row] = Seq(0, 1).map(side => Option(pair.getStruct(side)).getOrElse(blanks(side)))
+}
+
+object TableSides {
+  type ByKey = mutable.LinkedHashMap[Row, mutable.ArrayBuffer[Row]]
+
+  /** Rows by the key that they have in a column, in the order in which the keys come. */
+  def byKey(rows: Iterable[Row], column: Int): ByKey = {
+    val found = mutable.LinkedHashMap.empty[Row, mutable.ArrayBuffer[Row]]
+    rows.foreach(row => found.getOrElseUpdate(row.getStruct(column), mutable.ArrayBuffer.empty) += row)
+    found
+  }
 }
 
 /** Joins the rows of two tables with equal keys. The state `table_join` has both rows. */
@@ -98,25 +118,14 @@ class ForeignJoins(sides: TableSides, own: StructType, leftAlone: Boolean) exten
   }
 
   override def handleInputRows(key: Row, rows: Iterator[Row], timers: TimerValues): Iterator[Row] = {
-    val input = mutable.LinkedHashMap.empty[Row, mutable.ArrayBuffer[Row]]
-    val others = mutable.ArrayBuffer.empty[Row]
-    rows.foreach { row =>
-      if (row.isNullAt(0)) others += row
-      else input.getOrElseUpdate(row.getStruct(3), mutable.ArrayBuffer.empty) += row
-    }
-    if (key.getInt(0) != 0) input.toSeq.flatMap { case (_, changed) => alone(key, changed) }.iterator
-    else joined(key, input, others).iterator
+    val (own, others) = rows.toSeq.partition(!_.isNullAt(0))
+    val input = TableSides.byKey(own, 3)
+    if (key.getInt(0) == 0) joined(key, input, others).iterator
+    else if (leftAlone) input.toSeq.flatMap { case (_, changed) => sides.alone(key, changed, 0) }.iterator
+    else Iterator.empty
   }
 
-  /** The rows of a left key without a foreign one. */
-  private def alone(key: Row, changed: Iterable[Row]): Seq[Row] = if (!leftAlone) Nil else {
-    val gone = changed.find(_.getBoolean(2)).map(row => Row(row.getStruct(0), null))
-    val come = changed.find(!_.getBoolean(2)).map(row => Row(row.getStruct(0), null))
-    sides.told(key, gone, come)
-  }
-
-  private def joined(
-      key: Row, input: mutable.LinkedHashMap[Row, mutable.ArrayBuffer[Row]], others: Iterable[Row]): Seq[Row] = {
+  private def joined(key: Row, input: TableSides.ByKey, others: Iterable[Row]): Seq[Row] = {
     val was = Option(right.get())
     val is = sides.after(was, others, 1)
     val moved = !Changes.same(was.orNull, is.orNull)

@@ -1,7 +1,5 @@
 package org.apache.spark.sql.rsassets
 
-import scala.collection.mutable
-
 import org.apache.spark.sql.{DataFrame, Encoders, Row}
 import org.apache.spark.sql.streaming._
 import org.apache.spark.sql.types._
@@ -29,17 +27,11 @@ class TablePairs(sides: TableSides, own: Seq[StructType], alone: Seq[Boolean])
   override def handleInputRows(key: Row, rows: Iterator[Row], timers: TimerValues): Iterator[Row] = {
     val (left, right) = rows.toSeq.partition(!_.isNullAt(0))
     val input = Seq(left, right)
-    if (key.getInt(0) != 0) Seq(0, 1).filter(alone).flatMap(side => lonely(key, input(side), side)).iterator
-    else joined(key, Seq(0, 1).map(side => changes(input(side), side)))
-  }
-
-  /** The rows of a side without a value to join by. */
-  private def lonely(key: Row, input: Seq[Row], side: Int): Seq[Row] =
-    byOwnKey(input, side).toSeq.flatMap { case (_, changed) =>
-      val gone = changed.find(_.getBoolean(2)).map(_.getStruct(side))
-      val come = changed.find(!_.getBoolean(2)).map(_.getStruct(side))
-      sides.told(key, single(gone, side), single(come, side))
+    if (key.getInt(0) == 0) joined(key, Seq(0, 1).map(side => changes(input(side), side)))
+    else Iterator(0, 1).filter(alone).flatMap { side =>
+      byOwnKey(input(side), side).iterator.flatMap { case (_, changed) => sides.alone(key, changed, side) }
     }
+  }
 
   private def changes(input: Seq[Row], side: Int): Seq[ChangedSide] =
     byOwnKey(input, side).toSeq.map { case (own, changed) =>
@@ -47,11 +39,7 @@ class TablePairs(sides: TableSides, own: Seq[StructType], alone: Seq[Boolean])
       ChangedSide(own, was, sides.after(was, changed, side))
     }
 
-  private def byOwnKey(input: Seq[Row], side: Int): mutable.LinkedHashMap[Row, mutable.ArrayBuffer[Row]] = {
-    val found = mutable.LinkedHashMap.empty[Row, mutable.ArrayBuffer[Row]]
-    input.foreach(row => found.getOrElseUpdate(row.getStruct(3 + side), mutable.ArrayBuffer.empty) += row)
-    found
-  }
+  private def byOwnKey(input: Seq[Row], side: Int): TableSides.ByKey = TableSides.byKey(input, 3 + side)
 
   private def joined(key: Row, changed: Seq[Seq[ChangedSide]]): Iterator[Row] = {
     val others = Seq(0, 1).map(side => if (changed(1 - side).isEmpty) Nil else unchanged(side, changed(side)))
@@ -84,8 +72,7 @@ class TablePairs(sides: TableSides, own: Seq[StructType], alone: Seq[Boolean])
   private def pair(left: Option[Row], right: Option[Row]): Option[Row] =
     for (one <- left; other <- right) yield Row(one, other)
 
-  private def single(row: Option[Row], side: Int): Option[Row] =
-    row.map(one => if (side == 0) Row(one, null) else Row(null, one))
+  private def single(row: Option[Row], side: Int): Option[Row] = row.map(sides.single(_, side))
 }
 
 object TablePairs {
