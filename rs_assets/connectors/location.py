@@ -11,8 +11,8 @@ from rs_assets.common.project import anchored
 from rs_assets.common.uri import LOCAL
 from rs_assets.connectors.files.listing import MAGIC, located
 
-# The scheme of local files, and any other.
-SCHEME, REMOTE = LOCAL, re.compile(r"^(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
+# Any scheme but that of local files.
+REMOTE = re.compile(r"^(?!file:)[A-Za-z][A-Za-z0-9+.-]*://")
 
 HADOOP_S3 = re.compile("^s3[an]://")
 
@@ -25,7 +25,7 @@ def written_place(text: str) -> str:
     >>> written_place("file:///data/t/"), written_place("s3a://bucket/t"), written_place("orders")
     ('/data/t', 's3://bucket/t', 'orders')
     """
-    plain = HADOOP_S3.sub("s3://", SCHEME.sub("", text))
+    plain = HADOOP_S3.sub("s3://", LOCAL.sub("", text))
     return anchored(plain) if "/" in plain and "://" not in plain else plain.rstrip("/")
 
 

@@ -10,9 +10,10 @@ from typing import ClassVar, Literal, Self, get_args
 
 from rs_assets.common.node import NO_EFFECT, positive
 from rs_assets.common.project import anchored
+from rs_assets.common.uri import LOCAL
 from rs_assets.connectors.files.codecs import CODECS
 from rs_assets.connectors.files.form import JSON, FileForm, separates
-from rs_assets.connectors.location import REMOTE, SCHEME
+from rs_assets.connectors.location import REMOTE
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.errors import TopologyError
 from rs_assets.records.policy import BadRecords
@@ -84,7 +85,7 @@ class FileSource(Source):
             if not holds:
                 raise TopologyError(f"step {self.name!r}: {what}", remedy=remedy)
         object.__setattr__(self, "written", self.written or self.path)
-        object.__setattr__(self, "path", anchored(SCHEME.sub("", self.path)))
+        object.__setattr__(self, "path", anchored(LOCAL.sub("", self.path)))
 
     def in_a_run(self, *, rows: int | None, files: int | None, policy: BadRecords | None) -> Self:
         """A followed file has a limit of rows, whole files have one of files."""
@@ -145,7 +146,7 @@ class FileSink(Sink):
         Sink.__post_init__(self)
         if not isinstance(self.path, str) or not self.path or "\0" in self.path:
             raise TopologyError(f"step {self.name!r}: the path must be text")
-        object.__setattr__(self, "path", SCHEME.sub("", self.path))
+        object.__setattr__(self, "path", LOCAL.sub("", self.path))
         if REMOTE.match(self.path):
             raise TopologyError(
                 f"step {self.name!r}: files cannot be written to {self.path}: an object store has no rename",

@@ -60,6 +60,12 @@ class Join:
         return (*self.left.columns, *self.right.columns)
 
 
+def check_equal(join: Join) -> None:
+    """SqlError for a join without a pair of equal columns."""
+    if not join.pairs:
+        raise join.planner.error("a join needs equal columns", join.at, remedy="add ON a.id = b.id")
+
+
 def later(join: Join, tree: Any) -> bool:
     """Whether a condition of WHERE uses a table that is joined later."""
     from sqlglot import exp

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -74,13 +74,16 @@ class LinesReader:
         """A file with a line is a split as long as it exists; its offset is the next byte and line."""
         there = {n: s for n, s in load_offsets(batch.end).items() if s.ended not in (Ended.GONE, Ended.REPLACED)}
         if not all(split.byte for split in there.values()):
-            waiting = self.unread(dump_offsets(there))
+            waiting = self._waiting(there)
             there = {name: split for name, split in there.items() if split.byte or name in waiting}
         return {name: orjson.dumps({"byte": s.byte, "line": s.line}).decode() for name, s in there.items()}
 
-    def unread(self, offset: Mapping[str, object] | str) -> Collection[str]:
+    def unread(self, offset: str) -> Collection[str]:
         """Files with a complete line after the offset, if there is a limit: it reads one file after another."""
-        return Planner(self.path).unread(load_offsets(offset)) if self.max_rows_per_batch else ()
+        return self._waiting(load_offsets(offset))
+
+    def _waiting(self, offsets: Offsets) -> Collection[str]:
+        return Planner(self.path).unread(offsets) if self.max_rows_per_batch else ()
 
     def check(self, start: Start) -> Known:
         """Refuse headers that do not fit, and files that grew after the windows over them were ended."""

@@ -9,7 +9,7 @@ from typing import Any
 from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.operators.join.spec import OF_BOTH, Bound
 from rs_assets.sql.expressions.values import Value
-from rs_assets.sql.plan.join_conditions import Join
+from rs_assets.sql.plan.join_conditions import Join, check_equal
 from rs_assets.sql.plan.join_fields import prefix_of, prefixed
 from rs_assets.sql.plan.planner import Planner, QueryContext
 from rs_assets.sql.plan.relation import NONE, Column, Relation, Scope
@@ -23,8 +23,7 @@ def written(
     With `ends`, a field of right rows, it is a join as of a time.
     """
     planner, context, at = join.planner, join.context, join.at
-    if not join.pairs:
-        raise planner.error("a join needs equal columns", at, remedy="add ON a.id = b.id")
+    check_equal(join)
     pairs = [_texts(*pair) for pair in join.pairs]
     sides = []
     for number, (side, values) in enumerate(zip((join.left, join.right), zip(*pairs, strict=True), strict=True)):

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from rs_assets.errors import SqlError
 from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.sql.expressions.values import Value
-from rs_assets.sql.plan.join_conditions import Join
+from rs_assets.sql.plan.join_conditions import Join, check_equal
 from rs_assets.sql.plan.join_fields import if_there, prefix_of, prefixed
 from rs_assets.sql.plan.matches import only_matches
 from rs_assets.sql.plan.outputs import check_steady
@@ -105,8 +105,7 @@ def _sides(join: Join) -> Sides:
 
 def _pairs(join: Join) -> Sides:
     """Both sides by any equal columns, which many rows of either may have."""
-    if not join.pairs:
-        raise join.planner.error("a join needs equal columns", join.at, remedy="add ON a.id = b.id")
+    check_equal(join)
     if join.how == "full" and join.left.nullable and join.right.nullable:
         raise _two_nulls(join)
     side = "left" if join.how == "right" else "right"
