@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from rs_assets.common.node import Node
 from rs_assets.compile.planner.context import CompileContext, Flow
+from rs_assets.compile.planner.diamond import through_branches
 from rs_assets.compile.readers import order_by_place
 from rs_assets.compile.step import as_column, native_column
 from rs_assets.compile.timed import timed
 from rs_assets.connectors.messages import flag_taken
 from rs_assets.operators.shuffle.memory import with_pieces
 from rs_assets.operators.table.groups import SIGN, appended_groups, kept_groups, present, signed_groups
-from rs_assets.operators.table.joins import TableJoinSpec, joined
+from rs_assets.operators.table.joins import OnePass, TableJoinSpec, joined
 from rs_assets.operators.table.keys import check_keys
 from rs_assets.operators.table.rows import newest_rows, with_read
 from rs_assets.operators.table.tops import first_rows
@@ -48,6 +50,7 @@ from rs_assets.topology.nodes.table import (
     ToTable,
 )
 from rs_assets.topology.nodes.timed import NONE, TimedState
+from rs_assets.topology.rejoin import Rejoin
 
 NO_KEY = "the key of the table is null: "
 GONE = f"{PREFIX}gone"
@@ -144,7 +147,12 @@ def compile_top(context: CompileContext, node: TableTop, inputs: tuple[Flow, ...
 
 def compile_table_join(context: CompileContext, node: TableJoin, inputs: tuple[Flow, ...]) -> Flow:
     """The changes of the join of two tables."""
-    spec = TableJoinSpec(
+    return _joined(context, spec_of(node), inputs)
+
+
+def spec_of(node: TableJoin) -> TableJoinSpec:
+    """What a join of two tables needs to know."""
+    return TableJoinSpec(
         step=node.name,
         on=node.on,
         how=node.how,
@@ -153,7 +161,6 @@ def compile_table_join(context: CompileContext, node: TableJoin, inputs: tuple[F
         left_keys=node.both_keys[0] if node.both_keys else node.keys,
         other_keys=node.both_keys[1] if node.both_keys else (),
     )
-    return _joined(context, spec, inputs)
 
 
 def compile_stream_table(context: CompileContext, node: StreamTableJoin, inputs: tuple[Flow, ...]) -> Flow:
@@ -175,14 +182,24 @@ def compile_stream_table(context: CompileContext, node: StreamTableJoin, inputs:
     return _joined(context, spec, tuple(map(Flow, frames)))
 
 
-def _joined(context: CompileContext, spec: TableJoinSpec, inputs: tuple[Flow, ...]) -> Flow:
+def compile_self_table(
+    context: CompileContext, node: TableJoin, rejoin: Rejoin, flows: Mapping[str, Flow], known: Mapping[str, Node]
+) -> Flow:
+    """The changes of the join of a table with itself: each change goes through the branches of both sides."""
+    in_one = OnePass(*through_branches(flows, rejoin.forks[0], known))
+    return _joined(context, spec_of(node), tuple(flows[name] for name in node.inputs), in_one)
+
+
+def _joined(
+    context: CompileContext, spec: TableJoinSpec, inputs: tuple[Flow, ...], in_one: OnePass | None = None
+) -> Flow:
     if not context.streaming:
         # A replay has no rows of a side with state upstream.
         return inputs[0]
     left, right = (flow.df for flow in inputs)
     for frame, names in ((left, [one for one, _ in spec.on]), (right, spec.right_keys)):
         check_keys(frame, names, step=spec.step)
-    return Flow(_in_order(context, joined(with_pieces(left), right, spec)))
+    return Flow(_in_order(context, joined(with_pieces(left), right, spec, in_one)))
 
 
 def _in_order(context: CompileContext, rows: DataFrame) -> DataFrame:

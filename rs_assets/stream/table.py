@@ -198,7 +198,7 @@ class Table(TableSinks, Fluent):
         Typical uses: users with their totals; orders with their users, by a foreign key; orders with all payments of
         their user.
 
-        - `other` (Table): of the same pipeline.
+        - `other` (Table): of the same pipeline; may be this table, or made of it by filters and maps in SQL.
         - `on` (dict from a field of this table to a field of `other`, or names of both; default: the keys of both, by
           their names if these are the same, else by their places).
         - `how` (default "inner"): "inner", "left", or "outer". A row whose fields `on` are null has no partner.

@@ -19,6 +19,9 @@ Merged = Mapping[str, tuple[str, ...]]
 # A batch is read once for each path: branches that part and meet repeatedly multiply them.
 MOST_PATHS = 64
 NOTHING: Final[Merged] = {}
+# What computes both sides of a join from one source, by the family of the join.
+TWICE: Final = "write the steps between in SQL, or read the source twice, under two names (name='...')"
+SIDES: Final = {"join": f"{TWICE}, or put .shuffle(n, strategy='delta') after one side", "table": TWICE}
 
 
 def dominators(nodes: Iterable[Node]) -> Mapping[str, frozenset[str]]:
@@ -80,12 +83,11 @@ def _refusal(node: Node, nodes: tuple[Node, ...], ancestors: Ancestors, meeting:
     meets = next(each for each in above if each.name in meeting)
     branches = [ancestors(name) | {name} for name in meets.inputs]
     parts = [each.name for each in above if sum(each.name in branch for branch in branches) > 1][-1]
-    if meets.family == "join":
+    if meets.family in SIDES:
         return TopologyError(
             f"both sides of the join {meets.name!r} come from step {parts!r}, by steps that cannot be computed in one"
             " pass: Spark reads a source once in a query",
-            remedy="write the steps between in SQL, or read the source twice, under two names (name='...'), or put"
-            " .shuffle(n, strategy='delta') after one side",
+            remedy=SIDES[meets.family],
             step=meets.name,
         )
     where = f"upstream of {node.name!r}, which keeps state" if node.stateful else "together with another source"

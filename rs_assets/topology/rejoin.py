@@ -16,12 +16,14 @@ from rs_assets.topology.branches import dominators
 from rs_assets.topology.nodes.join import StreamJoin
 from rs_assets.topology.nodes.shuffle import Shuffle
 from rs_assets.topology.nodes.step import Filter, Map, Select, SelectFields, Split, Union, WithFields
+from rs_assets.topology.nodes.table import TableJoin
 from rs_assets.topology.user_code.expression import calls_by_name, calls_python
 
 # Steps that make at most one record of each record, in the JVM.
 BY_RECORD: Final = (Filter, Map, Select, SelectFields, Shuffle, Split, Union, WithFields)
 # The steps in which branches meet again.
-BRANCHED: Final = (Union, StreamJoin)
+JOINS: Final = (StreamJoin, TableJoin)
+BRANCHED: Final = (Union, *JOINS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ def _rejoin(node: Node, meeting: list[str], graph: Graph) -> Rejoin | None:
     steps = [graph.known[name] for name in {name for fork in forks for branch in fork.branches for name in branch}]
     if len(forks) < len(found) or not all(map(_by_record, steps)):
         return None
-    if isinstance(node, StreamJoin) and len(forks[0].branches) != len(node.inputs):
+    if isinstance(node, JOINS) and len(forks[0].branches) != len(node.inputs):
         return None
     apart = (Fork(name, ((),)) for name in node.inputs if name not in meeting)
     return Rejoin(

@@ -10,7 +10,7 @@ from datetime import timedelta
 from functools import partial
 from random import Random
 
-from tests.programs import families, later_families, lookups, script_drawing, table_families
+from tests.programs import families, later_families, lookups, paired_families, script_drawing, table_families
 from tests.programs import program as p
 from tests.programs import terms as t
 from tests.programs.own import Own
@@ -28,6 +28,7 @@ from tests.programs.values import (
     ODD_ORDERED,
     ODDER,
     ORDERED,
+    PAIRED,
     SIZES,
     VALUES,
     WIDER,
@@ -40,7 +41,8 @@ ERAS = (-1704067200, -1704067200 - 40, 220162147200 - 60)
 PARTS = (t.Part("spot", "a", "bigint"), t.Part("spot", "b", "string"), t.Part("bag", "a", "bigint"))
 TIMED = p.Window | p.Distinct | p.Join | p.AsOf
 EARLIER = {**families.FAMILIES, **table_families.FAMILIES}
-FAMILIES = {**EARLIER, **later_families.FAMILIES}
+LATER_ON = {**EARLIER, **later_families.FAMILIES}
+FAMILIES = {**LATER_ON, **paired_families.FAMILIES}
 WEIGHTS = {
     "window": 3,
     "chain": 2,
@@ -50,6 +52,7 @@ WEIGHTS = {
     "other_windows": 2,
     "early": 2,
     "table_chains": 3,
+    "pairs": 4,
 }
 
 
@@ -335,7 +338,7 @@ class Draw:
     def rows(self, source):
         """Rows in an order of their own: out of order, doubled, and with nulls."""
         clock, rows = self.rng.randrange(40), []
-        repeated = self.family in (*table_families.FAMILIES, "table_chains")
+        repeated = self.family in (*table_families.FAMILIES, *paired_families.FAMILIES, "table_chains")
         first = {"a": 0, "b": 1000, "c": 2000}[source.name]
         for number in range(self.rng.randrange(6, 40)):
             clock += self.pick(0, 1, 2, 3, 5, 11)
@@ -364,7 +367,7 @@ class Draw:
 
 def drawn(seed, families=()):
     """The program of a seed."""
-    known = FAMILIES if seed >= ODDER else EARLIER
+    known = FAMILIES if seed >= PAIRED else LATER_ON if seed >= ODDER else EARLIER
     names = families or [name for name in known for _ in range(WEIGHTS.get(name, 1))]
     family = Random(seed).choice([*names])
     return Draw(seed, family).program()

@@ -85,7 +85,7 @@ def summed(rows, field):
 
 def ranked(step, rows, keys):
     """The rows of a group in a table's ranking: rows that are equal are in the order of their keys."""
-    order = sorted(rows, key=lambda row: [row[key] for key in keys])
+    order = sorted(rows, key=lambda row: [by_value(row, key) for key in keys])
     # A reversed sort keeps the order of equal rows, so keys ascend in both directions.
     order = sorted(order, key=lambda row: by_value(row, step.by), reverse=step.descending)
     return [row | ({step.rank: n} if step.rank else {}) for n, row in enumerate(order[: step.n], 1)]

@@ -78,7 +78,9 @@ class Oracle:
     def sides(self, step):
         """The rows that each watermark of a step sees, with its delay; none if another step has seen them."""
         if isinstance(step, p.ToTable):
-            return [(self.rows(step.of), 0)] if step.lives else []
+            # A row without a key is a bad record, which no watermark sees.
+            whole = [(batch, row) for batch, row in self.rows(step.of) if None not in map(row.get, step.keys)]
+            return [(whole, 0)] if step.lives else []
         if not isinstance(step, TIMED) or (getattr(step, "shape", "") == "global" and not step.size):
             return []
         if getattr(step, "kind", "") == "any":
@@ -459,6 +461,24 @@ class Oracle:
             after.append(made)
         return Table(after, left.keys)
 
+    def _tablepairs(self, step):
+        left, right, rights = self.rows(step.left), self.rows(step.right), self.names_of(step.right)
+        nothing = dict.fromkeys([*self.names_of(step.left), *map(step.shown, rights)])
+
+        def made(one, other):
+            theirs = {step.shown(name): other[name] for name in rights} if other else {}
+            return nothing | theirs | (one or {})
+
+        after = []
+        for ones, others in zip(left.after, right.after, strict=True):
+            found = [(i, j) for i, one in enumerate(ones) for j, other in enumerate(others) if alike(step, one, other)]
+            rows = [made(ones[i], others[j]) for i, j in found]
+            met = [{of[side] for of in found} for side in (0, 1)]
+            rows += [made(one, None) for i, one in enumerate(ones) if i not in met[0] and step.how != "inner"]
+            rows += [made(None, other) for j, other in enumerate(others) if j not in met[1] and step.how == "outer"]
+            after.append(rows)
+        return Table(after, tuple(dict.fromkeys((*left.keys, *map(step.shown, right.keys)))))
+
     def versions(self, step, batch, row):
         """The version of a table that is valid at the time of a row, of those that are known after a batch."""
         table = self.steps[step.right]
@@ -515,6 +535,11 @@ def cut(time):
 
 
 COMPARED = {"<=": lambda a, b: a <= b, "<>": lambda a, b: a != b, ">": lambda a, b: a > b}
+
+
+def alike(step, one, other):
+    """Whether the fields of two rows of tables are equal; null equals nothing."""
+    return all(one[name] is not None and [one[name]] == [other[of]] for name, of in step.on)
 
 
 def ends(step, row):

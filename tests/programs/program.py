@@ -562,6 +562,25 @@ class TableJoin(Step):
 
 
 @dataclass(frozen=True)
+class TablePairs(Step):
+    """All pairs of rows of two tables with equal fields `on`; names of the right one begin with `prefix`, if given."""
+
+    left: str
+    right: str
+    on: tuple[tuple[str, str], ...]
+    how: str
+    prefix: str | None
+
+    def shown(self, name):
+        """The name that a right field has in the result; without a prefix, equal fields have those of the left one."""
+        return f"{self.prefix}{name}" if self.prefix else {right: left for left, right in self.on}.get(name, name)
+
+    def code(self, label):
+        prefix = f', prefix="{self.prefix}"' if self.prefix else ""
+        return f'{self.left}.join({self.right}, on={dict(self.on)!r}, how="{self.how}"{prefix}, name="{label}")'
+
+
+@dataclass(frozen=True)
 class StreamTable(Step):
     """Rows of a stream with the current row of a table, or with that of their time."""
 

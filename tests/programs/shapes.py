@@ -52,6 +52,9 @@ def keys_after(steps, name):
             return (step.group,)
         case p.Retable():
             return (step.key,)
+        case p.TablePairs():
+            theirs = map(step.shown, keys_after(steps, step.right))
+            return tuple(dict.fromkeys((*keys_after(steps, step.left), *theirs)))
     return keys_after(steps, step.inputs[0])
 
 
@@ -175,6 +178,11 @@ def _(step: p.Retable, of):
 @fields.register
 def _(step: p.TableJoin, left, right):
     return left | {name: kind for name, kind in right.items() if name not in step.keys}
+
+
+@fields.register
+def _(step: p.TablePairs, left, right):
+    return left | {step.shown(name): kind for name, kind in right.items() if step.shown(name) not in left}
 
 
 @fields.register

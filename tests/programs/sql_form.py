@@ -110,7 +110,8 @@ def check(program):
     if any(sink.view != ("net" if changes else "append") for sink in program.sinks):
         raise Unwritten("rows of windows that fire more than once")
     joins = [step for step in timed if isinstance(step, p.Join)]
-    if joins and [step.name for step in program.sources] != ["a", "b"]:
+    twice = any(isinstance(step, p.TablePairs) and step.left == step.right for step in program.steps)
+    if twice or (joins and [step.name for step in program.sources] != ["a", "b"]):
         # Its table is read twice, and rows are pushed to one of the two.
         raise Unwritten("a stream joined with itself")
 
@@ -331,6 +332,17 @@ def _(step: p.TableJoin, inputs, fields):
     columns += [f"r.`{field}`" for field in fields[1] if field not in step.keys]
     how = {"inner": "JOIN", "left": "LEFT JOIN", "outer": "FULL JOIN"}[step.how]
     on = " AND ".join(f"l.`{own}` = r.`{other}`" for own, other in pairs)
+    return f"SELECT {', '.join(columns)} FROM {inputs[0]} AS l {how} {inputs[1]} AS r ON {on}"
+
+
+@view.register
+def _(step: p.TablePairs, inputs, fields):
+    both = {own: f"COALESCE(l.`{own}`, r.`{other}`)" for own, other in step.on}
+    both = both if step.how == "outer" and not step.prefix else {}
+    columns = [f"{both.get(field, f'l.`{field}`')} AS `{field}`" for field in fields[0]]
+    columns += [f"r.`{name}` AS `{step.shown(name)}`" for name in fields[1] if step.shown(name) not in fields[0]]
+    how = {"inner": "JOIN", "left": "LEFT JOIN", "outer": "FULL JOIN"}[step.how]
+    on = " AND ".join(f"l.`{own}` = r.`{other}`" for own, other in step.on)
     return f"SELECT {', '.join(columns)} FROM {inputs[0]} AS l {how} {inputs[1]} AS r ON {on}"
 
 

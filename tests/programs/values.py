@@ -35,6 +35,8 @@ WIDER = 100_000
 LATER = (("ip", "ip"),)
 # Seeds from `ODDER` on have these fields and the families of `later_families`, too, and times of microseconds.
 ODDER = 101_000
+# Seeds from `PAIRED` on have those of `paired_families`.
+PAIRED = 110_000
 LATEST = (("word", "word"), ("big", "big"), ("spot", "struct<a:bigint,b:string>"), ("bag", "map<string,bigint>"))
 ODD_ORDERED = ("word", "big")
 KEYS = (*ODD_ORDERED, "struct<a:bigint,b:string>", "array<string>")

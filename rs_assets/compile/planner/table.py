@@ -47,6 +47,7 @@ from rs_assets.compile.step import (
 from rs_assets.compile.table import (
     compile_changes,
     compile_group,
+    compile_self_table,
     compile_stream_table,
     compile_table_join,
     compile_to_table,
@@ -177,6 +178,8 @@ def compile_branches(
     inputs = tuple(flows[name] for name in node.inputs)
     if isinstance(node, join.StreamJoin):
         return _analysed(node, inputs, lambda: compile_self_join(context, node, rejoin, flows, known))
+    if isinstance(node, table.TableJoin):
+        return _analysed(node, inputs, lambda: compile_self_table(context, node, rejoin, flows, known))
     return _analysed(node, inputs, lambda: compile_rejoin(node, rejoin, flows, known))
 
 

@@ -20,7 +20,7 @@ from rs_assets.records.columns import EVENT_TIME, ORDER, ORIGIN, PLACE, RETRACTE
 from rs_assets.records.schema import quoted
 from rs_assets.spark.processor.session import check_types, processors_of
 
-GUARD = "guard"
+GUARD, PACKED = "guard", "packed"
 MICROSECOND = timedelta(microseconds=1)
 # Left rows without a partner have no state: they are spread over so many groups.
 SPREAD = 64
@@ -55,13 +55,35 @@ class TableJoinSpec:
         return self.kind in ("keys", "foreign", "pairs")
 
 
-def joined(left: DataFrame, right: DataFrame, spec: TableJoinSpec) -> DataFrame:
-    """The rows of the join of two frames, of which those of tables have RETRACTED; so has the result, of tables."""
+@dataclass(frozen=True, slots=True)
+class OnePass:
+    """Rows with the row of each side in one of the columns `sides`, which is null if that side does not have it."""
+
+    rows: DataFrame
+    sides: Sequence[str]
+
+    def rows_of(self, *columns: Sequence[Column]) -> DataFrame:
+        """The rows of all sides, by the columns of each."""
+        rows, packed = self.rows.select(*self.sides), list[str]()
+        for side, of in zip(self.sides, columns, strict=True):
+            made = F.when(F.col(side).isNotNull(), F.struct(*of)).alias(f"{side}_{PACKED}")
+            rows = rows.select(*self.sides, *packed, f"{side}.*").select(*self.sides, *packed, made)
+            packed.append(f"{side}_{PACKED}")
+        every = F.explode(F.array_compact(F.array(*packed)))
+        return rows.select(every.alias(PACKED)).select(f"{PACKED}.*")
+
+
+def joined(left: DataFrame, right: DataFrame, spec: TableJoinSpec, in_one: OnePass | None = None) -> DataFrame:
+    """The rows of the join of two frames, of which those of tables have RETRACTED; so has the result, of tables.
+
+    With `in_one` the rows of both are computed from that.
+    """
     _check_keys(left, right, spec)
     for frame in (left, right):
         check_types(frame.schema)
     names = key_names([name for name, _ in spec.on])
-    united = _packed(left, right, spec, names)
+    one, two = _packed(left, right, spec, names)
+    united = left.select(*one).unionByName(right.select(*two)) if in_one is None else in_one.rows_of(one, two)
     made = DataFrame(_processed(united, spec, _blanks(left, right, spec)), left.sparkSession)
     flag = [F.col(RETRACTED)] if spec.of_tables else []
     places = [F.col(f"{LEFT}.{name}").alias(name) for name in _places(left, spec)]
@@ -91,8 +113,10 @@ def _processed(united: DataFrame, spec: TableJoinSpec, blanks: list[int]) -> Any
     return processors.StreamTables.apply(frame, alone)
 
 
-def _packed(left: DataFrame, right: DataFrame, spec: TableJoinSpec, names: Sequence[str]) -> DataFrame:
-    """Both sides: left row, right row, whether it goes, what its kind of join needs besides; and the keys."""
+def _packed(
+    left: DataFrame, right: DataFrame, spec: TableJoinSpec, names: Sequence[str]
+) -> tuple[list[Column], list[Column]]:
+    """Of both sides: left row, right row, whether it goes, what its kind of join needs besides; and the keys."""
     ours, theirs = struct_of(_kept(left, spec)), struct_of(_beside(right, spec))
     nothing = {LEFT: _null(left, ours), RIGHT: _null(right, theirs)}
     flag = F.col(RETRACTED) if RETRACTED in left.columns else F.lit(False)  # noqa: FBT003  a literal
@@ -101,18 +125,9 @@ def _packed(left: DataFrame, right: DataFrame, spec: TableJoinSpec, names: Seque
     ]
     guards = _guards(left, right, spec)
     besides = _besides(left, right, spec)
-    one = left.select(
-        ours.alias(LEFT), nothing[RIGHT].alias(RIGHT), flag.alias("gone"), *besides[0], *guards[0], *keys[0]
-    )
-    two = right.select(
-        nothing[LEFT].alias(LEFT),
-        theirs.alias(RIGHT),
-        F.col(RETRACTED).alias("gone"),
-        *besides[1],
-        *guards[1],
-        *keys[1],
-    )
-    return one.unionByName(two)
+    one = [ours.alias(LEFT), nothing[RIGHT].alias(RIGHT), flag.alias("gone")]
+    two = [nothing[LEFT].alias(LEFT), theirs.alias(RIGHT), F.col(RETRACTED).alias("gone")]
+    return [*one, *besides[0], *guards[0], *keys[0]], [*two, *besides[1], *guards[1], *keys[1]]
 
 
 def _besides(left: DataFrame, right: DataFrame, spec: TableJoinSpec) -> tuple[list[Column], list[Column]]:
