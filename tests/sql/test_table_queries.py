@@ -56,6 +56,28 @@ QUERIES = {
             " (SELECT 1 FROM clicks AS c WHERE c.buyer = o.buyer AND c.ms = o.ms)"
         ),
     ),
+    "twice": (
+        "id BIGINT, ms BIGINT",
+        (
+            "SELECT id, ms FROM orders AS o WHERE EXISTS"
+            " (SELECT 1 FROM clicks AS c WHERE c.ms = o.ms AND c.ms = MOD(o.id, 5))"
+        ),
+    ),
+    "untwice": (
+        "id BIGINT, ms BIGINT",
+        (
+            "SELECT id, ms FROM orders AS o WHERE NOT EXISTS"
+            " (SELECT 1 FROM clicks AS c WHERE c.ms + 1 = o.ms AND c.ms + 1 = MOD(o.id, 5))"
+        ),
+    ),
+    "late": (
+        "buyer STRING, id BIGINT, tier STRING, m BIGINT",
+        (
+            "SELECT g.buyer, o.id, u.tier, CASE WHEN u.name IS NULL THEN -1 ELSE g.n END AS m FROM orders AS o"
+            " LEFT JOIN users AS u ON o.buyer = u.name AND o.ms > 3"
+            " JOIN (SELECT buyer, COUNT(*) AS n FROM clicks GROUP BY buyer) AS g ON g.n = o.id"
+        ),
+    ),
     "beside": (
         "buyer STRING, n BIGINT",
         (

@@ -51,14 +51,16 @@ def table_join(join: Join) -> Relation:
             join.rest[0],
             remedy="filter in a sub-query, before the join",
         )
-    made, count = joined_by(join, sides), len(join.left.columns)
-    return only_matches(join, made, made.columns[:count] if sides.other is join.left else made.columns[count:])
+    turned, count = sides.other is join.left, len(join.left.columns)
+    made = joined_by(join, sides)
+    return only_matches(join, made, made.columns[:count] if turned else made.columns[count:])
 
 
 def joined_by(join: Join, sides: Sides) -> Relation:
     """The rows of both sides whose keys are equal."""
     planner, at = join.planner, join.at
     check_steady(planner, sides.on.values(), at)
+    sides = _with_fields(join, sides)
     one, keys = planner.with_keys(sides.one, sides.on.values(), join.context, at)
     prefix = prefix_of(one, sides.other, always=True)
     made = one.table.join(
@@ -79,6 +81,26 @@ def joined_by(join: Join, sides: Sides) -> Relation:
         nullable=sides.nullable,
         merged=_merged(join, sides, prefix) if sides.how == "outer" and not sides.pairs else (),
     )
+
+
+def _with_fields(join: Join, sides: Sides) -> Sides:
+    """The same sides; each column of the one that is found is a field, because the join gives it another name."""
+    other = sides.other
+    computed = [column for column in other.columns if column.value.field is None and not column.value.role]
+    if not computed:
+        return sides
+    values = {f"column_{n}": column.value for n, column in enumerate(computed, 1)}
+    made, fields = join.planner.with_fields(other, values, join.context, "columns", join.at)
+    named = dict(zip(map(id, computed), fields.values(), strict=True))
+    columns = (
+        replace(column, value=replace(column.value, text=quote_name(named[id(column)])))
+        if id(column) in named
+        else column
+        for column in made.columns
+    )
+    made = replace(made, columns=tuple(columns))
+    setattr(join, "left" if other is join.left else "right", made)
+    return replace(sides, other=made)
 
 
 def _found_rows(join: Join, sides: Sides) -> Relation:

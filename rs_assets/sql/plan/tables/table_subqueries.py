@@ -53,10 +53,15 @@ def _different(join: Join) -> tuple[Relation, dict[str, Value]]:
     from rs_assets.topology.nodes.table import TableGroup
 
     planner, context, right = join.planner, join.context, join.right
-    wanted = {f"value_{n}": there for n, (_, there) in enumerate(join.pairs, 1)}
-    check_steady(planner, wanted.values(), join.at)
-    right, fields = planner.with_fields(right, wanted, context, "values", join.at)
-    on = {field: here for field, (here, _) in zip(fields.values(), join.pairs, strict=True)}
+    ours, theirs = zip(*join.pairs, strict=True)
+    check_steady(planner, theirs, join.at)
+    if len({value.text for value in theirs}) < len(theirs):
+        right, names = planner.with_keys(right, theirs, context, join.at)
+    else:
+        wanted = {f"value_{n}": value for n, value in enumerate(theirs, 1)}
+        right, fields = planner.with_fields(right, wanted, context, "values", join.at)
+        names = [*fields.values()]
+    on = dict(zip(names, ours, strict=True))
     rows = free_name(ROWS, on)
     node = TableGroup(
         name=planner.name(context, "group", join.at),
