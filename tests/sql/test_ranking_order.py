@@ -57,3 +57,15 @@ def test_nulls_and_nan_have_their_place_in_both_directions(driver: SparkDriver) 
     for name, order in ORDERS.items():
         numbered = {row["rn"]: row["id"] for row in found[name]}
         assert [numbered[n] for n in sorted(numbered)] == wanted(rows, order), name
+
+
+def test_columns_may_have_the_names_that_the_ranking_gives_its_fields(driver: SparkDriver) -> None:
+    columns = "part_1 INT, order_1 INT, Order_2 INT, g INT, v INT, w INT"
+    text = f"CREATE TABLE t ({columns}) WITH ('connector' = 'memory');"
+    ranked = """SELECT part_1, order_1, Order_2, rn FROM (SELECT part_1, order_1, Order_2,
+        ROW_NUMBER() OVER (PARTITION BY g ORDER BY v, w DESC) AS rn FROM t) AS s WHERE rn <= 2"""
+    text += f"""CREATE TABLE o (part_1 INT, order_1 INT, Order_2 INT, rn BIGINT) WITH ('connector' = 'print');
+        INSERT INTO o {ranked};"""
+    rows = [dict(zip(["part_1", "order_1", "Order_2", "g", "v", "w"], (1, 2, 3, 4, n, 6), strict=True)) for n in (0, 5)]
+    found = pipeline_from_sql(text, tables={"t": []}).try_(rows, spark=driver)
+    assert [(row["part_1"], row["order_1"], row["Order_2"]) for row in found["o"]] == [(1, 2, 3)] * 2

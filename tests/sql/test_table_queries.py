@@ -30,6 +30,13 @@ QUERIES = {
             " WHERE rn = 2 AND m > 0"
         ),
     ),
+    "placed": (
+        "part_1 BIGINT, order_1 BIGINT, rn INT",
+        (
+            "SELECT part_1, order_1, rn FROM"
+            f" (SELECT id AS part_1, ms AS order_1, {FIRST.format('ratio, id')}) AS d WHERE rn <= 2"
+        ),
+    ),
     "means": (
         "buyer STRING, mean DOUBLE",
         f"SELECT buyer, AVG(ratio) AS mean FROM (SELECT *, {FIRST.format('id DESC')}) AS d WHERE rn < 5 GROUP BY buyer",

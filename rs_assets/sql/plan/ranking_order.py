@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.planner import Planner, QueryContext
-from rs_assets.sql.plan.relation import Relation
+from rs_assets.sql.plan.relation import Relation, free_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +40,15 @@ def ordered_trees(planner: Planner, relation: Relation, at: Any) -> list[tuple[A
                 "processing time does not order rows", each, remedy="order by the event time: ORDER BY ts DESC"
             )
     return made
+
+
+def apart_from(outputs: Mapping[str, Value], kind: str, values: Iterable[Value]) -> dict[str, Value]:
+    """`values` by names that begin with `kind`, of which no column of `outputs` has one.
+
+    >>> list(apart_from({"ORDER_1": Value("`ms`")}, "order", [Value("`ms`"), Value("`id`")]))
+    ['order_1_2', 'order_2']
+    """
+    found = dict[str, Value]()
+    for number, value in enumerate(values, 1):
+        found[free_name(f"{kind}_{number}", [*outputs, *found])] = value
+    return found

@@ -15,7 +15,7 @@ from rs_assets.sql.expressions.values import BOUNDS, Value
 from rs_assets.sql.plan.groups.first_rows import first_rows
 from rs_assets.sql.plan.outputs import called
 from rs_assets.sql.plan.planner import Planner, QueryContext
-from rs_assets.sql.plan.ranking_order import Numbered, ordered_trees
+from rs_assets.sql.plan.ranking_order import Numbered, apart_from, ordered_trees
 from rs_assets.sql.plan.relation import Column, Relation, free_name
 from rs_assets.sql.plan.stateful import all_time, fired, fires_often, for_ever, place_field, shuffled
 from rs_assets.sql.plan.tables.table_top import table_top
@@ -216,9 +216,11 @@ def _top(
         relation = shuffled(planner, relation, context, at)
     orders = _orders(planner, relation, at)
     _check_maps(planner, outputs, at)
-    relation, fields = planner.with_fields(relation, _kept(outputs, parts, orders, often=often), context, "ranked", at)
-    by = list(dict.fromkeys(fields[f"order_{n}"] for n in range(1, len(orders) + 1)))
-    groups = tuple(dict.fromkeys(fields[f"part_{n}"] for n in range(1, len(parts) + 1)))
+    by_part, by_order = apart_from(outputs, "part", parts), apart_from(outputs, "order", (each for each, _ in orders))
+    wanted = _kept({**outputs, **by_part, **by_order}, often=often)
+    relation, fields = planner.with_fields(relation, wanted, context, "ranked", at)
+    by = list(dict.fromkeys(fields[name] for name in by_order))
+    groups = tuple(dict.fromkeys(fields[name] for name in by_part))
     shown = [f for name, f in fields.items() if name in outputs and f not in groups and f not in by]
     rank = free_name(numbered.rank, [*fields.values(), *WINDOW_TIMES])
     keys = (*groups, *((rank,) if limit > 1 else ()))
@@ -257,12 +259,8 @@ def _check_maps(planner: Planner, outputs: Mapping[str, Value], at: Any) -> None
             )  # fmt: skip
 
 
-def _kept(
-    outputs: Mapping[str, Value], parts: Sequence[Value], orders: Sequence[tuple[Value, bool]], *, often: bool
-) -> dict[str, Value]:
+def _kept(values: Mapping[str, Value], *, often: bool) -> dict[str, Value]:
     """The fields that the ranking reads, under its own names."""
-    values = {**outputs, **{f"part_{n}": v for n, v in enumerate(parts, 1)}}
-    values |= {f"order_{n}": v for n, (v, _) in enumerate(orders, 1)}
     return {name: _apart(value) for name, value in values.items() if not _given(value, often=often)}
 
 

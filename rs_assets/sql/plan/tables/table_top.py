@@ -10,7 +10,7 @@ from rs_assets.records.types import Type
 from rs_assets.sql.expressions.values import Value
 from rs_assets.sql.plan.outputs import check_steady
 from rs_assets.sql.plan.planner import Planner
-from rs_assets.sql.plan.ranking_order import Numbered, ordered_trees
+from rs_assets.sql.plan.ranking_order import Numbered, apart_from, ordered_trees
 from rs_assets.sql.plan.relation import Column, Relation, free_name
 
 
@@ -24,14 +24,14 @@ def table_top(
     orders = ordered_trees(planner, relation, at)
     over = planner.over(relation)
     parts = [over.value(each) for each in at.args.get("partition_by") or []] or [Value("1", Type("int"))]
-    wanted = {**outputs, **{f"part_{n}": value for n, value in enumerate(parts, 1)}}
-    wanted |= {f"order_{n}": value for n, (_, value, _) in enumerate(orders, 1)}
+    by_part, by_order = apart_from(outputs, "part", parts), apart_from(outputs, "order", (each[1] for each in orders))
+    wanted = {**outputs, **by_part, **by_order}
     check_steady(planner, wanted.values(), at)
     relation, fields = planner.with_fields(relation, wanted, context, "ranked", at)
-    groups = tuple(dict.fromkeys(fields[f"part_{n}"] for n in range(1, len(parts) + 1)))
+    groups = tuple(dict.fromkeys(fields[name] for name in by_part))
     by: dict[str, bool] = {}
-    for number, (_, _, descends) in enumerate(orders, 1):
-        by.setdefault(fields[f"order_{number}"], descends)
+    for name, (_, _, descends) in zip(by_order, orders, strict=True):
+        by.setdefault(fields[name], descends)
     # The only row of a group has no number: with one the step emits a change when a row moves.
     rank = free_name(numbered.rank, relation.fields) if limit > 1 else None
     node = TableTop(
