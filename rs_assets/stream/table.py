@@ -76,8 +76,9 @@ class Table(TableSinks, Fluent):
 
     Its rows are changes inside: a row that goes and a row that comes. Steps of SQL and Python see both, so a row that
     stops to pass a filter goes, and the sinks of a table hold exactly its current rows. In one batch a key changes
-    once, from what it was to what it is. `keys` are the fields that identify a row. `versions` has a table with a
-    history, `records` one that was made of a stream; steps of it have neither.
+    once, from what it was to what it is. `keys` are the fields that identify a row; some may be null if it is
+    `nullable`. `versions` has a table with a history, `records` one that was made of a stream; steps of it have
+    neither.
 
     >>> from rs_assets import StreamBuilder
     >>> rows = [{"id": 1, "tier": "free"}, {"id": 2, "tier": "free"}, {"id": 1, "tier": "paid"}]
@@ -92,6 +93,7 @@ class Table(TableSinks, Fluent):
     keys: tuple[str, ...]
     versions: Versions | None = None
     records: Records | None = None
+    nullable: bool = False
 
     def filter(self, condition: object, *, trace: bool = True, name: str | None = None) -> Table:
         """The rows for which `condition` is true. A row that stops to fulfil it goes.
@@ -224,7 +226,9 @@ class Table(TableSinks, Fluent):
         """
         right = table_of(other, self.draft, step=name)
         pairs = _pairs_of_tables(self.keys, right.keys, on, step=name)
-        one = _has_one(pairs, self.keys, right.keys, outer=how == "outer")
+        one, nulls = _has_one(pairs, self.keys, right.keys, outer=how == "outer"), self.nullable and right.nullable
+        if one and nulls and how == "outer":
+            one = _without_one_key(prefix, step=name)
         keys = self.keys if one else _keys_of_pairs(self.keys, right.keys, pairs, prefix)
         node = TableJoin(
             name=name,
@@ -234,8 +238,11 @@ class Table(TableSinks, Fluent):
             how=how,
             prefix=prefix,
             both_keys=None if one else (self.keys, right.keys),
+            nulls=one and nulls,
         )
-        return replace(self._then(node), keys=keys)
+        both = how == "outer" or not one
+        nullable = self.nullable or (both and right.nullable) or (how != "inner" and not one)
+        return replace(self._then(node), keys=keys, nullable=nullable)
 
     def to_stream(self, *, name: str | None = None) -> DataStream:
         """The changes as a stream, in which a row that goes has the field `retracted` true.
@@ -587,6 +594,17 @@ def _has_one(pairs: Sequence[tuple[str, str]], keys: Sequence[str], others: Sequ
     """Whether each row of the result has another row of the left table, so that it has the key of that."""
     mine, theirs = zip(*pairs, strict=True)
     return sorted(theirs) == sorted(others) and (not outer or mine == tuple(keys))
+
+
+def _without_one_key(prefix: str | None, *, step: str) -> bool:
+    """False: rows of two tables whose keys may be null have no common key; TopologyError if they would share one."""
+    if prefix is None:
+        raise TopologyError(
+            f"step {step!r} joins tables whose keys may be null: a row of each may have the same key",
+            remedy="give the fields of the other table a prefix: .join(..., prefix='other_')",
+            step=step,
+        )
+    return False
 
 
 def _keys_of_pairs(

@@ -191,3 +191,41 @@ def test_keys_of_one_name_need_a_prefix():
     with pytest.raises(TopologyError, match="prefix="):
         one.join(two, on="user").to_stream().to_print().build()
     assert one.join(two, on="user", prefix="b_").keys == ("id", "b_id")
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "outer"])
+def test_rows_whose_keys_are_half_null_are_no_partners(follow, how):
+    shop = StreamBuilder.data_stream("test", "halves")
+
+    def half(key, name):
+        tables = (
+            shop.from_file(f"{one}.jsonl", schema=f"{one} bigint, x_{one} bigint", tail=True, name=one).to_table(
+                one, name=f"table_{one}"
+            )
+            for one in (key, f"{key}{key}")
+        )
+        left, right = tables
+        return left.join(right, on={f"x_{key}": f"x_{key}{key}"}, how="left", name=name)
+
+    one, two = half("a", "one"), half("b", "two")
+    assert (one.keys, two.keys) == (("a", "aa"), ("b", "bb"))
+    made = one.join(two, on={"a": "b", "aa": "bb"}, how=how, prefix="p_", name="halves")
+    batch = {"a": [{"a": n, "x_a": n} for n in (1, 2)], "aa": [{"aa": 7, "x_aa": 2}]}
+    batch |= {"b": [{"b": n, "x_b": n} for n in (1, 2)], "bb": [{"bb": 7, "x_bb": 2}]}
+    (changes,) = follow(made.to_stream(), [batch])
+    shown = {(row["a"], row["aa"], row["p_b"], row["p_bb"]) for row in changes}
+    alone = {"inner": set(), "left": {(1, None, None, None)}}
+    alone["outer"] = alone["left"] | {(None, None, 1, None)}
+    assert shown == {(2, 7, 2, 7), *alone[how]}
+    assert len(changes) == len(shown)
+    assert made.keys == (("a", "aa", "p_b", "p_bb") if how == "outer" else ("a", "aa"))
+
+
+def test_an_outer_join_of_keys_that_may_be_null_needs_a_prefix():
+    orders, payments = both()
+    halves = orders.join(payments, on={"user": "payer"}, how="left", prefix="p_")
+    again = halves.map_values("user AS who", name="again")
+    with pytest.raises(TopologyError, match="prefix='other_'"):
+        halves.map_values("ms", name="ms").join(again, how="outer", name="both")
+    made = halves.map_values("ms", name="also").join(again, how="outer", prefix="other_", name="both")
+    assert made.keys == ("id", "p_no", "other_id", "other_p_no")

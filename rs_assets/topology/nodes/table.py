@@ -290,14 +290,16 @@ class TableJoin(TableState):
 
     `inputs` are the left and the right one. The fields `on` of the right table are its key; if those of the left one
     are not, they are a foreign key. `keys` are those of the left table. With `both_keys`, the keys of both tables, the
-    fields `on` are any: a row has any number of partners, and `keys` are those of a pair. `prefix` is put before the
-    names of right fields; without it, fields of the same name are those of the left table.
+    fields `on` are any: a row has any number of partners, and `keys` are those of a pair. With `nulls` the keys of both
+    tables may be null, and such a row has no partner. `prefix` is put before the names of right fields; without it,
+    fields of the same name are those of the left table.
     """
 
     on: tuple[tuple[str, str], ...]
     how: TableJoinType = "inner"
     prefix: str | None = None
     both_keys: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    nulls: bool = False
 
     def __post_init__(self) -> None:
         """Refuse joins that no table has."""
@@ -314,7 +316,8 @@ class TableJoin(TableState):
         """Which fields are equal: the keys of both, a foreign key and a key, or any."""
         if self.both_keys is not None:
             return "pairs"
-        return "keys" if tuple(own for own, _ in self.on) == self.keys else "foreign"
+        # By a foreign key each row has its own key besides, so that one with a null is alone.
+        return "keys" if tuple(own for own, _ in self.on) == self.keys and not self.nulls else "foreign"
 
     @property
     def variable(self) -> str:
