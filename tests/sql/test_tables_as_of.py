@@ -120,6 +120,7 @@ TIMED_SINKS = {
     "outer_rows": "n BIGINT, sku STRING, price BIGINT",
     "dear": "n BIGINT, price BIGINT",
     "twice": "n BIGINT, price BIGINT, other BIGINT",
+    "so_far": "n BIGINT, price BIGINT, others BIGINT",
     "per_hour": "item STRING, ends TIMESTAMP(3), spent BIGINT",
 }
 OF = "FOR SYSTEM_TIME AS OF s.ts"
@@ -132,6 +133,8 @@ TIMED_QUERIES = f"""
         WHERE s.n > 3;
     INSERT INTO twice SELECT s.n, p.price, q.price FROM sales AS s LEFT JOIN prices {OF} AS p ON s.item = p.sku
         LEFT JOIN prices {OF} AS q ON q.sku = s.item AND q.price > 50 AND s.n > 3;
+    INSERT INTO so_far SELECT s.n, p.price, COUNT(p.price) OVER (PARTITION BY s.item ORDER BY s.ts)
+        FROM sales AS s LEFT JOIN prices {OF} AS p ON s.item = p.sku AND p.price > 50;
     INSERT INTO per_hour SELECT item, window_end, SUM(price)
         FROM TABLE(TUMBLE(TABLE valued, DESCRIPTOR(ts), INTERVAL '1' HOUR)) GROUP BY item, window_start, window_end;
 """
@@ -163,7 +166,7 @@ def sales_and_prices(seed, batches=3):
 
 def of_their_times(batches):
     prices = [row for batch in batches for row in batch["prices"]]
-    found, hours = {name: [] for name in TIMED_SINKS}, Counter()
+    found, hours, dears = {name: [] for name in TIMED_SINKS}, Counter(), []
     for sale in (row for batch in batches for row in batch["sales"]):
         ms = sale["ts"].timestamp() * 1000
         version = max(
@@ -174,6 +177,7 @@ def of_their_times(batches):
         there = not version["gone"]
         price = version["price"] if there else None
         found["outer_rows"].append((sale["n"], sale["item"] if there else None, price))
+        dears.append((sale["item"], sale["ts"], sale["n"], price if there and price > 50 else None))
         dear = there and price > 50 and sale["n"] > 3
         found["twice"].append((sale["n"], price, price if dear else None))
         if dear:
@@ -181,6 +185,10 @@ def of_their_times(batches):
         if there:
             ends = sale["ts"].replace(minute=0, tzinfo=None) + timedelta(hours=1)
             hours[sale["item"], ends] += price
+    found["so_far"] = [
+        (n, price, sum(other[0] == item and other[1] <= ts and other[3] is not None for other in dears))
+        for item, ts, n, price in dears
+    ]
     found["per_hour"] = [(*group, total) for group, total in hours.items()]
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
@@ -14,6 +15,8 @@ from rs_assets.sql.plan.relation import Relation
 
 # The size of a window for all rows: a hundred years from 1970 on.
 ALL_TIME: Final = timedelta(days=36_500)
+# The fields that a value is computed from.
+_NAMED: Final = re.compile(r"`((?:[^`]|``)+)`")
 
 
 def all_time(relation: Relation) -> TumblingWindow:
@@ -52,8 +55,10 @@ def before_table(planner: Planner, relation: Relation, context: QueryContext, at
 
 def shuffled(planner: Planner, relation: Relation, context: QueryContext, at: Any) -> Relation:
     """The rows through a durable shuffle: downstream steps are a separate query, which may fire more than once."""
-    columns = relation.columns
-    needed = tuple(dict.fromkeys(c.value.field for c in columns if c.value.field is not None))
+    fields = (c.value.field for c in relation.columns if c.value.field is not None)
+    computed = (c.value.text for c in relation.columns if c.value.field is None and not c.value.role)
+    inside = (name.replace("``", "`") for text in computed for name in _NAMED.findall(text))
+    needed = tuple(dict.fromkeys([*fields, *(name for name in inside if name in relation.fields)]))
     stream = relation.stream
     if needed and set(needed) != set(relation.fields):
         stream = stream.select_fields(*needed, name=planner.name(context, "fields", at))
