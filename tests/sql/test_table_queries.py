@@ -183,3 +183,24 @@ def test_a_ranking_is_written_by_its_group_and_number_or_by_the_key_of_its_rows(
 def test_should_refuse_sub_queries_that_are_no_join(query, what):
     with pytest.raises(SqlError, match=what):
         pipeline_from_sql(TABLES.format(columns="a STRING, b BIGINT") + f"INSERT INTO shown SELECT {query}")
+
+
+@pytest.mark.parametrize(
+    ("key", "column", "remedy"),
+    [
+        ("TO_TIMESTAMP(page)", "DATE", "TIMESTAMP"),
+        ("ms", "DOUBLE", "BIGINT"),
+        ("ratio", "FLOAT", "DOUBLE"),
+        ("price", "DECIMAL(8, 1)", "DECIMAL(8, 2)"),
+    ],
+)
+def test_should_refuse_a_key_of_which_its_column_makes_one_of_two_values(key, column, remedy):
+    table = "orders" if key in ("ratio", "price") else "clicks"
+    tables = TABLES.format(columns="a STRING") + "CREATE TABLE kept (k {}, n BIGINT) WITH ('connector' = 'delta', "
+    tables += (
+        f"'table' = 'k'); INSERT INTO kept SELECT k, COUNT(*) FROM (SELECT {key} AS k FROM {table}) AS t GROUP BY k"
+    )
+    with pytest.raises(SqlError, match="'k' is a key") as refused:
+        pipeline_from_sql(tables.format(column))
+    assert f"declare the column as {remedy.replace(' ', '')}" in str(refused.value)
+    assert pipeline_from_sql(tables.format(remedy))

@@ -20,6 +20,8 @@ TIMES: Final = r"^ *\d{4}-\d{1,2}-\d{1,2}( \d{1,2}:\d{1,2}:\d{1,2}([.]\d{0,9})?)
 # The decimals of a whole number in a text, which are dropped.
 BEHIND_POINT: Final = r"[.][0-9]*(?= *$)"
 BITS: Final[Mapping[str, int]] = MappingProxyType({"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64})
+# Numbers of so many decimal digits are distinguished.
+DIGITS_OF: Final[Mapping[str, int]] = MappingProxyType({"float": 6, "double": 15})
 # The longest VARCHAR, which is a STRING.
 LONGEST: Final = 2**31 - 1
 
@@ -196,3 +198,23 @@ def fits(known: Type | None, kind: Type | None, *, decimals: bool) -> bool:
     if is_number(known) and is_number(kind):
         return decimals or is_whole(known) or not is_whole(kind)
     return {known.name, kind.name} == {"timestamp", "date"}
+
+
+def distinguishes(known: Type | None, kind: Type | None) -> bool:
+    """Whether values of the type `known` that differ do so as a `kind`, too, or end the run.
+
+    >>> distinguishes(Type("bigint"), Type("int")), distinguishes(Type("bigint"), Type("double"))
+    (True, False)
+    >>> distinguishes(Type("timestamp"), Type("date")), distinguishes(Type("decimal(9,2)"), Type("decimal(9,1)"))
+    (False, False)
+    """
+    if known is None or kind is None or known.text == kind.text:
+        return True
+    if not (is_number(known) and is_number(kind)):
+        return (known.name, kind.name) != ("timestamp", "date")
+    if known.name in FLOATS:
+        return (known.name, kind.name) == ("float", "double")
+    digits, places = size_of(known)
+    if kind.name in FLOATS:
+        return digits <= DIGITS_OF[kind.name]
+    return places <= (size_of(kind)[1] if is_decimal(kind) else 0)

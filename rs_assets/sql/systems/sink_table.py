@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from rs_assets.errors import SqlError
 from rs_assets.records.types import NESTED
+from rs_assets.sql.expressions.casts import distinguishes
 from rs_assets.sql.plan.outputs import Selected
 from rs_assets.sql.plan.planner import Planner
 from rs_assets.sql.plan.relation import Relation
@@ -86,7 +87,10 @@ class SinkTable:
 
     def keys(self) -> tuple[str, ...]:
         """The key columns by which rows are replaced; SqlError if the declared ones cannot be used."""
-        return _keys_of(self.planner, self.insert, self.table, self.columns, self.made)
+        keys = _keys_of(self.planner, self.insert, self.table, self.columns, self.made)
+        if self.made.relation.keys:
+            _check_apart(self.planner, self.columns, self.made, keys)
+        return keys
 
     def order_by(self) -> tuple[str, ...]:
         """The columns that decide which of two rows with one key is newer: those of the option `order-by`.
@@ -135,6 +139,18 @@ def _keys_of(
             remedy=f"declare PRIMARY KEY ({', '.join(found)}) NOT ENFORCED",
         )
     return tuple(found)
+
+
+def _check_apart(planner: Planner, columns: Sequence[Column], made: Selected, keys: Sequence[str]) -> None:
+    """SqlError for a key whose column would make one of two values: a row would replace that of another key."""
+    for column, out in zip(columns, made.outputs, strict=True):
+        known, kind = out.value.type, column.type
+        if column.name.text in keys and known is not None and kind is not None and not distinguishes(known, kind):
+            raise planner.error(
+                f"{column.name.text!r} is a key, and values of {known.text.upper()} that differ may be one"
+                f" {kind.text.upper()}", out.at,
+                remedy=f"declare the column as {known.text.upper()}, or group by CAST(... AS {kind.text.upper()})",
+            )  # fmt: skip
 
 
 def _also(columns: Sequence[Column], made: Selected) -> tuple[str, ...]:
