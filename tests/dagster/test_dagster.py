@@ -194,7 +194,7 @@ def test_should_ask_for_a_run_when_input_has_grown(pipeline, log):
     with log.open("a") as file:
         file.write(lines(30, 31))
     second = sensor(build_sensor_context(cursor=first.cursor))
-    assert second.run_requests[0].run_key != first.run_requests[0].run_key
+    assert len(second.run_requests) == 1
     assert (
         new_input_sensor(StreamAssets.of(StreamBuilder.data_stream("a", "b").from_array([{"n": 1}]).to_print().build()))
         is None

@@ -3,11 +3,14 @@
 import json
 import threading
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from types import SimpleNamespace
 
 import pytest
 from dagster import (
+    DagsterEvent,
+    DagsterEventType,
     DagsterExecutionInterruptedError,
     DagsterInstance,
     DagsterRunStatus,
@@ -23,7 +26,9 @@ from dagster import (
     mem_io_manager,
     op,
 )
+from dagster._core.test_utils import freeze_time
 from dagster._core.utils import make_new_run_id
+from dagster._time import get_current_datetime
 
 from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
 from rs_assets.catalog import requests
@@ -45,11 +50,12 @@ from rs_assets.dagster.resources.sink import SinkResource
 from rs_assets.dagster.resources.source import SourceResource
 from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.dagster.runs import runtime, upkeep
+from rs_assets.dagster.runs.external_runs import job_origin
 from rs_assets.dagster.runs.ops import process_op, source_op
 from rs_assets.dagster.runs.outcome import BY_HAND, DRAINED, UNBEGUN, UNREQUESTED
 from rs_assets.dagster.runs.run_tags import PARENT
 from rs_assets.dagster.runs.runtime import Ended
-from rs_assets.dagster.sensors import checkpoint_sensor, new_input_sensor, recovery_sensor
+from rs_assets.dagster.sensors import checkpoint_sensor, new_input, new_input_sensor, recovery_sensor
 from rs_assets.errors import CheckpointError, ConfigurationError, PipelineBusyError, TopologyChangedError
 from rs_assets.runtime.report import RunReport
 from rs_assets.runtime.run.lag import unread
@@ -98,12 +104,16 @@ def record(instance, mode, *, step="file", error=None, canceled=False):
     return recorded.execute_in_process(instance=instance, raise_on_error=False).run_id
 
 
-def created(instance, pipeline, mode, *, status=DagsterRunStatus.STARTED, **settings):
+def created(instance, pipeline, name, *, status=DagsterRunStatus.STARTED, **settings):
     """A run of the pipeline's own job in a state, with settings of the resource `run`."""
-    definition = build_definitions([pipeline]).resolve_job_def(f"shop_logs_{mode}")
-    config = {"resources": {"rs_run": {"config": {"mode": mode, **settings}}}}
+    definition = build_definitions([pipeline]).resolve_job_def(f"shop_logs_{name}")
+    config = {"resources": {"rs_run": {"config": {"mode": name, **settings}}}}
     # As Dagster does when it launches one.
-    return instance.create_run_for_job(definition, run_config=config, status=status, tags=definition.run_tags)
+    origin = job_origin(definition.name)
+    tags = definition.run_tags
+    return instance.create_run_for_job(
+        definition, run_config=config, status=status, tags=tags, remote_job_origin=origin
+    )
 
 
 @pytest.fixture
@@ -193,6 +203,30 @@ class TestNewInput:
     def test_a_run_that_does_not_hold_the_pipeline_yet_is_enough(self, pipeline, instance, status):
         created(instance, pipeline, "run", status=status)
         assert "begins or ends" in self.tick(pipeline, instance).skip_message
+
+    def test_a_run_that_was_in_the_queue_while_the_daemon_was_away_is_enough(self, pipeline, instance, monkeypatch):
+        with freeze_time(get_current_datetime() - timedelta(hours=2)):
+            run = created(instance, pipeline, "run", status=DagsterRunStatus.QUEUED)
+        with monkeypatch.context() as patched:
+            patched.setattr(new_input, "LAUNCHED_WITHIN", timedelta())
+            assert "begins or ends" in self.tick(pipeline, instance).skip_message
+        instance.report_dagster_event(DagsterEvent(DagsterEventType.PIPELINE_STARTING.value, run.job_name), run.run_id)
+        assert "begins or ends" in self.tick(pipeline, instance).skip_message
+
+    def test_a_job_in_the_queue_that_reads_no_input_holds_nothing_up(self, pipeline, instance, monkeypatch):
+        monkeypatch.setattr(new_input, "LAUNCHED_WITHIN", timedelta())
+        created(instance, pipeline, "upkeep", status=DagsterRunStatus.QUEUED, mode="run")
+        assert len(self.tick(pipeline, instance).run_requests) == 1
+
+    def test_input_that_looks_as_it_did_before_is_asked_for(self, pipeline, instance, folder):
+        """As after a rotation. Dagster skips a request with the key of an earlier run."""
+        first = self.tick(pipeline, instance)
+        (folder / "a.jsonl").write_text("{}\n{}\n")
+        second = self.tick(pipeline, instance, first.cursor)
+        (folder / "a.jsonl").write_text("{}\n")
+        third = self.tick(pipeline, instance, second.cursor)
+        assert third.cursor == first.cursor
+        assert [tick.run_requests[0].run_key for tick in (first, second, third)] == [None] * 3
 
     def test_a_standby_that_waits_is_no_run_of_the_pipeline(self, pipeline, instance):
         created(instance, pipeline, "start", standby=True)

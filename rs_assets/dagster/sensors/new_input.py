@@ -2,7 +2,7 @@
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from dagster import (
@@ -27,7 +27,7 @@ from rs_assets.dagster.sensors.refusals import failed_with
 from rs_assets.errors import PipelineBusyError, SourceReadError
 from rs_assets.topology.topology import Topology
 
-# A run without the lease: it takes a while until it has it. After this time it hangs, and does not block others.
+# A run without the lease: it takes a while until it has it. Later than this after its launch it hangs, and blocks none.
 WAITING = (
     DagsterRunStatus.QUEUED,
     DagsterRunStatus.NOT_STARTED,
@@ -53,7 +53,7 @@ def new_input_sensor(assets: StreamAssets) -> SensorDefinition | None:
     )
     def new_input(context: SensorEvaluationContext) -> SensorResult | SkipReason:
         # The cursor stays: new input is requested after the current run.
-        busy = _busy(context, topology)
+        busy = _busy(context, topology, reading=(f"{name}_run", f"{name}_start"))
         if busy is not None:
             return SkipReason(busy)
         try:
@@ -61,7 +61,8 @@ def new_input_sensor(assets: StreamAssets) -> SensorDefinition | None:
         except SourceReadError as error:
             return SkipReason(str(error))
         if seen != context.cursor:
-            return SensorResult(run_requests=[RunRequest(run_key=seen)], cursor=seen)
+            # Without a key: after a rotation input may look as it did before, and Dagster skips a key that it knows.
+            return SensorResult(run_requests=[RunRequest()], cursor=seen)
         refused = _refused_as_busy(context, f"{name}_run")
         if refused is not None:
             return SensorResult(run_requests=[RunRequest(run_key=f"{seen}:{refused}")], cursor=seen)
@@ -70,18 +71,21 @@ def new_input_sensor(assets: StreamAssets) -> SensorDefinition | None:
     return new_input
 
 
-def _busy(context: SensorEvaluationContext, topology: Topology) -> str | None:
-    """Why a run that is requested now would be refused; None if it would not."""
+def _busy(context: SensorEvaluationContext, topology: Topology, *, reading: Sequence[str]) -> str | None:
+    """Why a run that is requested now would be refused; None if it would not. The jobs `reading` read the input."""
     lease = read_lease(place_of(context, topology).home.leases, topology.name)
     if lease is not None and not lease.free and not lease.stale:
         return f"run {lease.run_id} goes on"
-    instance = instance_of(context)
-    since = datetime.now(UTC) - LAUNCHED_WITHIN
-    waiting = RunsFilter(tags={"rs/pipeline": topology.name}, statuses=WAITING, created_after=since)
+    instance, mine = instance_of(context), {"rs/pipeline": topology.name}
     if instance is None:
         return None
-    runs = [run for run in instance.get_runs(waiting) if not (waits(run) or is_gone(instance, run))]
-    return f"run {runs[0].run_id} begins or ends" if runs else None
+    since = datetime.now(UTC) - LAUNCHED_WITHIN
+    runs = [*instance.get_runs(RunsFilter(tags=mine, statuses=WAITING, updated_after=since))]
+    # While the daemon is away a run may be in the queue for hours; it is launched once the daemon is back.
+    queued = instance.get_runs(RunsFilter(tags=mine, statuses=[DagsterRunStatus.QUEUED]))
+    runs += [run for run in queued if run.job_name in reading]
+    first = next((run for run in runs if not (waits(run) or is_gone(instance, run))), None)
+    return f"run {first.run_id} begins or ends" if first is not None else None
 
 
 def _refused_as_busy(context: SensorEvaluationContext, job: str) -> str | None:
