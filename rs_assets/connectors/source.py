@@ -336,6 +336,15 @@ class Inspectable(Protocol):
         ...
 
 
+@runtime_checkable
+class Rewritable(Inspectable, Protocol):
+    """A reader whose splits may be other ones with the same ends, as a file that was rotated or corrected."""
+
+    def written(self) -> Mapping[str, int]:
+        """When each split was last written."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
     """The distance of a reader from the end of its source, in the source's own units."""

@@ -218,12 +218,19 @@ class TestNewInput:
         created(instance, pipeline, "upkeep", status=DagsterRunStatus.QUEUED, mode="run")
         assert len(self.tick(pipeline, instance).run_requests) == 1
 
-    def test_input_that_looks_as_it_did_before_is_asked_for(self, pipeline, instance, folder):
-        """As after a rotation. Dagster skips a request with the key of an earlier run."""
+    def test_a_file_that_was_written_again_with_the_same_length_is_asked_for(self, pipeline, instance, folder):
+        """As a rotated one, or one whose bad record was corrected."""
         first = self.tick(pipeline, instance)
-        (folder / "a.jsonl").write_text("{}\n{}\n")
-        second = self.tick(pipeline, instance, first.cursor)
+        (folder / "a.jsonl").rename(folder.parent / "a.jsonl.1")
         (folder / "a.jsonl").write_text("{}\n")
+        assert len(self.tick(pipeline, instance, first.cursor).run_requests) == 1
+
+    def test_input_that_looks_as_it_did_before_is_asked_for(self, pipeline, instance, folder):
+        """Dagster skips a request with the key of an earlier run."""
+        first = self.tick(pipeline, instance)
+        (folder / "a.jsonl").rename(folder.parent / "a.jsonl")
+        second = self.tick(pipeline, instance, first.cursor)
+        (folder.parent / "a.jsonl").rename(folder / "a.jsonl")
         third = self.tick(pipeline, instance, second.cursor)
         assert third.cursor == first.cursor
         assert [tick.run_requests[0].run_key for tick in (first, second, third)] == [None] * 3

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from rs_assets.common.home import Home
 from rs_assets.compile.readers import reader_of
 from rs_assets.connectors.nodes import Source
-from rs_assets.connectors.source import Ends, Inspectable, Lagging
+from rs_assets.connectors.source import Ends, Inspectable, Lagging, Rewritable
 from rs_assets.topology.topology import Topology
 
 # A tick has a minute in all: brokers that do not answer are asked again at the next tick.
@@ -35,3 +35,9 @@ def ends_of(sources: Sequence[Source], home: Home | None = None) -> dict[str, En
     """
     readers = [reader_of(source, home) for source in sources]
     return {reader.name: reader.ends(PATIENCE) for reader in readers if isinstance(reader, Inspectable)}
+
+
+def written_of(sources: Sequence[Source], home: Home | None = None) -> dict[str, Mapping[str, int]]:
+    """When the splits of sources were last written that may have become others without another end."""
+    readers = [reader_of(source, home) for source in sources]
+    return {reader.name: reader.written() for reader in readers if isinstance(reader, Rewritable)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -24,7 +24,7 @@ from rs_assets.connectors.files.lines.planner import FinalLine, Planner
 from rs_assets.connectors.files.lines.spark_source import FORMAT, register
 from rs_assets.connectors.files.listing import existing_files
 from rs_assets.connectors.files.parse import LineFormat, parse_lines
-from rs_assets.connectors.files.whole.line_format import file_sizes, form_with_schema, read_ranges
+from rs_assets.connectors.files.whole.line_format import file_sizes, file_times, form_with_schema, read_ranges
 from rs_assets.connectors.files.whole.modified_files import check_columns, check_followed
 from rs_assets.connectors.source import Ends, Known, Lag, Positions, Reading, Start, Watch, Watching
 from rs_assets.errors import BadRecordError, RsError, SourceReadError
@@ -116,6 +116,10 @@ class LinesReader:
     def ends(self, patience: timedelta) -> Ends:  # noqa: ARG002  needs no remote call
         """The sizes of the files."""
         return file_sizes(self.path, follow=True)
+
+    def written(self) -> Mapping[str, int]:
+        """The times of the files."""
+        return file_times(self.path, follow=True)
 
     def size(self) -> int:
         """The sizes of all files."""

@@ -36,3 +36,8 @@ def read_ranges(reading: Reading, form: LineFormat, ranges: Sequence[Mapping[str
 def file_sizes(path: str, *, follow: bool = False) -> Ends:
     """The files below `path`, with their sizes; `follow` includes those below links to folders."""
     return {str(file): file.stat().st_size for file in existing_files(path, follow=follow)}
+
+
+def file_times(path: str, *, follow: bool = False) -> Mapping[str, int]:
+    """The same files, with the times at which they were last written."""
+    return {str(file): file.stat().st_mtime_ns for file in existing_files(path, follow=follow)}

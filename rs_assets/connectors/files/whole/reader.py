@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -15,7 +16,7 @@ from rs_assets.connectors.files.parse import LineFormat
 from rs_assets.connectors.files.whole import spark_files as native
 from rs_assets.connectors.files.whole.counting import FileWatch
 from rs_assets.connectors.files.whole.json_lines import json_lines, json_lines_of
-from rs_assets.connectors.files.whole.line_format import file_sizes, form_with_schema, read_ranges
+from rs_assets.connectors.files.whole.line_format import file_sizes, file_times, form_with_schema, read_ranges
 from rs_assets.connectors.files.whole.modified_files import check_all_read, check_as_read, check_whole, has_unread
 from rs_assets.connectors.files.whole.watch import FilesWatch
 from rs_assets.connectors.source import Ends, Known, Positions, Reading, Start, Watch, Watching
@@ -109,6 +110,10 @@ class FilesReader:
     def ends(self, patience: timedelta) -> Ends:  # noqa: ARG002  needs no remote call
         """The sizes of the files."""
         return file_sizes(self.path)
+
+    def written(self) -> Mapping[str, int]:
+        """The times of the files."""
+        return file_times(self.path)
 
     def order(self) -> tuple[Column, Column, Column]:
         """By the time of the file, its path, and the part of it."""
