@@ -19,6 +19,7 @@ from benchmarks.databases import database_figures
 from benchmarks.dimension import dimension_figures
 from benchmarks.firing import firing_figures
 from benchmarks.flink import flink_figures
+from benchmarks.growth import file_figures, row_figures
 from benchmarks.joins import join_figures
 from benchmarks.kafka import kafka_figures
 from benchmarks.kafka_firing import kafka_firing_figures
@@ -78,6 +79,8 @@ BENCHMARKS: Mapping[str, Callable[[Bench], Iterator[Figure]]] = MappingProxyType
         "latency": latency_figures,
         "small": small_figures,
         "scale": scale_figures,
+        "rows": row_figures,
+        "files": file_figures,
         "starts": start_figures,
         "memory": memory_figures,
         "seen": seen_figures,

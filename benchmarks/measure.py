@@ -21,6 +21,7 @@ class Figure:
     """One line of the result. `target` is the most that is accepted; None where nothing was promised.
 
     With `cells`, names and texts, it is a line of a table of its benchmark's own, which has the names as its columns.
+    With `line` it is the point `at` of that line in the plot of its benchmark.
     """
 
     benchmark: str
@@ -30,6 +31,8 @@ class Figure:
     target: float | None = None
     note: str = ""
     cells: tuple[tuple[str, str], ...] = ()
+    line: str = ""
+    at: int = 0
 
     @property
     def met(self) -> bool | None:

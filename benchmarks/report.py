@@ -107,7 +107,7 @@ def _section(measured: Measured) -> str:
         lines += (
             f"| {f.benchmark} | {f.what} | {_shown(f)} | {_target(f)} | {VERDICT[f.met]} | {f.note} |" for f in rows
         )
-    return "\n".join([*lines, *own_tables(measured.figures)])
+    return "\n".join([*lines, *own_tables(measured.figures), *plots(measured.figures)])
 
 
 def own_tables(figures: Sequence[Figure]) -> list[str]:
@@ -120,6 +120,20 @@ def own_tables(figures: Sequence[Figure]) -> list[str]:
         # A bar within a cell would end it.
         lines += [f"| {' | '.join(row[column].replace('|', '/') for column in columns)} |" for row in rows]
         lines.append("")
+    return lines
+
+
+def plots(figures: Sequence[Figure]) -> list[str]:
+    """The lines of a plot in Mermaid for each benchmark whose figures are points of lines."""
+    lines = list[str]()
+    for name in dict.fromkeys(figure.benchmark for figure in figures if figure.line):
+        points = [figure for figure in figures if figure.benchmark == name and figure.line]
+        places = ", ".join(f'"{at:,}"' for at in dict.fromkeys(point.at for point in points))
+        drawn = {line: [p.value for p in points if p.line == line] for line in dict.fromkeys(p.line for p in points)}
+        lines += ["", "```mermaid", "xychart-beta"]
+        lines += [f'  title "{name}, {points[0].unit}: {", then ".join(drawn)}"', f"  x-axis [{places}]"]
+        lines += [f"  line [{', '.join(f'{value:.3g}' for value in values)}]" for values in drawn.values()]
+        lines.append("```")
     return lines
 
 

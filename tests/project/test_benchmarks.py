@@ -75,6 +75,11 @@ OVER_KAFKA = [
             [*["columns"] * 3, *["steps"] * 6, *["pipelines of a code location"] * 3],
             marks=pytest.mark.long,
         ),
+        pytest.param(
+            ["rows"],
+            [*["filter, 1 % kept, by rows"] * 6, *["10 s windows, by rows"] * 6],
+            marks=pytest.mark.long,
+        ),
         pytest.param(["requests"], ["sinks of requests"] * 2, marks=pytest.mark.long),
         pytest.param(["collectors"], ["collectors"] * 2, marks=pytest.mark.long),
         pytest.param(["nexmark"], ["Nexmark"] * len(QUERIES), marks=pytest.mark.long),
@@ -153,3 +158,21 @@ def test_a_section_takes_the_place_of_the_one_of_its_name(tmp_path: Path) -> Non
     assert "| b | w | 3.50 x | <= 2 x | missed |  |" in sections[0]
     assert "On some day." in sections[1]
     assert sections[2].endswith("This and that.\n")
+
+
+def test_figures_that_are_points_of_lines_are_a_table_and_a_plot():
+    points = [
+        Figure(benchmark="by rows", what=f"{line}, {at:,}", value=value, unit="µs", line=line, at=at)
+        for at, values in ((1000, (0.5, 1.25)), (20000, (0.1, 0.5)))
+        for line, value in zip(("ours", "by hand"), values, strict=True)
+    ]
+    assert report.plots([Figure(benchmark="other", what="x", value=1, unit="s"), *points]) == [
+        "",
+        "```mermaid",
+        "xychart-beta",
+        '  title "by rows, µs: ours, then by hand"',
+        '  x-axis ["1,000", "20,000"]',
+        "  line [0.5, 0.1]",
+        "  line [1.25, 0.5]",
+        "```",
+    ]
