@@ -65,3 +65,17 @@ def test_lookup_join_by_network_and_interval_finds_what_the_fluent_form_does(tmp
     ]
     found = pipeline.try_(logs, spark=driver)["found"]
     assert [tuple(row.values()) for row in sorted(found, key=lambda row: row["n"])] == WANTED
+
+
+def test_a_number_beyond_the_type_of_the_key_finds_nothing(tmp_path, driver):
+    (tmp_path / "names.jsonl").write_text('{"id": 1, "name": "one"}\n')
+    pipeline = pipeline_from_sql(f"""
+        CREATE TABLE hits (k BIGINT) WITH ('connector' = 'filesystem', 'path' = '/in', 'format' = 'json');
+        CREATE TABLE names (id INT, name STRING)
+            WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/names.jsonl', 'format' = 'json');
+        CREATE TABLE found (k BIGINT, name STRING) WITH ('connector' = 'print');
+        INSERT INTO found SELECT h.k, d.name FROM hits AS h
+            LEFT JOIN names FOR SYSTEM_TIME AS OF PROCTIME() AS d ON h.k = d.id;
+    """)
+    found = pipeline.try_([{"k": 1}, {"k": 2**32 + 1}, {"k": None}], spark=driver)["found"]
+    assert {row["k"]: row["name"] for row in found} == {1: "one", 2**32 + 1: None, None: None}

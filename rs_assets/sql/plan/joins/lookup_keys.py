@@ -124,8 +124,9 @@ class _Sides:
 
 
 def _alike(value: Value, kind: Type | None) -> Value:
-    """The value cast to the type of its column, if both are integer types."""
+    """The value cast to the type of its column, if both are integer types; null, which equals nothing, beyond it."""
     known = value.type
     if known is None or kind is None or known.name == kind.name or not {known.name, kind.name} <= set(WHOLE):
         return value
-    return Value(f"(cast({value.plain} AS {kind.text}))", kind)
+    function = "try_cast" if WHOLE.index(kind.name) < WHOLE.index(known.name) else "cast"
+    return Value(f"({function}({value.plain} AS {kind.text}))", kind)
