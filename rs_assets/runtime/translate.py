@@ -26,7 +26,12 @@ KNOWN: tuple[tuple[str, type[RsError], str, str], ...] = (
     ("FAILED_READ_FILE.FILE_NOT_EXIST", DataLossError, "a file that was planned for the batch is gone", PUT_BACK),
     ("FAILED_READ_FILE", SourceReadError, "a file cannot be read", "replace the file by a whole one and start again"),
     # Before the condition of the state: such a checkpoint is whole.
-    ("No space left on device", EngineError, "the disk is full", "make room and start again: nothing was committed"),
+    (
+        "No space left on device",
+        EngineError,
+        "the disk is full",
+        "make room and start again: the batch is computed again",
+    ),
     *(
         (mark, EngineError, "a folder of the home or of a table cannot be written", WRITABLE)
         for mark in ("Read-only file system", "(Permission denied)", "Permission denied (os error 13)", "Mkdirs failed")
