@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -19,8 +20,8 @@ from rs_assets.dagster.runs import upkeep
 from rs_assets.dagster.runs.external_runs import job_origin
 from rs_assets.dagster.runs.orphans import end_orphans, note_process
 from rs_assets.dagster.runs.run_tags import ANSWERS, LOST_SECONDS, takeover_tags
-from rs_assets.dagster.sensors import recovery_sensor
-from rs_assets.dagster.sensors.stream_runs import LAUNCHED_WITHIN, refuse_if_stopped
+from rs_assets.dagster.sensors import recovery, recovery_sensor
+from rs_assets.dagster.sensors.stream_runs import LAUNCHED_WITHIN, MOST_RUNS, refuse_if_stopped
 from rs_assets.dagster.sensors.verdict import End, Ran, judge
 from rs_assets.errors import PipelineBusyError
 from rs_assets.runtime.job.session import JobSession
@@ -329,6 +330,23 @@ def test_recovery_whose_start_was_refused_because_another_run_was_going_asks_for
     again = recovery_sensor(StreamAssets.of(PIPELINE))(build_sensor_context(instance=instance))
     [second] = again.run_requests
     assert (second.tags["rs/recovers"], second.run_key) == (failed.run_id, f"recover:{failed.run_id}:1")
+
+
+@pytest.mark.parametrize("resumes", [False, True], ids=["failed", "after upkeep"])
+def test_recovery_goes_on_when_more_starts_failed_than_it_looks_at(instance, job, folder, resumes, monkeypatch):
+    """As while a broker is away for hours: none of them became the stream."""
+    request_run(folder, made(instance, job, DagsterRunStatus.FAILURE).run_id)
+    if resumes:
+        requests.ask(folder, "resume", reason="a rescale")
+    cursor, keys, now = None, [], time.time()
+    for hour in range(MOST_RUNS + 5):
+        monkeypatch.setattr(recovery, "time", SimpleNamespace(time=lambda hour=hour: now + 3600 * hour))
+        result = tick(instance, cursor)
+        assert not isinstance(result, SkipReason), (hour, result.skip_message)
+        cursor, [request] = result.cursor, result.run_requests
+        keys.append(request.run_key)
+        made(instance, job, DagsterRunStatus.FAILURE, **request.tags)
+    assert len(set(keys)) == len(keys)
 
 
 def refuse(instance, run):

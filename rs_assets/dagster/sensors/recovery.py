@@ -133,7 +133,7 @@ def _again(run: DagsterRun | None) -> dict[str, Any] | None:
 
 def _tries(stream: StreamRuns, resume: dict[str, Any]) -> int:
     """How many runs were launched for a request of an upkeep job; the request is there until one is the stream."""
-    return sum(record.dagster_run.tags.get(RESUMES) == resume["id"] for record in stream.records)
+    return stream.count(RESUMES, resume["id"])
 
 
 def _resumed(
@@ -187,7 +187,7 @@ def _restarted(
     assets: StreamAssets, seen: dict[str, Any], policy: RecoveryPolicy, stream: StreamRuns, verdict: Verdict
 ) -> SensorResult | SkipReason:
     """Restart with the settings of the deciding run, if it is time."""
-    before = sum(record.dagster_run.tags.get(RECOVERS) == verdict.run_id for record in stream.records)
+    before = stream.count(RECOVERS, verdict.run_id)
     # Earlier restarts ended without a desired state, because another run was active.
     handled = f"{verdict.run_id}:{before}" if before else verdict.run_id
     if handled == seen.get("handled"):

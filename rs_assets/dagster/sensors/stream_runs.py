@@ -48,6 +48,10 @@ class StreamRuns:
         """One of the runs."""
         return next((r.dagster_run for r in self.records if r.dagster_run.run_id == run_id), None)
 
+    def count(self, tag: str, value: str) -> int:
+        """How many runs of Dagster have the tag, also those that are too old for `records`."""
+        return self.instance.get_runs_count(RunsFilter(tags={tag: value}))
+
     @property
     def holder(self) -> str:
         """The run that holds the lease and shows signs of life; empty without one."""
