@@ -11,6 +11,8 @@ from rs_assets.errors import ConfigurationError, TopologyError
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 # Delta reads these as parts of a URI (the table then has no history, or lies elsewhere), Spark as glob patterns.
 UNUSABLE = re.compile(r"[\x00-\x1f\x7f#?%*\[\]{}\\^|]")
+# The most bytes that file systems take for the name of a file or folder.
+LONGEST_PART = 255
 # A team or an e-mail address: what Dagster accepts as an owner.
 OWNER = re.compile(r"team:.+|[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,}")
 
@@ -45,10 +47,20 @@ def checked_path(path: str, *, what: str) -> str:
     """
     found = UNUSABLE.search(path)
     if found is None:
-        return path
+        return _of_short_names(path, what=what)
     raise ConfigurationError(
         f"{what} {path!r} holds {found[0]!r}, which Delta and Spark read as something else",
         remedy="use a path without # ? % * [ ] { } \\ ^ | and control characters",
+    )
+
+
+def _of_short_names(path: str, *, what: str) -> str:
+    longest = max(len(part.encode()) for part in path.split("/"))
+    if longest <= LONGEST_PART:
+        return path
+    raise ConfigurationError(
+        f"{what} {path[:40]!r}... has a name of {longest} bytes, and file systems take {LONGEST_PART}",
+        remedy="use shorter names",
     )
 
 

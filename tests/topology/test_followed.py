@@ -116,6 +116,11 @@ CASES = {
         "without #",
         lambda: checked_path("a_b", what="a path"),
     ),
+    "common/names.py::_of_short_names": (
+        lambda: StreamBuilder.data_stream("shop", "long").from_array([{"a": 1}]).to_delta("é" * 128).build(),
+        "shorter names",
+        lambda: StreamBuilder.data_stream("shop", "long").from_array([{"a": 1}]).to_delta("é" * 127).build(),
+    ),
     "common/names.py::checked_owners": (
         lambda: checked_owners(["team"]),
         "'team:team'",
