@@ -36,7 +36,7 @@ from tests.programs.values import (
 )
 
 BATCHES, GROUP = 4, 8
-# Seconds from the first time of a program to near 1970, and to near the year 9000, where there are no event times.
+# Seconds from the first time of a program to near 1970, and to the year 9000, which is too far ahead of the clock.
 ERAS = (-1704067200, -1704067200 - 40, 220162147200 - 60)
 PARTS = (t.Part("spot", "a", "bigint"), t.Part("spot", "b", "string"), t.Part("bag", "a", "bigint"))
 TIMED = p.Window | p.Distinct | p.Join | p.AsOf

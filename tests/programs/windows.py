@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 from tests.programs import program as p
 from tests.programs.groups import aggregated, by_value, first, there
 
-# The first event time, at which watermarks begin; and the first one that is none.
-EPOCH, LAST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 8, 30, tzinfo=UTC)
+# The first event time, at which watermarks begin; and one that is more than a day ahead of any clock.
+EPOCH, AHEAD = datetime(1970, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC)
 
 
 def is_late(time, mark):
@@ -21,7 +21,7 @@ def is_late(time, mark):
 def is_time(step, time):
     """Whether a step takes a time: windows that fire more than once need a watermark after 1970."""
     again = step.delay if getattr(step, "firing", p.Firing()).how not in ("close", "on_window_update") else 0
-    return time is not None and EPOCH + timedelta(seconds=again) <= time < LAST
+    return time is not None and EPOCH + timedelta(seconds=again) <= time < AHEAD
 
 
 def fired(step, batches, before, after):
