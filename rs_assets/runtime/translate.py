@@ -30,7 +30,7 @@ KNOWN: tuple[tuple[str, type[RsError], str, str], ...] = (
         "No space left on device",
         EngineError,
         "the disk is full",
-        "make room and start again: the batch is computed again",
+        "make room, also where temporary files are (/tmp), and start again: the batch is computed again",
     ),
     *(
         (mark, EngineError, "a folder of the home or of a table cannot be written", WRITABLE)

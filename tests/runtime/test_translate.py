@@ -39,7 +39,12 @@ def test_a_checkpoint_on_a_disk_that_cannot_be_written_is_not_to_be_replaced(cau
     found = translate(RuntimeError(f"[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] error\nCaused by: {cause}"), query="q")
     assert (type(found), found.facts["spark"]) == (EngineError, cause)
     assert "start again" in found.remedy
-    assert "committed" not in found.remedy, "Earlier batches of the run may be."
+
+
+def test_a_full_disk_may_be_that_of_temporary_files_and_earlier_batches_are_committed():
+    found = translate(RuntimeError("java.io.IOException: No space left on device"), query="q")
+    assert "/tmp" in found.remedy
+    assert "committed" not in found.remedy
 
 
 def test_what_cannot_be_written_is_named():
