@@ -1,9 +1,11 @@
 """What a dimension is loaded from, and loads that are refused."""
 
 import csv
+import json
 from asyncio import CancelledError
 
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import create_engine
@@ -83,6 +85,27 @@ def test_a_file_is_found_by_its_name_and_no_other(load, tmp_path, name):
     (tmp_path / name).rename(tmp_path / "_hidden.jsonl")
     with pytest.raises(SourceReadError, match="skips files"):
         load(Dimension.from_file(tmp_path / "_hidden.jsonl", schema=SCHEMA, may_be_empty=True))
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "parquet"])
+def test_a_folder_is_read_with_the_files_below_it(load, spark, tmp_path, form):
+    """Each once, whatever the folders are called, and also those below links."""
+    folder, other = tmp_path / "d", tmp_path / "other"
+    for n, place in enumerate((folder, folder / "sub", folder / "tier=9", folder / "_tmp", other)):
+        place.mkdir()
+        write = pq.write_table if form == "parquet" else pacsv.write_csv if form == "csv" else write_lines
+        write(pa.table({"k": [f"{n}"], "tier": [f"t{n}"]}), place / f"rows.{form}")
+    (folder / "link").symlink_to(other)
+    dimension = Dimension.from_file(folder, format=form, schema=SCHEMA)
+    expected = [{"k": f"{n}", "tier": f"t{n}"} for n in (0, 1, 2, 4)]
+    assert sorted(load(dimension), key=lambda row: row["k"]) == expected
+    before = FileLoader(dimension.origin, spark).mark()
+    write(pa.table({"k": ["5"], "tier": ["t5"]}), other / f"more.{form}")
+    assert FileLoader(dimension.origin, spark).mark() != before
+
+
+def write_lines(table, path):
+    path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
 
 
 def test_a_folder_has_changed_when_one_of_its_files_has(spark, tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from asyncio import CancelledError
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -20,6 +20,7 @@ from rs_assets.connectors.delta.log.store import delta_table
 from rs_assets.connectors.delta.rows import small_table
 from rs_assets.connectors.files.header import Columns, check_header, columns_of
 from rs_assets.connectors.files.lines.offsets import LineRange
+from rs_assets.connectors.files.listing import walked
 from rs_assets.connectors.files.whole.spark_files import as_glob
 from rs_assets.errors import RsError, SchemaError, SourceReadError
 from rs_assets.operators.dimension.spec import DatabaseOrigin, DeltaOrigin, Dimension, FileOrigin, LoaderOrigin
@@ -61,7 +62,7 @@ class FileLoader:
     def mark(self) -> str:
         """Names, sizes and times of the files; of a folder those that readers see."""
         path = Path(self.origin.path)
-        files = sorted(_seen(path)) if path.is_dir() else [path]
+        files = _files(path)
         stats = [(file.relative_to(path.parent).as_posix(), file.stat()) for file in files]
         return ";".join(f"{name}:{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ino}" for name, stat in stats)
 
@@ -89,15 +90,19 @@ class FileLoader:
         if self.origin.format == "csv":
             tables = [self._csv(schema, columns, files) for columns, files in self._by_columns(schema).items()]
             return pa.concat_tables(tables) if tables else to_arrow_schema(schema, timezone="UTC").empty_table()
-        reader = self.spark.read.schema(schema).options(**OPTIONS[self.origin.format])
-        return reader.format(self.origin.format).load(as_glob(self.origin.path)).toArrow()
+        files = _files(path)
+        if not files:
+            return to_arrow_schema(schema, timezone="UTC").empty_table()
+        # File by file: of a folder Spark leaves out those in its folders, and takes one called `a=1` for a column.
+        reader = self.spark.read.schema(schema).options(**OPTIONS["json"])
+        return reader.json([as_glob(str(file)) for file in files]).toArrow()
 
     def _by_columns(self, schema: StructType) -> Mapping[Columns, list[Path]]:
         """The files by their columns; SourceReadError names one whose header lacks a field."""
         path, found = Path(self.origin.path), dict[Columns, list[Path]]()
         declared = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in schema)
         by_place = Columns(tuple(range(len(schema))), len(schema))
-        for file in sorted(_seen(path)) if path.is_dir() else [path]:
+        for file in _files(path):
             check_header(file, declared, header=self.origin.header)
             head = columns_of(LineRange(file=str(file), split=file.name), schema.names) if self.origin.header else None
             # A file without a line has no header, and no row.
@@ -236,12 +241,11 @@ def conformed(table: pa.Table, schema: StructType, *, step: str) -> pa.Table:
     return pa.table(columns, names=list(wanted.names))
 
 
-def _seen(folder: Path) -> Iterator[Path]:
-    """The files below `folder` that are not hidden."""
-    for path in folder.rglob("*"):
-        parts = path.relative_to(folder).parts
-        if path.is_file() and not any(part.startswith(HIDDEN) for part in parts):
-            yield path
+def _files(path: Path) -> list[Path]:
+    """The file, or those below a folder that are not hidden, also those below links to folders."""
+    if not path.is_dir():
+        return [path]
+    return sorted(map(Path, walked(str(path), follow=True, hidden=lambda name: name.startswith(HIDDEN))))
 
 
 def _innermost(error: BaseException) -> str:

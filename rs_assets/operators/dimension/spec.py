@@ -22,7 +22,7 @@ LOOK, RELOAD = timedelta(seconds=10), timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class FileOrigin:
-    """A file, or a folder of Parquet files."""
+    """A file, or a folder with all files below it."""
 
     path: str
     format: FileFormat
@@ -104,7 +104,7 @@ class Dimension:
         every: timedelta = LOOK,
         may_be_empty: bool = False,
     ) -> Self:
-        """The rows of a file: lines of JSON or CSV, or Parquet (also a folder of such files).
+        """The rows of a file, or of all files below a folder: lines of JSON or CSV, or Parquet.
 
         `format` is by default that of the ending of `path`: "csv", "parquet", else "json". `schema` must be given for
         JSON and CSV; of Parquet it may select some of the columns. Fields of CSV are matched by name in the `header` of
