@@ -197,7 +197,7 @@ def _joined(
         # A replay has no rows of a side with state upstream.
         return inputs[0]
     left, right = (flow.df for flow in inputs)
-    for frame, names in ((left, [one for one, _ in spec.on]), (right, spec.right_keys)):
+    for frame, names in ((left, [one for one, _ in spec.on]), (right, spec.right_fields)):
         check_keys(frame, names, step=spec.step)
     return Flow(_in_order(context, joined(with_pieces(left), right, spec, in_one)))
 

@@ -45,7 +45,7 @@ class TableJoinSpec:
     history: timedelta = timedelta(0)
 
     @property
-    def right_keys(self) -> list[str]:
+    def right_fields(self) -> list[str]:
         """The fields of the right table, which are its key except for pairs."""
         return [right for _, right in self.on]
 
@@ -153,7 +153,7 @@ def _guards(left: DataFrame, right: DataFrame, spec: TableJoinSpec) -> tuple[lis
     if spec.kind == "keys":
         return [], []
     one = _guard(left, [name for name, _ in spec.on], spec.left_keys)
-    two = _guard(right, spec.right_keys, spec.other_keys) if spec.kind == "pairs" else F.lit(0)
+    two = _guard(right, spec.right_fields, spec.other_keys) if spec.kind == "pairs" else F.lit(0)
     return [one.alias(GUARD)], [two.alias(GUARD)]
 
 
@@ -181,7 +181,7 @@ def _places(left: DataFrame, spec: TableJoinSpec) -> list[str]:
 
 def _beside(right: DataFrame, spec: TableJoinSpec) -> list[str]:
     """The right fields that are packed: a key is that of the processor. Of pairs a null in it is not the group's."""
-    return [name for name in visible(right.columns) if spec.kind == "pairs" or name not in spec.right_keys]
+    return [name for name in visible(right.columns) if spec.kind == "pairs" or name not in spec.right_fields]
 
 
 def _left_field(name: str, spec: TableJoinSpec) -> Column:
@@ -195,7 +195,7 @@ def _left_field(name: str, spec: TableJoinSpec) -> Column:
 
 def _fields(left: DataFrame, right: DataFrame, spec: TableJoinSpec, names: Sequence[str]) -> list[Column]:
     by_left = dict(zip((name for name, _ in spec.on), names, strict=True)) if spec.kind == "keys" else {}
-    by_right = dict(zip(spec.right_keys, names, strict=True))
+    by_right = dict(zip(spec.right_fields, names, strict=True))
     fields = {
         name: F.col(quoted(by_left[name])) if name in by_left else _left_field(name, spec)
         for name in visible(left.columns)
