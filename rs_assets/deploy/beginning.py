@@ -68,7 +68,8 @@ def refuse_moved(topology: Topology, plan: QueryPlan, now: Manifest, known: Quer
     `known` is the stored state of the query, by current names.
     """
     places = targets_of(topology, plan)
-    moved = tuple(name for name, had in known.sinks.items() if had >= 0 and places.get(name) != known.targets.get(name))
+    written = (name for name in plan.sinks if known.sinks.get(name, -1) >= 0)
+    moved = tuple(name for name in written if places.get(name) != known.targets.get(name))
     for name, batch in _remembered(topology, moved, now, (known.generation,), options):
         if batch is not None and batch < known.sinks[name]:
             # Without a common step or output it would be another query, with the same checkpoint.
