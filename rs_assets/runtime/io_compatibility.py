@@ -15,6 +15,8 @@ from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.connectors.redis.nodes import RedisSink
 from rs_assets.connectors.sqlite.nodes import SqliteSink
 from rs_assets.errors import TopologyChangedError
+from rs_assets.topology.nodes.step import Filter
+from rs_assets.topology.nodes.table import TableState
 from rs_assets.topology.targets import target_of
 from rs_assets.topology.topology import Topology
 
@@ -30,7 +32,10 @@ def targets_of(topology: Topology, plan: QueryPlan) -> Mapping[str, str]:
 
 
 def rules_of(topology: Topology, plan: QueryPlan) -> Mapping[str, tuple[str, ...]]:
-    """The table of each Delta output of a query, how its rows replace others there and are parted, as text."""
+    """The table of each Delta output of a query, how its rows replace others there and are parted, as text.
+
+    Of rows of a table that come and go also which of them it has.
+    """
     return {name: rule for name in plan.sinks if (rule := _rule(topology, name))}
 
 
@@ -76,6 +81,8 @@ def refuse_renamed(topology: Topology, queries: Mapping[str, QueryFacts]) -> Non
 
 def refuse_ruled(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> None:
     """TopologyChangedError for an output of a continuing query with changed rules for replacing or parting rows.
+
+    So is one of a table that changes with another filter.
 
     Outputs that were last written by an earlier release are not checked; outputs without rows have none to replace.
     """
@@ -153,4 +160,20 @@ def _rule(topology: Topology, name: str) -> tuple[str, ...]:
     gone = f", without those that are {sink.deletes}" if sink.deletes else ""
     since = f", valid from {sink.time_field}" if sink.time_field else ""
     parted = (f"in partitions by {sink.partitions.field} in {sink.partitions.zone}",) if sink.partitions else ()
-    return str(target_of(sink)), f"{'take late rows' if sink.late else sink.mode}{keys}{newest}{gone}{since}", *parted
+    more = parted or (_passing(topology, name) if sink.keys else ())
+    return str(target_of(sink)), f"{'take late rows' if sink.late else sink.mode}{keys}{newest}{gone}{since}", *more
+
+
+def _passing(topology: Topology, name: str) -> tuple[str, ...]:
+    """The filters between a table whose rows come and go, and its output; empty for rows that only come.
+
+    With another filter a row that goes would not reach the output that has it.
+    """
+    conditions, node = list[str](), topology[name]
+    while not isinstance(node, TableState):
+        if isinstance(node, Filter):
+            conditions.insert(0, node.condition.identity())
+        if len(node.inputs) != 1:
+            return ()
+        node = topology[node.inputs[0]]
+    return (f"have rows for which {' and '.join(conditions)}" if conditions else "have all rows",)

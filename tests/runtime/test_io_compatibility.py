@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rs_assets import EventTimePartitions, StreamBuilder, Time
@@ -97,3 +99,32 @@ def test_refuse_reread_deployed_version_whose_sources_exchange_their_paths_is_re
     for now in (before, union(one="/a", two="/c")):
         (plan,) = plan_queries(now)
         deployed.refuse_reread(before, now, plan, known)
+
+
+def current(*conditions: str) -> Topology:
+    rows = [{"id": 1, "n": 2}, {"id": 1, "n": 3}]
+    table = StreamBuilder.data_stream("shop", "current").from_array(rows).to_table("id")
+    for number, condition in enumerate(conditions):
+        table = table.filter(condition, name=f"where_{number}").map_values("n", name=f"row_{number}")
+    return table.to_delta("/data/t", name="out").build().topology
+
+
+@pytest.mark.parametrize(
+    ("then", "now"), [(("n > 1",), ("n > 2",)), ((), ("n > 1",)), (("n > 1", "n < 9"), ("n > 1",)), (("n > 1",), ())]
+)
+def test_refuse_ruled_another_filter_over_a_table_is_refused(then: tuple[str, ...], now: tuple[str, ...]) -> None:
+    manifest, topology = stored(current(*then), "/data/t"), current(*now)
+    (plan,) = plan_queries(topology)
+    with pytest.raises(
+        TopologyChangedError, match="would upsert by id, have .*, but has rows .* did upsert by id, have "
+    ):
+        refuse_ruled(topology, plan, queries_of_now(topology, manifest)["q"])
+    refuse_ruled(topology, plan, queries_of_now(topology, stored(topology, "/data/t"))["q"])
+
+
+def test_refuse_ruled_filters_of_a_release_before_are_not_known() -> None:
+    manifest, topology = stored(current("n > 1"), "/data/t"), current("n > 2")
+    facts = manifest.queries["q"]
+    before = replace(manifest, queries={"q": replace(facts, rules={"out": facts.rules["out"][:2]})})
+    (plan,) = plan_queries(topology)
+    refuse_ruled(topology, plan, queries_of_now(topology, before)["q"])

@@ -1,13 +1,14 @@
 """Tables on the ways that state takes: runs, snapshots, savepoints, rewinds, rescales; and a kill within a batch."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from deltalake import DeltaTable
 
 from rs_assets import StreamBuilder
 from rs_assets.connectors.delta.writer import DeltaWriter
-from rs_assets.errors import RsError
+from rs_assets.errors import RsError, TopologyChangedError
 from rs_assets.runtime.upkeep.state import snapshot_state, state_path
 from tests.crash import Crash
 from tests.tables.test_table_join import LEFT, RIGHT, after, by_foreign_key, histories
@@ -117,3 +118,23 @@ def test_a_stream_whose_first_file_comes_after_the_table_is_joined_with_it(optio
         clicks.join_table(table, on={"user": "uid"}).to_delta("seen").build().run(options)
     rows = DeltaTable(options.home.table("shop", "seen")).to_pyarrow_table().to_pylist()
     assert rows == [{"user": 1, "page": "/a", "tier": "paid"}]
+
+
+def test_another_filter_over_a_table_is_refused_or_begins_again(options, tmp_path):
+    """Without that a row that passed the former filter, and goes, would stay: it does not pass the new one."""
+    path = tmp_path / "orders.jsonl"
+
+    def ran(least, **more):
+        orders = StreamBuilder.data_stream("shop", "dear").from_file(path, schema="id int, ms int", tail=True)
+        orders.to_table("id").filter(f"ms >= {least}").to_delta("dear").build().run(replace(options, **more))
+        rows = DeltaTable(options.home.table("shop", "dear")).to_pyarrow_table().to_pylist()
+        return {row["id"]: row["ms"] for row in rows}
+
+    path.write_text("".join(f'{{"id": {number}, "ms": {number}}}\n' for number in range(4)))
+    assert ran(2) == {2: 2, 3: 3}
+    with path.open("a") as lines:
+        lines.write('{"id": 2, "ms": 0}\n')
+    with pytest.raises(TopologyChangedError, match="have rows for which ms >= 3, but has rows"):
+        ran(3)
+    assert ran(3, new_generation=True) == {3: 3}
+    assert ran(1, keep_state=True) == {3: 3}
