@@ -233,16 +233,14 @@ def _top(
     if relation.own_delay and made.time_field is not None:
         stream = stream.water_mark(relation.own_delay)
     times = ("fire_time", "retracted") if retracts else WINDOW_TIMES
-    names = (*groups, rank, *by, *dict.fromkeys(shown), *times)
-    twice = fires_often(context) and not often
     return replace(
         relation,
         stream=fired(stream, context, often=often),
-        fields=names,
+        fields=(*groups, rank, *by, *dict.fromkeys(shown), *times),
         columns=_columns(numbered, outputs, fields, rank, length),
         stateful=True,
         delay=timedelta(0),
-        keys=keys if often else (*keys, place_field(made)) if twice else None,
+        keys=keys if often else (*keys, place_field(made)) if fires_often(context) else None,
         retracts=retracts,
         window=None if often else length or made,
         pending=None,
