@@ -103,6 +103,16 @@ def test_a_run_that_fails_after_many_later_ones_is_told(ticks, instance, monkeyp
     assert ticks() == []
 
 
+def test_all_runs_are_told_that_failed_while_the_daemon_was_away(ticks, instance, monkeypatch):
+    monkeypatch.setattr(alerts, "evaluations", lambda *_: [])
+    monkeypatch.setattr(alerts, "MOST_RUNS", 2)
+    fail(instance)
+    assert ticks() == []
+    failed = [fail(instance) for _ in range(3)]
+    assert sorted(ticks()) == sorted(("failed", f"the run {run[:8]} of shop_hits_run failed") for run in failed)
+    assert ticks() == []
+
+
 def test_an_output_is_told_when_it_becomes_stale_and_again_only_behind_a_recovery(ticks, monkeypatch):
     def judged(lag):
         def evaluations(assets, place):

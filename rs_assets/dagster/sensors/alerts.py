@@ -1,13 +1,14 @@
 """The alert sensor: calls a function for failed runs, stale outputs and new dead letters."""
 
 # No `from __future__ import annotations` here: Dagster compares the annotation of `context` with the class itself.
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
 from dagster import (
     DagsterInstance,
+    DagsterRun,
     DagsterRunStatus,
     DefaultSensorStatus,
     RunsFilter,
@@ -26,7 +27,7 @@ from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import Place, place_of
 from rs_assets.dagster.sensors import cursor
 
-# Failed runs that a tick looks at, and that the cursor remembers.
+# Failed runs that a tick looks at if it knows the last of them, and that the cursor remembers.
 MOST_RUNS, MOST_KNOWN = 20, 100
 
 
@@ -79,13 +80,8 @@ def alert_sensor(assets: StreamAssets, on_alert: OnAlert) -> SensorDefinition:
 
 
 def _failed(instance: DagsterInstance, assets: StreamAssets, seen: Seen, found: list[Alert]) -> Seen:
-    # Not those that began last: a stream may fail after a month, in which many other runs have failed.
-    records = instance.get_run_records(
-        RunsFilter(tags={"rs/pipeline": assets.name}, statuses=[DagsterRunStatus.FAILURE]),
-        limit=MOST_RUNS,
-        order_by="update_timestamp",
-    )
-    runs, known = [record.dagster_run for record in records], seen.get("failed")
+    known = seen.get("failed")
+    runs = _failed_runs(instance, assets.name, known)
     found.extend(
         Alert(
             pipeline=assets.name,
@@ -97,6 +93,20 @@ def _failed(instance: DagsterInstance, assets: StreamAssets, seen: Seen, found: 
         if known is not None and run.run_id not in known
     )
     return {"failed": [*dict.fromkeys([run.run_id for run in runs] + (known or []))][:MOST_KNOWN]}
+
+
+def _failed_runs(instance: DagsterInstance, pipeline: str, known: Sequence[str] | None) -> Sequence[DagsterRun]:
+    """The runs that failed last, as many as there are since those that are known: a daemon may have been away.
+
+    Not those that began last: a stream may fail after a month, in which many other runs have failed.
+    """
+    failed, limit = RunsFilter(tags={"rs/pipeline": pipeline}, statuses=[DagsterRunStatus.FAILURE]), MOST_RUNS
+    while True:
+        records = instance.get_run_records(failed, limit=limit, order_by="update_timestamp")
+        runs = [record.dagster_run for record in records]
+        if known is None or len(runs) < limit or runs[-1].run_id in known or limit >= MOST_KNOWN:
+            return runs
+        limit = min(limit * 2, MOST_KNOWN)
 
 
 def _stale(assets: StreamAssets, place: Place, seen: Seen, found: list[Alert]) -> Seen:
