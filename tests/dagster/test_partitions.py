@@ -18,7 +18,7 @@ from rs_assets.catalog.lease import Lease
 from rs_assets.dagster.assets.closed_partitions import closed_assets
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.resources.spark import SparkResource
-from rs_assets.dagster.sensors.cursor import HOME, dump
+from rs_assets.dagster.sensors.cursor import HOME, HOME_BEFORE, dump, of_home
 from rs_assets.dagster.sensors.partitions import MOST, WATCHED, Reported, partition_sensor
 from rs_assets.errors import CheckpointError, SinkError
 from rs_assets.recovery import rollback_marker
@@ -281,6 +281,28 @@ def test_a_damaged_table_should_hold_back_no_other_output(home: Home, monkeypatc
     damaged.clear()
     # What was reported of it is still known.
     assert (events, ticked(cursor)[0]) == ([("whole", partition(2).key)], [("broken", partition(2).key)])
+
+
+def test_a_cursor_of_an_earlier_release_should_still_say_of_which_home_it_is() -> None:
+    written = dump({HOME_BEFORE: "/a", "hits": {}})
+    assert of_home(written, "/a") == {HOME: "/a", "hits": {}}
+    assert of_home(written, "/b") == {}
+
+
+@pytest.mark.parametrize("name", ["home", "version"])
+def test_an_output_that_is_called_like_a_part_of_the_cursor_should_be_reported_once(
+    home: Home, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    rows = StreamBuilder.data_stream("shop", "one").from_memory(MemoryChannel(schema="id int, ts timestamp"))
+    pipeline = rows.to_delta("pages", partitions=HOURS, name=name).build()
+    monkeypatch.setenv("RS_HOME", str(home.root))
+    monkeypatch.setattr("rs_assets.dagster.sensors.partitions.partitions_of", lambda *_, **__: found(partition(0)))
+    sensor = partition_sensor(StreamAssets.of(pipeline))
+    assert sensor is not None
+    first = sensor(dg.build_sensor_context())
+    assert isinstance(first, dg.SensorResult)
+    assert [event.partition for event in first.asset_events] == [partition(0).key]
+    assert isinstance(sensor(dg.build_sensor_context(cursor=first.cursor)), dg.SkipReason)
 
 
 def test_a_tick_during_a_rollback_is_skipped_and_one_after_its_interruption_fails(
