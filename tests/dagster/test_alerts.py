@@ -7,15 +7,19 @@ import pyarrow as pa
 import pytest
 from dagster import (
     AssetCheckEvaluation,
+    AssetSelection,
     DagsterInstance,
     DagsterRunStatus,
+    Definitions,
     SkipReason,
     build_sensor_context,
+    define_asset_job,
+    in_process_executor,
     job,
     op,
 )
 
-from rs_assets import StreamBuilder, Time, TumblingWindow, build_definitions
+from rs_assets import EventTimePartitions, StreamBuilder, Time, TumblingWindow, build_definitions
 from rs_assets.common.home import Home
 from rs_assets.connectors.dead_letters import SCHEMA, DeadLetters
 from rs_assets.connectors.sink import BatchMark
@@ -89,6 +93,37 @@ def test_a_failed_run_is_told_once_and_old_ones_are_not(ticks, instance, monkeyp
     failed = fail(instance)
     assert ticks() == [("failed", f"the run {failed[:8]} of shop_hits_run failed")]
     assert ticks() == []
+
+
+@pytest.mark.parametrize(
+    ("selects", "told"),
+    [("shop/hits/pages", 1), ("shop/hits/pages/closed", 1), ("shop/other/pages", 0)],
+    ids=["its assets", "a backfill", "of another pipeline"],
+)
+def test_a_failed_run_of_its_assets_in_another_job_is_told(heard, instance, selects, told):
+    """As of a job of the project, of automation, or of a backfill: such a run has no tag of the pipeline."""
+    hours = EventTimePartitions.hourly("ts", since="2026-01-01", settle=Time.minutes(1))
+    pipelines = [
+        StreamBuilder.data_stream("shop", name)
+        .from_file("hits.jsonl", schema="page string, ts timestamp")
+        .to_delta("pages", partitions=hours)
+        .build()
+        for name in ("hits", "other")
+    ]
+    selection = AssetSelection.assets(selects)
+    if not selects.endswith("closed"):
+        selection |= selection.upstream()
+    own = Definitions(jobs=[define_asset_job("nightly", selection, executor_def=in_process_executor)])
+    defs = Definitions.merge(own, build_definitions(pipelines, on_alert=heard.append))
+    sensor, nightly = defs.resolve_sensor_def("shop_hits_alerts"), defs.resolve_job_def("nightly")
+    first = sensor(build_sensor_context(instance=instance))
+    run = instance.create_run_for_job(nightly, status=DagsterRunStatus.STARTED)
+    instance.report_run_failed(run)
+    second = sensor(build_sensor_context(instance=instance, cursor=first.cursor))
+    assert [alert.text for alert in heard] == [f"the run {run.run_id[:8]} of nightly failed"] * told
+    del heard[:]
+    assert isinstance(sensor(build_sensor_context(instance=instance, cursor=second.cursor)), SkipReason)
+    assert heard == []
 
 
 def test_a_run_that_fails_after_many_later_ones_is_told(ticks, instance, monkeypatch):

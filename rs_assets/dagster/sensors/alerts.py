@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from dagster import (
+    DagsterEventType,
     DagsterInstance,
     DagsterRun,
     DagsterRunStatus,
@@ -22,10 +23,12 @@ from dagster import (
 from rs_assets.common.plural import count_of
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.connectors.dead_letters import dead_letters_of
+from rs_assets.dagster.assets.closed_partitions import closed_key
 from rs_assets.dagster.assets.freshness import evaluations
 from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import Place, place_of
 from rs_assets.dagster.sensors import cursor
+from rs_assets.runtime.recorded.partitions import parted_sinks
 
 # Failed runs that a tick looks at if it knows the last of them, and that the cursor remembers.
 MOST_RUNS, MOST_KNOWN = 20, 100
@@ -80,8 +83,12 @@ def alert_sensor(assets: StreamAssets, on_alert: OnAlert) -> SensorDefinition:
 
 
 def _failed(instance: DagsterInstance, assets: StreamAssets, seen: Seen, found: list[Alert]) -> Seen:
-    known = seen.get("failed")
-    runs = _failed_runs(instance, assets.name, known)
+    """The runs of its jobs, and those of other jobs that were to compute an asset of it."""
+    known, elsewhere = seen.get("failed"), seen.get("failed_elsewhere")
+    mine = _failures(instance, {"rs/pipeline": assets.name}, known)
+    every = _failures(instance, {}, elsewhere)
+    others = [run for run in _new(every, elsewhere) if "rs/pipeline" not in run.tags]
+    new = _new(mine, known) + [run for run in others if _computes(instance, run, assets)]
     found.extend(
         Alert(
             pipeline=assets.name,
@@ -89,24 +96,40 @@ def _failed(instance: DagsterInstance, assets: StreamAssets, seen: Seen, found: 
             text=f"the run {run.run_id[:8]} of {run.job_name} failed",
             run_id=run.run_id,
         )
-        for run in runs
-        if known is not None and run.run_id not in known
+        for run in new
     )
-    return {"failed": [*dict.fromkeys([run.run_id for run in runs] + (known or []))][:MOST_KNOWN]}
+    lists = {"failed": mine, "failed_elsewhere": every}
+    return {
+        name: [*dict.fromkeys([*(run.run_id for run in runs), *seen.get(name, ())])][:MOST_KNOWN]
+        for name, runs in lists.items()
+    }
 
 
-def _failed_runs(instance: DagsterInstance, pipeline: str, known: Sequence[str] | None) -> Sequence[DagsterRun]:
+def _new(runs: Sequence[DagsterRun], known: Sequence[str] | None) -> list[DagsterRun]:
+    """Those that are not known; none at the first look."""
+    return [] if known is None else [run for run in runs if run.run_id not in known]
+
+
+def _failures(instance: DagsterInstance, tags: Mapping[str, str], known: Sequence[str] | None) -> list[DagsterRun]:
     """The runs that failed last, as many as there are since those that are known: a daemon may have been away.
 
     Not those that began last: a stream may fail after a month, in which many other runs have failed.
     """
-    failed, limit = RunsFilter(tags={"rs/pipeline": pipeline}, statuses=[DagsterRunStatus.FAILURE]), MOST_RUNS
+    failed, limit = RunsFilter(tags=tags, statuses=[DagsterRunStatus.FAILURE]), MOST_RUNS
     while True:
         records = instance.get_run_records(failed, limit=limit, order_by="update_timestamp")
         runs = [record.dagster_run for record in records]
         if known is None or len(runs) < limit or runs[-1].run_id in known or limit >= MOST_KNOWN:
             return runs
         limit = min(limit * 2, MOST_KNOWN)
+
+
+def _computes(instance: DagsterInstance, run: DagsterRun, assets: StreamAssets) -> bool:
+    """Whether a run of another job, as a backfill or a job of the project, was to compute an asset of the pipeline."""
+    mine = {spec.key for spec in assets.specs.values()}
+    mine |= {closed_key(assets, sink.name) for sink, _ in parted_sinks(assets.topology)}
+    planned = instance.all_logs(run.run_id, of_type=DagsterEventType.ASSET_MATERIALIZATION_PLANNED)
+    return any(entry.dagster_event is not None and entry.dagster_event.asset_key in mine for entry in planned)
 
 
 def _stale(assets: StreamAssets, place: Place, seen: Seen, found: list[Alert]) -> Seen:
