@@ -188,7 +188,6 @@ def test_should_refuse_sub_queries_that_are_no_join(query, what):
 @pytest.mark.parametrize(
     ("key", "column", "remedy"),
     [
-        ("TO_TIMESTAMP(page)", "DATE", "TIMESTAMP"),
         ("ms", "DOUBLE", "BIGINT"),
         ("ratio", "FLOAT", "DOUBLE"),
         ("price", "DECIMAL(8, 1)", "DECIMAL(8, 2)"),
@@ -204,3 +203,13 @@ def test_should_refuse_a_key_of_which_its_column_makes_one_of_two_values(key, co
         pipeline_from_sql(tables.format(column))
     assert f"declare the column as {remedy.replace(' ', '')}" in str(refused.value)
     assert pipeline_from_sql(tables.format(remedy))
+
+
+def test_should_refuse_a_time_as_a_key_of_days_but_not_a_day():
+    text = """CREATE TABLE seen (ts TIMESTAMP(3)) WITH ('connector' = 'memory');
+        CREATE TABLE days (d DATE, n BIGINT) WITH ('connector' = 'delta', 'table' = 'days');
+        INSERT INTO days SELECT {0} AS d, COUNT(*) FROM seen GROUP BY {0}"""
+    with pytest.raises(SqlError, match="'d' is a key, and values of TIMESTAMP that differ may be one DATE"):
+        pipeline_from_sql(text.format("ts"), tables={"seen": []})
+    assert pipeline_from_sql(text.format("FLOOR(ts TO DAY)"), tables={"seen": []})
+    assert pipeline_from_sql(text.format("CAST(ts AS DATE)"), tables={"seen": []})

@@ -145,12 +145,21 @@ def _check_apart(planner: Planner, columns: Sequence[Column], made: Selected, ke
     """SqlError for a key whose column would make one of two values: a row would replace that of another key."""
     for column, out in zip(columns, made.outputs, strict=True):
         known, kind = out.value.type, column.type
-        if column.name.text in keys and known is not None and kind is not None and not distinguishes(known, kind):
+        if known is None or kind is None or distinguishes(known, kind) or column.name.text not in keys:
+            continue
+        # A computed time, as FLOOR(ts TO DAY), may be that of a day.
+        if kind.name != "date" or out.value.field in _times(planner):
             raise planner.error(
                 f"{column.name.text!r} is a key, and values of {known.text.upper()} that differ may be one"
                 f" {kind.text.upper()}", out.at,
                 remedy=f"declare the column as {known.text.upper()}, or group by CAST(... AS {kind.text.upper()})",
             )  # fmt: skip
+
+
+def _times(planner: Planner) -> set[str]:
+    """The names of declared columns of TIMESTAMP."""
+    columns = (column for table in planner.catalog.tables.values() for column in table.columns)
+    return {column.name.text for column in columns if column.type is not None and column.type.name == "timestamp"}
 
 
 def _also(columns: Sequence[Column], made: Selected) -> tuple[str, ...]:
