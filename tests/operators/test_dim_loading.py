@@ -104,6 +104,20 @@ def test_a_folder_is_read_with_the_files_below_it(load, spark, tmp_path, form):
     assert FileLoader(dimension.origin, spark).mark() != before
 
 
+@pytest.mark.parametrize("schema", [SCHEMA, None], ids=["declared", "inferred"])
+@pytest.mark.parametrize("other", [{"k": ["b"]}, {"K": ["b"], "tier": ["2"]}], ids=["lacking", "another case"])
+def test_each_file_of_parquet_has_the_fields(load, tmp_path, schema, other):
+    """Arrow would give nulls in their place."""
+    pq.write_table(pa.table({"k": ["a"], "tier": ["1"]}), tmp_path / "1.parquet")
+    pq.write_table(pa.table(other), tmp_path / "2.parquet")
+    dimension = Dimension.from_file(tmp_path, format="parquet", schema=schema)
+    with pytest.raises(SourceReadError, match=r"the file has no column '(k|tier)'.*2.parquet") as refused:
+        load(dimension)
+    assert "write it with that column" in refused.value.remedy
+    pq.write_table(pa.table({"more": [1], "tier": ["2"], "k": ["b"]}), tmp_path / "2.parquet")
+    assert load(dimension) == [{"k": "a", "tier": "1"}, {"k": "b", "tier": "2"}]
+
+
 def write_lines(table, path):
     path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
 

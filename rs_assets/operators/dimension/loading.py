@@ -123,7 +123,17 @@ class FileLoader:
         import pyarrow.dataset as ds
 
         rows = ds.dataset(self.origin.path, format="parquet")
-        return rows.to_table(columns=[name for name in schema.names if name in rows.schema.names] if schema else None)
+        # Those of the first file, by their exact names.
+        there = [name for name in schema.names if name in rows.schema.names] if schema else rows.schema.names
+        for file in rows.get_fragments():
+            lacking = next((name for name in there if name not in file.physical_schema.names), None)
+            if lacking is not None:
+                raise SourceReadError(
+                    f"the file has no column {lacking!r}",
+                    remedy="write it with that column, or move it away; other files have it",
+                    file=file.path,
+                )
+        return rows.to_table(columns=there if schema else None)
 
 
 @dataclass(frozen=True, slots=True)
