@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,8 +16,11 @@ from deltalake import DeltaTable
 
 from rs_assets import EventTimePartitions, Home, MemoryChannel, RunOptions, StreamBuilder, Time, build_definitions
 from rs_assets.catalog.lease import Lease
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.checkpoint.manifest import Manifest
 from rs_assets.dagster.assets.closed_partitions import closed_assets
 from rs_assets.dagster.assets.stream_assets import StreamAssets
+from rs_assets.dagster.place import Place
 from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.dagster.sensors.cursor import HOME, HOME_BEFORE, dump, of_home
 from rs_assets.dagster.sensors.partitions import MOST, WATCHED, Reported, partition_sensor
@@ -283,10 +287,41 @@ def test_a_damaged_table_should_hold_back_no_other_output(home: Home, monkeypatc
     assert (events, ticked(cursor)[0]) == ([("whole", partition(2).key)], [("broken", partition(2).key)])
 
 
-def test_a_cursor_of_an_earlier_release_should_still_say_of_which_home_it_is() -> None:
-    written = dump({HOME_BEFORE: "/a", "hits": {}})
-    assert of_home(written, "/a") == {HOME: "/a", "hits": {}}
-    assert of_home(written, "/b") == {}
+def test_a_cursor_of_an_earlier_release_should_still_say_of_which_home_it_is(tmp_path: Path) -> None:
+    topology = StreamBuilder.data_stream("shop", "one").from_array([{"n": 1}]).to_print().build().topology
+    written = dump({HOME_BEFORE: str(tmp_path / "a"), "hits": {}})
+    found = [of_home(written, Place(home=Home(tmp_path / name)), topology) for name in ("a", "b")]
+    assert found == [{HOME: str(tmp_path / "a"), "hits": {}}, {HOME: str(tmp_path / "b")}]
+
+
+def test_partitions_of_a_home_that_was_made_again_should_be_reported_again(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its generation, and what has closed, may be what they were before it was removed."""
+    pipeline = hourly(MemoryChannel(schema="id int, ts timestamp"))
+    monkeypatch.setenv("RS_HOME", str(home.root))
+    monkeypatch.setattr(
+        "rs_assets.dagster.sensors.partitions.partitions_of",
+        lambda *_, **__: replace(found(partition(0)), generation=1),
+    )
+    sensor, folder = partition_sensor(StreamAssets.of(pipeline)), home.job("shop", "hours")
+    assert sensor is not None
+
+    def ticked(cursor: str | None) -> tuple[list[str | None], str | None]:
+        result = sensor(dg.build_sensor_context(cursor=cursor))
+        if not isinstance(result, dg.SensorResult):
+            return [], cursor
+        return [event.partition for event in result.asset_events], result.cursor
+
+    events, cursor = ticked(None)
+    assert events == [partition(0).key]
+    for expected in ([], [partition(0).key]):
+        shutil.rmtree(folder, ignore_errors=True)
+        assert ticked(cursor) == ([], cursor)
+        manifests.save(folder, Manifest.new())
+        events, cursor = ticked(cursor)
+        assert events == expected
+        assert ticked(cursor) == ([], cursor)
 
 
 @pytest.mark.parametrize("name", ["home", "version"])

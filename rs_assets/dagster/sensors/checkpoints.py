@@ -75,7 +75,7 @@ def checkpoint_sensor(assets: StreamAssets, *, running: bool = True) -> SensorDe
     )
     def checkpoints(context: SensorEvaluationContext) -> SensorResult | SkipReason:
         place = place_of(context, topology)
-        seen = cursor.of_home(context.cursor, place.home.root)
+        seen = cursor.of_home(context.cursor, place, topology)
         instance, going = instance_of(context), _run_that_reports(context, topology, place)
         rows = [row for row in _new_rows(topology, place, seen) if row.run_id != going]
         snapshots = _new_snapshots(topology, place, seen)
@@ -87,7 +87,7 @@ def checkpoint_sensor(assets: StreamAssets, *, running: bool = True) -> SensorDe
         moved = {**_moved(seen, rows, snapshots), TABLES: {**seen.get(TABLES, {}), **versions}}
         return SensorResult(
             asset_events=events,
-            cursor=cursor.dump({**moved, cursor.HOME: str(place.home.root)}),
+            cursor=cursor.dump(moved),
             skip_reason=None if events else "what is new was reported by its run",
         )
 

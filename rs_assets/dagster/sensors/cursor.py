@@ -7,9 +7,16 @@ from typing import Any
 
 import orjson
 
+from rs_assets.checkpoint import manifest as manifests
+from rs_assets.dagster.place import Place
+from rs_assets.errors import RsError
+from rs_assets.topology.topology import Topology
+
 VERSION = 1
 # The home that a cursor is of; no step has such a name. Earlier releases called it HOME_BEFORE.
 HOME, HOME_BEFORE = "@home", "home"
+# The pipeline in that home: a home that was removed and made again has another one of the same name.
+PIPELINE = "@pipeline"
 # The key of the version, and that of a step which is called so.
 VERSION_KEY, STEP_KEY = "version", "@version"
 
@@ -33,16 +40,26 @@ def load(text: str | None) -> dict[str, Any]:
     return {VERSION_KEY if key == STEP_KEY else key: value for key, value in stored.items()}
 
 
-def of_home(text: str | None, root: object) -> dict[str, Any]:
-    """The content of a cursor if it is of the home at `root`, or of no home yet; {} if it is of another one.
+def of_home(text: str | None, place: Place, topology: Topology) -> dict[str, Any]:
+    """The content of a cursor for the pipeline in the home at `place`; empty but for these two if it is of another one.
 
-    >>> of_home(dump({HOME: "/a", "batch": 3}), "/a"), of_home(dump({HOME: "/a", "batch": 3}), "/b")
-    ({'@home': '/a', 'batch': 3}, {})
+    A cursor without a home, or without a pipeline, may be of any. While the home has none yet, or it cannot be read,
+    that of the cursor stays.
     """
-    stored = load(text)
+    stored, root = load(text), str(place.home.root)
     if isinstance(stored.get(HOME_BEFORE), str):
         stored[HOME] = stored.pop(HOME_BEFORE)
-    return stored if stored.get(HOME) in (None, str(root)) else {}
+    try:
+        manifest = manifests.load(place.job(topology))
+    except (RsError, OSError):
+        manifest = None
+    now = manifest.pipeline_id if manifest is not None else None
+    other_home = stored.get(HOME) not in (None, root)
+    before = None if other_home else stored.get(PIPELINE)
+    if other_home or (before is not None and now not in (None, before)):
+        stored = {}
+    named = {HOME: root, PIPELINE: now or before}
+    return {**stored, **{key: value for key, value in named.items() if value is not None}}
 
 
 def dump(content: Mapping[str, Any]) -> str:

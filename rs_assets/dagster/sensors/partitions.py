@@ -61,8 +61,8 @@ def partition_sensor(assets: StreamAssets, *, running: bool = True) -> SensorDef
     )
     def partitions(context: SensorEvaluationContext) -> SensorResult | SkipReason:
         place = place_of(context, assets.topology)
-        seen = cursor.of_home(context.cursor, place.home.root)
-        events, moved = list[Event](), dict[str, Any]({cursor.HOME: str(place.home.root)})
+        seen = cursor.of_home(context.cursor, place, assets.topology)
+        events, moved = list[Event](), {name: seen[name] for name in (cursor.HOME, cursor.PIPELINE) if name in seen}
         unread: Exception | None = None
         for sink, parts in sinks:
             # Partitions by another unit, field or zone are others.
@@ -80,7 +80,7 @@ def partition_sensor(assets: StreamAssets, *, running: bool = True) -> SensorDef
                 continue
             events += reported.events(closed_key(assets, sink.name), found, datetime.now(UTC))
             moved[sink.name] = {BY: parted, **reported.cursor()}
-        if events or moved != seen:
+        if events or moved != cursor.load(context.cursor):
             return SensorResult(asset_events=events, cursor=cursor.dump(moved))
         if unread is not None:
             # Nothing of the others is lost: the tick shows what is wrong.
