@@ -121,7 +121,7 @@ def test_programs_of_a_seed_are_the_same_for_ever_and_their_code_is_python():
 
 def test_programs_of_fixed_seeds_are_not_refused_and_have_all_steps():
     seeds = (*range(16), *range(WIDER, WIDER + 8))
-    later = [drawn(seed, (family,)) for seed in (PAIRED, PAIRED + 1) for family in FAMILIES if family not in EARLIER]
+    later = [drawn(seed, (family,)) for seed in (ODDER, ODDER + 1) for family in FAMILIES if family not in EARLIER]
     programs = later + [drawn(seed, (family,)) for seed in seeds for family in EARLIER]
     for program in programs[: len(later) + 2 * len(EARLIER)]:
         built([program])
