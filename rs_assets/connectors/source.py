@@ -340,8 +340,8 @@ class Inspectable(Protocol):
 class Rewritable(Inspectable, Protocol):
     """A reader whose splits may be other ones with the same ends, as a file that was rotated or corrected."""
 
-    def written(self) -> Mapping[str, int]:
-        """When each split was last written."""
+    def states(self) -> Mapping[str, object]:
+        """The end of each split, and what distinguishes it from another one of that end: when it was last written."""
         ...
 
 

@@ -16,7 +16,7 @@ from rs_assets.connectors.files.parquet_columns import check_columns, fields_of,
 from rs_assets.connectors.files.parse import LineFormat
 from rs_assets.connectors.files.whole import spark_files as native
 from rs_assets.connectors.files.whole.counting import FileWatch
-from rs_assets.connectors.files.whole.line_format import file_sizes, file_times
+from rs_assets.connectors.files.whole.line_format import file_sizes, file_states
 from rs_assets.connectors.files.whole.modified_files import check_all_read, check_as_read, check_whole, has_unread
 from rs_assets.connectors.files.whole.watch import FilesWatch
 from rs_assets.connectors.source import Ends, Known, Positions, Reading, Start, Watch, Watching
@@ -86,9 +86,9 @@ class ParquetReader:
         """The sizes of the files."""
         return file_sizes(self.path)
 
-    def written(self) -> Mapping[str, int]:
-        """The times of the files."""
-        return file_times(self.path)
+    def states(self) -> Mapping[str, tuple[int, int]]:
+        """The sizes and times of the files."""
+        return file_states(self.path)
 
     def order(self) -> tuple[Column, Column, Column]:
         """By the time of the file, its path, and the part of it."""

@@ -37,7 +37,11 @@ def ends_of(sources: Sequence[Source], home: Home | None = None) -> dict[str, En
     return {reader.name: reader.ends(PATIENCE) for reader in readers if isinstance(reader, Inspectable)}
 
 
-def written_of(sources: Sequence[Source], home: Home | None = None) -> dict[str, Mapping[str, int]]:
-    """When the splits of sources were last written that may have become others without another end."""
+def states_of(sources: Sequence[Source], home: Home | None = None) -> dict[str, Mapping[str, object]]:
+    """As `ends_of`; of splits that may have become others with the same ends what distinguishes them, too."""
     readers = [reader_of(source, home) for source in sources]
-    return {reader.name: reader.written() for reader in readers if isinstance(reader, Rewritable)}
+    return {
+        reader.name: reader.states() if isinstance(reader, Rewritable) else reader.ends(PATIENCE)
+        for reader in readers
+        if isinstance(reader, Inspectable)
+    }

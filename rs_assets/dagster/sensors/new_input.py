@@ -21,7 +21,7 @@ from rs_assets.dagster.assets.stream_assets import StreamAssets
 from rs_assets.dagster.place import instance_of, place_of
 from rs_assets.dagster.runs.orphans import is_gone
 from rs_assets.dagster.runs.run_tags import waits
-from rs_assets.dagster.sensors.inputs import ends_of, watched, written_of
+from rs_assets.dagster.sensors.inputs import states_of, watched
 from rs_assets.dagster.sensors.refusals import failed_with
 from rs_assets.errors import PipelineBusyError, SourceReadError
 from rs_assets.topology.topology import Topology
@@ -56,8 +56,7 @@ def new_input_sensor(assets: StreamAssets) -> SensorDefinition | None:
         if busy is not None:
             return SkipReason(busy)
         try:
-            home = place_of(context, topology).home
-            seen = input_state(ends_of(sources, home), written_of(sources, home))
+            seen = input_state(states_of(sources, place_of(context, topology).home))
         except SourceReadError as error:
             return SkipReason(str(error))
         if seen != context.cursor:
@@ -97,14 +96,11 @@ def _refused_as_busy(context: SensorEvaluationContext, job: str) -> str | None:
     return runs[0].run_id if failed_with(instance, runs[0].run_id, PipelineBusyError) else None
 
 
-def input_state(*looks: Mapping[str, Mapping[str, int]]) -> str:
-    """A digest of all splits with what is known of each, by source: it changes when there is something to read.
+def input_state(states: Mapping[str, Mapping[str, object]]) -> str:
+    """A digest of all splits and what is known of each, by source: it changes when there is something to read.
 
     >>> input_state({"log": {"a.log": 1}}) == input_state({"log": {"a.log": 2}})
     False
     """
-    known = [
-        (source, split, value) for look in looks for source, splits in look.items() for split, value in splits.items()
-    ]
-    lines = [f"{source} {split} {value}" for source, split, value in known]
+    lines = [f"{source} {split} {state}" for source, splits in states.items() for split, state in splits.items()]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]

@@ -24,7 +24,7 @@ from rs_assets.connectors.files.lines.planner import FinalLine, Planner
 from rs_assets.connectors.files.lines.spark_source import FORMAT, register
 from rs_assets.connectors.files.listing import existing_files
 from rs_assets.connectors.files.parse import LineFormat, parse_lines
-from rs_assets.connectors.files.whole.line_format import file_sizes, file_times, form_with_schema, read_ranges
+from rs_assets.connectors.files.whole.line_format import file_sizes, file_states, form_with_schema, read_ranges
 from rs_assets.connectors.files.whole.modified_files import check_columns, check_followed
 from rs_assets.connectors.source import Ends, Known, Lag, Positions, Reading, Start, Watch, Watching
 from rs_assets.errors import BadRecordError, RsError, SourceReadError
@@ -117,9 +117,9 @@ class LinesReader:
         """The sizes of the files."""
         return file_sizes(self.path, follow=True)
 
-    def written(self) -> Mapping[str, int]:
-        """The times of the files."""
-        return file_times(self.path, follow=True)
+    def states(self) -> Mapping[str, tuple[int, int]]:
+        """The sizes and times of the files."""
+        return file_states(self.path, follow=True)
 
     def size(self) -> int:
         """The sizes of all files."""

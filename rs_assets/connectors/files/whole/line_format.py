@@ -38,6 +38,7 @@ def file_sizes(path: str, *, follow: bool = False) -> Ends:
     return {str(file): file.stat().st_size for file in existing_files(path, follow=follow)}
 
 
-def file_times(path: str, *, follow: bool = False) -> Mapping[str, int]:
-    """The same files, with the times at which they were last written."""
-    return {str(file): file.stat().st_mtime_ns for file in existing_files(path, follow=follow)}
+def file_states(path: str, *, follow: bool = False) -> Mapping[str, tuple[int, int]]:
+    """The same files, with their sizes and the times at which they were last written, in nanoseconds."""
+    stats = ((str(file), file.stat()) for file in existing_files(path, follow=follow))
+    return {file: (stat.st_size, stat.st_mtime_ns) for file, stat in stats}
