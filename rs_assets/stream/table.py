@@ -228,7 +228,9 @@ class Table(TableSinks, Fluent):
         pairs = _pairs_of_tables(self.keys, right.keys, on, step=name)
         one, nulls = _has_one(pairs, self.keys, right.keys, outer=how == "outer"), self.nullable and right.nullable
         if one and nulls and how == "outer":
-            one = _without_one_key(prefix, step=name)
+            # Rows of two tables whose keys may be null have no common key.
+            _check_apart(prefix, step=name)
+            one = False
         keys = self.keys if one else _keys_of_pairs(self.keys, right.keys, pairs, prefix)
         node = TableJoin(
             name=name,
@@ -596,15 +598,14 @@ def _has_one(pairs: Sequence[tuple[str, str]], keys: Sequence[str], others: Sequ
     return sorted(theirs) == sorted(others) and (not outer or mine == tuple(keys))
 
 
-def _without_one_key(prefix: str | None, *, step: str) -> bool:
-    """False: rows of two tables whose keys may be null have no common key; TopologyError if they would share one."""
+def _check_apart(prefix: str | None, *, step: str) -> None:
+    """TopologyError without a prefix: the keys of both tables would be one."""
     if prefix is None:
         raise TopologyError(
             f"step {step!r} joins tables whose keys may be null: a row of each may have the same key",
             remedy="give the fields of the other table a prefix: .join(..., prefix='other_')",
             step=step,
         )
-    return False
 
 
 def _keys_of_pairs(

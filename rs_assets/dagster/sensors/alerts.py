@@ -88,7 +88,7 @@ def _failed(instance: DagsterInstance, assets: StreamAssets, seen: Seen, found: 
     mine = _failures(instance, {"rs/pipeline": assets.name}, known)
     every = _failures(instance, {}, elsewhere)
     others = [run for run in _new(every, elsewhere) if "rs/pipeline" not in run.tags]
-    new = _new(mine, known) + [run for run in others if _computes(instance, run, assets)]
+    new = [*_new(mine, known), *_computing(instance, others, assets)]
     found.extend(
         Alert(
             pipeline=assets.name,
@@ -124,12 +124,16 @@ def _failures(instance: DagsterInstance, tags: Mapping[str, str], known: Sequenc
         limit = min(limit * 2, MOST_KNOWN)
 
 
-def _computes(instance: DagsterInstance, run: DagsterRun, assets: StreamAssets) -> bool:
-    """Whether a run of another job, as a backfill or a job of the project, was to compute an asset of the pipeline."""
+def _computing(instance: DagsterInstance, runs: Sequence[DagsterRun], assets: StreamAssets) -> list[DagsterRun]:
+    """Those, as of a backfill or a job of the project, that were to compute an asset of the pipeline."""
     mine = {spec.key for spec in assets.specs.values()}
     mine |= {closed_key(assets, sink.name) for sink, _ in parted_sinks(assets.topology)}
-    planned = instance.all_logs(run.run_id, of_type=DagsterEventType.ASSET_MATERIALIZATION_PLANNED)
-    return any(entry.dagster_event is not None and entry.dagster_event.asset_key in mine for entry in planned)
+
+    def computes(run: DagsterRun) -> bool:
+        planned = instance.all_logs(run.run_id, of_type=DagsterEventType.ASSET_MATERIALIZATION_PLANNED)
+        return any(entry.dagster_event is not None and entry.dagster_event.asset_key in mine for entry in planned)
+
+    return [run for run in runs if computes(run)]
 
 
 def _stale(assets: StreamAssets, place: Place, seen: Seen, found: list[Alert]) -> Seen:

@@ -17,8 +17,8 @@ VERSION = 1
 HOME, HOME_BEFORE = "@home", "home"
 # The pipeline in that home: a home that was removed and made again has another one of the same name.
 PIPELINE = "@pipeline"
-# The key of the version, and that of a step which is called so.
-VERSION_KEY, STEP_KEY = "version", "@version"
+# The key of the version, and that of earlier releases.
+VERSION_KEY, VERSION_KEY_BEFORE = "@version", "version"
 
 
 def load(text: str | None) -> dict[str, Any]:
@@ -35,9 +35,10 @@ def load(text: str | None) -> dict[str, Any]:
         stored = orjson.loads(text or "{}")
     except orjson.JSONDecodeError:
         return {}
-    if not isinstance(stored, dict) or stored.pop(VERSION_KEY, None) != VERSION:
+    if not isinstance(stored, dict):
         return {}
-    return {VERSION_KEY if key == STEP_KEY else key: value for key, value in stored.items()}
+    version = stored.pop(VERSION_KEY if VERSION_KEY in stored else VERSION_KEY_BEFORE, None)
+    return stored if version == VERSION else {}
 
 
 def of_home(text: str | None, place: Place, topology: Topology) -> dict[str, Any]:
@@ -64,5 +65,4 @@ def of_home(text: str | None, place: Place, topology: Topology) -> dict[str, Any
 
 def dump(content: Mapping[str, Any]) -> str:
     """The cursor with this content."""
-    named = {STEP_KEY if key == VERSION_KEY else key: value for key, value in content.items()}
-    return orjson.dumps({**named, VERSION_KEY: VERSION}, option=orjson.OPT_SORT_KEYS).decode()
+    return orjson.dumps({VERSION_KEY: VERSION, **content}, option=orjson.OPT_SORT_KEYS).decode()
