@@ -13,6 +13,7 @@ from rs_assets.common.node import Node
 from rs_assets.compile.planner.context import Flow
 from rs_assets.compile.step import check_united, condition_column, field_column
 from rs_assets.errors import TopologyError
+from rs_assets.operators.parts import rows_of_parts
 from rs_assets.records.columns import LABEL, PREFIX, hidden, visible
 from rs_assets.records.schema import quoted
 from rs_assets.topology.nodes import step as nodes
@@ -35,8 +36,7 @@ def _united(flows: Mapping[str, Flow], fork: Fork, known: Mapping[str, Node]) ->
     if fork.branches == ((),):
         return flows[fork.part].df
     frame, made = through_branches(flows, fork, known)
-    every = F.explode(F.array_compact(F.array(*made)))
-    return frame.select(every.alias(MADE)).select(f"{MADE}.*")
+    return rows_of_parts(frame, made)
 
 
 def through_branches(flows: Mapping[str, Flow], fork: Fork, known: Mapping[str, Node]) -> tuple[DataFrame, list[str]]:

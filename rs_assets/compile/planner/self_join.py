@@ -15,6 +15,7 @@ from rs_assets.compile.planner.diamond import through_branches
 from rs_assets.compile.timed import timed
 from rs_assets.operators.join.processed import processed_join
 from rs_assets.operators.join.stream_join import LEFT, RIGHT
+from rs_assets.operators.parts import rows_of_parts
 from rs_assets.operators.window.event_time import event_time, marked
 from rs_assets.records.columns import ADDRESS, EVENT_TIME, PREFIX, check_fields, visible
 from rs_assets.records.schema import quoted
@@ -25,7 +26,6 @@ SIDES = (LEFT, RIGHT)
 # The record on each side, null if its branch has dropped it, and its event time there.
 ROWS = tuple(f"{PREFIX}row_{side}" for side in SIDES)
 TIMES = tuple(f"{PREFIX}time_{side}" for side in SIDES)
-COPY = f"{PREFIX}copy"
 
 
 def compile_self_join(
@@ -70,7 +70,7 @@ def _copies(rows: DataFrame) -> DataFrame:
             for row, side in zip(ROWS, SIDES, strict=True)
         ]
         copies.append(F.when(F.col(own).isNotNull(), F.struct(F.col(time).alias(EVENT_TIME), *sides)))
-    return rows.select(F.explode(F.array_compact(F.array(*copies))).alias(COPY)).select(f"{COPY}.*")
+    return rows_of_parts(rows, copies)
 
 
 def replayed_self_join(context: CompileContext, node: StreamJoin, frames: Sequence[DataFrame]) -> DataFrame:

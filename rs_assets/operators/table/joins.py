@@ -14,6 +14,7 @@ from pyspark.sql.types import IntegralType
 from rs_assets.operators.join.processed import key_names
 from rs_assets.operators.join.spec import two_fields, unlike_keys
 from rs_assets.operators.join.stream_join import LEFT, RIGHT
+from rs_assets.operators.parts import rows_of_parts
 from rs_assets.operators.table.keys import NOT_PLAIN
 from rs_assets.operators.table.rows import numbered, order_of_reading, struct_of
 from rs_assets.records.columns import EVENT_TIME, ORDER, ORIGIN, PLACE, RETRACTED, visible
@@ -69,8 +70,7 @@ class OnePass:
             made = F.when(F.col(side).isNotNull(), F.struct(*of)).alias(f"{side}_{PACKED}")
             rows = rows.select(*self.sides, *packed, f"{side}.*").select(*self.sides, *packed, made)
             packed.append(f"{side}_{PACKED}")
-        every = F.explode(F.array_compact(F.array(*packed)))
-        return rows.select(every.alias(PACKED)).select(f"{PACKED}.*")
+        return rows_of_parts(rows, packed)
 
 
 def joined(left: DataFrame, right: DataFrame, spec: TableJoinSpec, in_one: OnePass | None = None) -> DataFrame:

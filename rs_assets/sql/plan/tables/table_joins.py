@@ -86,21 +86,26 @@ def joined_by(join: Join, sides: Sides) -> Relation:
 def _with_fields(join: Join, sides: Sides) -> Sides:
     """The same sides; each column of the one that is found is a field, because the join gives it another name."""
     other = sides.other
-    computed = [column for column in other.columns if column.value.field is None and not column.value.role]
-    if not computed:
+    values = {f"column_{n}": column.value for n, column in enumerate(filter(_is_computed, other.columns), 1)}
+    if not values:
         return sides
-    values = {f"column_{n}": column.value for n, column in enumerate(computed, 1)}
     made, fields = join.planner.with_fields(other, values, join.context, "columns", join.at)
-    named = dict(zip(map(id, computed), fields.values(), strict=True))
+    names = iter(fields.values())
     columns = (
-        replace(column, value=replace(column.value, text=quote_name(named[id(column)])))
-        if id(column) in named
-        else column
+        replace(column, value=replace(column.value, text=quote_name(next(names)))) if _is_computed(column) else column
         for column in made.columns
     )
     made = replace(made, columns=tuple(columns))
-    setattr(join, "left" if other is join.left else "right", made)
+    if other is join.left:
+        join.left = made
+    else:
+        join.right = made
     return replace(sides, other=made)
+
+
+def _is_computed(column: Column) -> bool:
+    """Whether it is neither a field nor a time with a role."""
+    return column.value.field is None and not column.value.role
 
 
 def _found_rows(join: Join, sides: Sides) -> Relation:
