@@ -6,19 +6,31 @@ Sources are identified by what they read, outputs by where they write.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from rs_assets.checkpoint.manifest import QueryFacts
+from rs_assets.common.node import Node
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.connectors.database.nodes import DatabaseSink
 from rs_assets.connectors.delta.nodes import DeltaSink
+from rs_assets.connectors.kafka.nodes import KafkaSink
+from rs_assets.connectors.location import written_place
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.connectors.redis.nodes import RedisSink
+from rs_assets.connectors.search.nodes import SearchSink
 from rs_assets.connectors.sqlite.nodes import SqliteSink
+from rs_assets.connectors.store.nodes import StoreSink
 from rs_assets.errors import TopologyChangedError
-from rs_assets.topology.nodes.step import Filter
-from rs_assets.topology.nodes.table import TableState
+from rs_assets.topology.nodes.step import ForEach, Map, MapBatches, SelectFields, WithFields
+from rs_assets.topology.nodes.table import TableChanges, TableState
 from rs_assets.topology.targets import target_of
 from rs_assets.topology.topology import Topology
+
+# The steps that compute fields of each row, and all that let each row pass.
+COMPUTING: Final = (Map, MapBatches, WithFields)
+KEEPING: Final = (*COMPUTING, ForEach, SelectFields, TableChanges)
+# Where the first batch of a new generation replaces all rows.
+REPLACED: Final = (DeltaSink, StoreSink)
 
 
 def origins_of(topology: Topology, plan: QueryPlan) -> Mapping[str, tuple[str, ...]]:
@@ -32,9 +44,10 @@ def targets_of(topology: Topology, plan: QueryPlan) -> Mapping[str, str]:
 
 
 def rules_of(topology: Topology, plan: QueryPlan) -> Mapping[str, tuple[str, ...]]:
-    """The table of each Delta output of a query, how its rows replace others there and are parted, as text.
+    """The place of each output of a query, how its rows replace others there and are parted, as text.
 
-    Of rows of a table that come and go also which of them it has.
+    Of rows of a table that come and go also which of them it has. Outputs outside of Delta that only get more
+    rows have no rules.
     """
     return {name: rule for name in plan.sinks if (rule := _rule(topology, name))}
 
@@ -86,21 +99,28 @@ def refuse_ruled(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> None
 
     Outputs that were last written by an earlier release are not checked; outputs without rows have none to replace.
     """
-    # Without a common step or output it would be another query, with the same checkpoint.
-    may_leave = plan.stateful or len(plan.sinks) > 1
-    elsewhere = "write the rows from now on to another table under another name; or " if may_leave else ""
-    for name in (name for name in plan.sinks if facts.sinks.get(name, -1) >= 0):
+    for name in (name for name in plan.sinks if _has_rows(topology[name], facts)):
         was, rule = facts.rules.get(name, ()), _rule(topology, name)
         # Partitions of one version alone are other columns, which the table refuses.
         if was and rule and was[0] == rule[0] and any(old != new for old, new in zip(was, rule, strict=False)):
             raise TopologyChangedError(
                 f"the output {name!r} would {', '.join(rule[1:])}, but has rows of a version that did"
                 f" {', '.join(was[1:])}",
-                remedy=f"{elsewhere}{_afresh(plan)}, which replaces the rows of"
-                f" {', '.join(plan.sinks)}; or leave the rows as they are, if you know that they still fit"
-                " (--keep-state)",
+                remedy=f"{_ways_on(topology, plan, name)}; or leave the rows as they are, if you know that they still"
+                " fit (--keep-state)",
                 pipeline=topology.name,
             )
+
+
+def _ways_on(topology: Topology, plan: QueryPlan, name: str) -> str:
+    """What else can be done where the rules of an output have changed."""
+    where, afresh = "table", f"{_afresh(plan)}, which replaces the rows of {', '.join(plan.sinks)}"
+    if not isinstance(topology[name], REPLACED):
+        where, afresh = "place", f"remove its rows there, and {_afresh(plan)}"
+    # Without a common step or output it would be another query, with the same checkpoint.
+    if plan.stateful or len(plan.sinks) > 1:
+        return f"write the rows from now on to another {where} under another name; or {afresh}"
+    return afresh
 
 
 def read_again(topology: Topology, plan: QueryPlan, source: str, former: str, *, remedy: str) -> TopologyChangedError:
@@ -141,20 +161,29 @@ def _target(topology: Topology, name: str) -> str | None:
     if not isinstance(sink, Sink) or (isinstance(sink, DeltaSink) and sink.late):
         return None
     if isinstance(sink, DatabaseSink):
-        return sink.where
+        return written_place(sink.where)
     if isinstance(sink, RedisSink):
-        return sink.place
+        return written_place(sink.place)
     if isinstance(sink, SqliteSink):
         # SQLite table names ignore case.
         return f"{sink.path}:{sink.table.lower()}"
     return target_of(sink)
 
 
+def _has_rows(sink: Node, facts: QueryFacts) -> bool:
+    """Whether an output has rows; one that stores no batches may have some once its query had a batch."""
+    forgetful = isinstance(sink, SearchSink) or (isinstance(sink, KafkaSink) and sink.delivery == "at_least_once")
+    return facts.sinks.get(sink.name, -1) >= 0 or (forgetful and facts.catalogued >= 0)
+
+
 def _rule(topology: Topology, name: str) -> tuple[str, ...]:
-    """The table of an output and its rule; empty if it is not a table."""
+    """The place of an output and its rule; empty if its rows replace no others."""
     sink = topology[name]
     if not isinstance(sink, DeltaSink):
-        return ()
+        removing = isinstance(sink, Sink) and sink.flag is not None
+        place = sink.topic if isinstance(sink, KafkaSink) else _target(topology, name)
+        passing = _passing(topology, name) if removing else ()
+        return (place, *passing) if place is not None and passing else ()
     keys = f" by {', '.join(sorted(sink.keys))}" if sink.keys else ""
     newest = f", the newest by {', '.join(sink.order_by)}" if sink.order_by else ""
     gone = f", without those that are {sink.deletes}" if sink.deletes else ""
@@ -165,15 +194,19 @@ def _rule(topology: Topology, name: str) -> tuple[str, ...]:
 
 
 def _passing(topology: Topology, name: str) -> tuple[str, ...]:
-    """The filters between a table whose rows come and go, and its output; empty for rows that only come.
+    """Which rows an output has of a table whose rows come and go; empty for rows that only come.
 
-    With another filter a row that goes would not reach the output that has it.
+    With another filter, or other fields that it reads, a row that goes would not reach the output that has it.
     """
-    conditions, node = list[str](), topology[name]
+    path, node = list[Node](), topology[name]
     while not isinstance(node, TableState):
-        if isinstance(node, Filter):
-            conditions.insert(0, node.condition.identity())
         if len(node.inputs) != 1:
             return ()
+        path.insert(0, node)
         node = topology[node.inputs[0]]
-    return (f"have rows for which {' and '.join(conditions)}" if conditions else "have all rows",)
+    judging = [place for place, step in enumerate(path[:-1]) if not isinstance(step, KEEPING)]
+    if not judging:
+        return ("have all rows",)
+    conditions = " and ".join(" | ".join(path[place].identity()) for place in judging)
+    computed = [text for step in path[: judging[-1]] if isinstance(step, COMPUTING) for text in step.identity()]
+    return (f"have rows for which {conditions}" + (f" with {' and '.join(computed)}" if computed else ""),)

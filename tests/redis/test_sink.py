@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from rs_assets.connectors.redis.sink.ledger import Ledger
 from rs_assets.connectors.redis.sink.rows import GONE, KEY
 from rs_assets.connectors.redis.sink.writer import RedisWriter
 from rs_assets.connectors.sink import BatchMark, Claim
-from rs_assets.errors import LeaseLostError, SinkError, SqlError, TopologyError
+from rs_assets.errors import LeaseLostError, SinkError, SqlError, TopologyChangedError, TopologyError
 from rs_assets.testing import RedisServer, SinkCase, check_sink
 
 
@@ -112,6 +113,24 @@ def test_a_row_that_a_table_retracts_removes_its_key(redis, options):
     pipeline.run(options)
     client = redis.client()
     assert {key: client.hget(key, "tier") for key in client.keys("tier:*")} == {"tier:2": "paid", "tier:3": "free"}
+
+
+def test_another_filter_over_a_table_is_refused_until_its_keys_are_removed(redis, options):
+    """Without that a row that passed the former filter, and goes, would keep its key: it does not pass the new one."""
+    channel, client = MemoryChannel(schema="id int, ms int"), redis.client()
+
+    def ran(least, **more):
+        table = StreamBuilder.data_stream("shop", "dear").from_memory(channel).to_table("id").filter(f"ms >= {least}")
+        table.to_redis(redis.url, prefix="dear:").build().run(replace(options, **more))
+        return {key: client.hget(key, "ms") for key in client.keys("dear:*")}
+
+    channel.put(*({"id": number, "ms": number} for number in range(4)))
+    assert ran(2) == {"dear:2": "2", "dear:3": "3"}
+    with pytest.raises(TopologyChangedError, match="have rows for which ms >= 3, but has rows") as error:
+        ran(3)
+    assert "remove its rows there, and start over (--reset-step table, or --new-generation)" in error.value.remedy
+    client.delete(*client.keys("dear:*"))
+    assert ran(3, reset_steps=("table",)) == {"dear:3": "3"}
 
 
 def test_a_hash_after_a_shuffle_has_the_last_record_of_its_key(redis, options):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from dagster import EnvVar
 
 from rs_assets import EventTimePartitions, StreamBuilder, Time
 from rs_assets.checkpoint.manifest import Manifest, QueryFacts
@@ -101,11 +102,30 @@ def test_refuse_reread_deployed_version_whose_sources_exchange_their_paths_is_re
         deployed.refuse_reread(before, now, plan, known)
 
 
-def current(*conditions: str) -> Topology:
+# Each output that a row of a table can leave.
+OUTPUTS = {
+    "delta": lambda table: table.to_delta("/data/t", name="out"),
+    "store": lambda table: table.serve("t", name="out"),
+    "kafka": lambda table: table.to_kafka("localhost:9092", "t", name="out"),
+    "database": lambda table: table.to_database("postgresql://localhost/shop", "t", name="out"),
+    "redis": lambda table: table.to_redis(EnvVar("REDIS_URL"), prefix="a/b:", name="out"),
+    "search": lambda table: table.to_search("http://localhost:9200", "t", name="out"),
+}
+
+
+def current(*conditions: str, output: str = "delta") -> Topology:
     rows = [{"id": 1, "n": 2}, {"id": 1, "n": 3}]
     table = StreamBuilder.data_stream("shop", "current").from_array(rows).to_table("id")
     for number, condition in enumerate(conditions):
         table = table.filter(condition, name=f"where_{number}").map_values("n", name=f"row_{number}")
+    return OUTPUTS[output](table).build().topology
+
+
+def multiplied(factor: int, *conditions: str) -> Topology:
+    table = StreamBuilder.data_stream("shop", "current").from_array([{"id": 1, "n": 2}]).to_table("id")
+    table = table.with_fields(d=f"n * {factor}")
+    for condition in conditions:
+        table = table.filter(condition)
     return table.to_delta("/data/t", name="out").build().topology
 
 
@@ -120,6 +140,39 @@ def test_refuse_ruled_another_filter_over_a_table_is_refused(then: tuple[str, ..
     ):
         refuse_ruled(topology, plan, queries_of_now(topology, manifest)["q"])
     refuse_ruled(topology, plan, queries_of_now(topology, stored(topology, "/data/t"))["q"])
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_refuse_ruled_another_filter_is_refused_before_each_output_that_a_row_can_leave(output: str) -> None:
+    then, now = current("n > 1", output=output), current("n > 2", output=output)
+    (plan,) = plan_queries(now)
+    manifest = stored(then, str(targets_of(now, plan).get("out", "t")))
+    if output in {"kafka", "search"}:
+        facts = manifest.queries["q"]
+        # They store no batches: those of the query count.
+        manifest = replace(manifest, queries={"q": replace(facts, sinks={"out": -1}, catalogued=3)})
+    with pytest.raises(TopologyChangedError, match="n > 2.*, but has rows of a version that did.* n > 1") as error:
+        refuse_ruled(now, plan, queries_of_now(now, manifest)["q"])
+    replaced = output in {"delta", "store"}
+    assert ("which replaces the rows of out" in error.value.remedy) == replaced
+    assert ("remove its rows there" in error.value.remedy) == (not replaced)
+    refuse_ruled(then, plan, queries_of_now(then, manifest)["q"])
+
+
+def test_refuse_ruled_other_fields_are_refused_where_a_filter_reads_them() -> None:
+    """A row that goes would not pass the same filter either, once it reads other values."""
+
+    def refused(*conditions: str) -> str:
+        manifest, now = stored(multiplied(2, *conditions), "/data/t"), multiplied(3, *conditions)
+        (plan,) = plan_queries(now)
+        try:
+            refuse_ruled(now, plan, queries_of_now(now, manifest)["q"])
+        except TopologyChangedError as error:
+            return str(error)
+        return ""
+
+    assert "would upsert by id, have rows for which d > 2 with d=n * 3, but has rows" in refused("d > 2")
+    assert refused() == ""
 
 
 def test_refuse_ruled_filters_of_a_release_before_are_not_known() -> None:

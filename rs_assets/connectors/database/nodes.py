@@ -62,6 +62,11 @@ class DatabaseSink(Sink):
         return self.mode == "upsert"
 
     @property
+    def flag(self) -> str | None:
+        """The boolean column of the rows that delete the row of their keys; None if none does."""
+        return self.deletes
+
+    @property
     def named(self) -> tuple[str, ...]:
         """The fields of a row that its settings name."""
         return (*self.keys, *((self.deletes,) if self.deletes else ()))

@@ -151,6 +151,11 @@ class RedisSink(Sink):
         return self.mode == "upsert"
 
     @property
+    def flag(self) -> str | None:
+        """The boolean column of the rows that delete the row of their keys; None if none does."""
+        return self.deletes
+
+    @property
     def named(self) -> tuple[str, ...]:
         """The fields of a row that its settings name."""
         return tuple(dict.fromkeys([*self.keys, *filter(None, (self.value, self.deletes))]))

@@ -74,6 +74,11 @@ class SearchSink(Sink):
         return (*self.keys, *filter(None, (self.version,)), *self.index.fields)
 
     @property
+    def flag(self) -> str | None:
+        """The boolean column of the rows that delete the row of their keys; None if none does."""
+        return self.deletes
+
+    @property
     def named(self) -> tuple[str, ...]:
         """The fields of a row that its settings name."""
         return (*self.needed, *filter(None, (self.deletes,)))
