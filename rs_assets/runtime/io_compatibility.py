@@ -22,9 +22,10 @@ from rs_assets.connectors.sqlite.nodes import SqliteSink
 from rs_assets.connectors.store.nodes import StoreSink
 from rs_assets.errors import TopologyChangedError
 from rs_assets.topology.nodes.step import ForEach, Map, MapBatches, SelectFields, WithFields
-from rs_assets.topology.nodes.table import TableChanges, TableState
+from rs_assets.topology.nodes.table import TableChanges
 from rs_assets.topology.targets import target_of
 from rs_assets.topology.topology import Topology
+from rs_assets.topology.updates import retracts
 
 # The steps that compute fields of each row, and all that let each row pass.
 COMPUTING: Final = (Map, MapBatches, WithFields)
@@ -46,8 +47,8 @@ def targets_of(topology: Topology, plan: QueryPlan) -> Mapping[str, str]:
 def rules_of(topology: Topology, plan: QueryPlan) -> Mapping[str, tuple[str, ...]]:
     """The place of each output of a query, how its rows replace others there and are parted, as text.
 
-    Of rows of a table that come and go also which of them it has. Outputs outside of Delta that only get more
-    rows have no rules.
+    Of rows that come and go, as those of a table, also which of them it has. Outputs outside of Delta whose rows only
+    come have no rules.
     """
     return {name: rule for name in plan.sinks if (rule := _rule(topology, name))}
 
@@ -95,7 +96,7 @@ def refuse_renamed(topology: Topology, queries: Mapping[str, QueryFacts]) -> Non
 def refuse_ruled(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> None:
     """TopologyChangedError for an output of a continuing query with changed rules for replacing or parting rows.
 
-    So is one of a table that changes with another filter.
+    So is one whose rows come and go, with another filter.
 
     Outputs that were last written by an earlier release are not checked; outputs without rows have none to replace.
     """
@@ -194,12 +195,12 @@ def _rule(topology: Topology, name: str) -> tuple[str, ...]:
 
 
 def _passing(topology: Topology, name: str) -> tuple[str, ...]:
-    """Which rows an output has of a table whose rows come and go; empty for rows that only come.
+    """Which rows an output has of a step that retracts rows; empty for rows that only come.
 
     With another filter, or other fields that it reads, a row that goes would not reach the output that has it.
     """
     path, node = list[Node](), topology[name]
-    while not isinstance(node, TableState):
+    while not retracts(node):
         if len(node.inputs) != 1:
             return ()
         path.insert(0, node)

@@ -17,7 +17,7 @@ from rs_assets.topology.nodes.fold import Fold
 from rs_assets.topology.nodes.join import StreamJoin
 from rs_assets.topology.nodes.shuffle import Shuffle, ShuffleWrite
 from rs_assets.topology.nodes.step import Expect, Filter, ForEach, Select, SelectFields, Split
-from rs_assets.topology.nodes.table import TableChanges, ToTable
+from rs_assets.topology.nodes.table import TableChanges, TableState, ToTable
 from rs_assets.topology.nodes.window import WindowAggregate
 
 # Steps that pass a column on unchanged.
@@ -41,6 +41,13 @@ def check_updates(nodes: Iterable[Node], ancestors: Ancestors) -> None:
             for node in _reached(first, known.values()):
                 between = ancestors(node.name) - ancestors(first.name) - {first.name}
                 check(node, [known[name] for name in between])
+
+
+def retracts(node: Node) -> bool:
+    """Whether a row of `node` may be retracted, by a row with the same fields."""
+    if isinstance(node, WindowAggregate):
+        return node.retracts
+    return isinstance(node, TableState) or (isinstance(node, StreamJoin) and node.early)
 
 
 def _reached(first: Node, nodes: Iterable[Node]) -> Iterator[Node]:

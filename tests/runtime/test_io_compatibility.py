@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from dagster import EnvVar
 
-from rs_assets import EventTimePartitions, StreamBuilder, Time
+from rs_assets import EventTimePartitions, SessionWindow, StreamBuilder, Time
 from rs_assets.checkpoint.manifest import Manifest, QueryFacts
 from rs_assets.compile.planner.plan import plan_queries
 from rs_assets.deploy import io_compatibility as deployed
@@ -173,6 +174,31 @@ def test_refuse_ruled_other_fields_are_refused_where_a_filter_reads_them() -> No
 
     assert "would upsert by id, have rows for which d > 2 with d=n * 3, but has rows" in refused("d > 2")
     assert refused() == ""
+
+
+def sessions(condition: str) -> Topology:
+    rows = StreamBuilder.data_stream("shop", "visits").from_file("v.jsonl", schema="page string, ts timestamp")
+    window = SessionWindow.of(Time.minutes(5), "ts")
+    visits = rows.window(window, emit="on_window_update").group_by("page").count("n").to_data_stream().filter(condition)
+    keys = ["page", "start_time"]
+    return visits.to_delta("/data/t", name="out", mode="upsert", keys=keys, deletes="retracted").build().topology
+
+
+def early(condition: str) -> Topology:
+    shop = StreamBuilder.data_stream("shop", "paid")
+    left, right = (shop.from_file(f"{n}.jsonl", schema="id int, n int, ts timestamp", name=n) for n in ("sold", "paid"))
+    joined = left.join(
+        right, on="id", within=Time.minutes(5), how="left", time_field="ts", prefix="paid_", early=True
+    ).filter(condition)  # fmt: skip
+    return joined.to_delta("/data/t", name="out", mode="upsert", keys=["id"], deletes="retracted").build().topology
+
+
+@pytest.mark.parametrize("made", [sessions, early])
+def test_refuse_ruled_another_filter_over_rows_that_are_retracted_is_refused(made: Callable[[str], Topology]) -> None:
+    manifest, now = stored(made("n > 1"), "/data/t"), made("n > 2")
+    (plan,) = plan_queries(now)
+    with pytest.raises(TopologyChangedError, match="have rows for which n > 2, but has rows"):
+        refuse_ruled(now, plan, queries_of_now(now, manifest)["q"])
 
 
 def test_refuse_ruled_filters_of_a_release_before_are_not_known() -> None:
