@@ -21,15 +21,10 @@ from rs_assets.connectors.search.nodes import SearchSink
 from rs_assets.connectors.sqlite.nodes import SqliteSink
 from rs_assets.connectors.store.nodes import StoreSink
 from rs_assets.errors import TopologyChangedError
-from rs_assets.topology.nodes.step import ForEach, Map, MapBatches, SelectFields, WithFields
-from rs_assets.topology.nodes.table import TableChanges
 from rs_assets.topology.targets import target_of
 from rs_assets.topology.topology import Topology
-from rs_assets.topology.updates import retracts
+from rs_assets.topology.updates import deciding, leaves_out, retracts
 
-# The steps that compute fields of each row, and all that let each row pass.
-COMPUTING: Final = (Map, MapBatches, WithFields)
-KEEPING: Final = (*COMPUTING, ForEach, SelectFields, TableChanges)
 # Where the first batch of a new generation replaces all rows.
 REPLACED: Final = (DeltaSink, StoreSink)
 
@@ -205,9 +200,9 @@ def _passing(topology: Topology, name: str) -> tuple[str, ...]:
             return ()
         path.insert(0, node)
         node = topology[node.inputs[0]]
-    judging = [place for place, step in enumerate(path[:-1]) if not isinstance(step, KEEPING)]
-    if not judging:
+    steps = deciding(path[:-1])
+    if not steps:
         return ("have all rows",)
-    conditions = " and ".join(" | ".join(path[place].identity()) for place in judging)
-    computed = [text for step in path[: judging[-1]] if isinstance(step, COMPUTING) for text in step.identity()]
-    return (f"have rows for which {conditions}" + (f" with {' and '.join(computed)}" if computed else ""),)
+    conditions = " and ".join(" | ".join(step.identity()) for step in steps if leaves_out(step))
+    computed = " and ".join(text for step in steps if not leaves_out(step) for text in step.identity())
+    return (f"have rows for which {conditions}" + (f" with {computed}" if computed else ""),)

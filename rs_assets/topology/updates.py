@@ -13,15 +13,30 @@ from rs_assets.connectors.search.nodes import SearchSink
 from rs_assets.connectors.store.nodes import StoreSink
 from rs_assets.errors import TopologyError
 from rs_assets.operators.join.spec import OF_BOTH
+from rs_assets.topology.nodes.dim_join import DimJoin
 from rs_assets.topology.nodes.fold import Fold
 from rs_assets.topology.nodes.join import StreamJoin
 from rs_assets.topology.nodes.shuffle import Shuffle, ShuffleWrite
-from rs_assets.topology.nodes.step import Expect, Filter, ForEach, Select, SelectFields, Split
+from rs_assets.topology.nodes.step import (
+    Expect,
+    Filter,
+    ForEach,
+    Map,
+    MapBatches,
+    Select,
+    SelectFields,
+    Split,
+    Union,
+    WithFields,
+)
 from rs_assets.topology.nodes.table import TableChanges, TableState, ToTable
 from rs_assets.topology.nodes.window import WindowAggregate
+from rs_assets.topology.user_code.expression import chance_in, clock_in
 
 # Steps that pass a column on unchanged.
 PASSING = (Expect, Filter, Fold, ForEach, Select, SelectFields, Shuffle, Split)
+# Steps that let each row pass, however they compute its fields.
+KEEPING = (ForEach, Map, MapBatches, SelectFields, Shuffle, TableChanges, Union, WithFields)
 # Sinks that may replace rows by key.
 Upserting = DeltaSink | DatabaseSink | RedisSink | SearchSink | StoreSink
 UPSERTS = (DeltaSink, DatabaseSink, RedisSink, SearchSink, StoreSink)
@@ -41,6 +56,21 @@ def check_updates(nodes: Iterable[Node], ancestors: Ancestors) -> None:
             for node in _reached(first, known.values()):
                 between = ancestors(node.name) - ancestors(first.name) - {first.name}
                 check(node, [known[name] for name in between])
+                if _removes(node):
+                    _check_deciding(first, node, [each for each in known.values() if each.name in between])
+
+
+def deciding(path: Iterable[Node]) -> list[Node]:
+    """Of the steps of a path, in their order, those up to the last that may leave out a row."""
+    steps = list(path)
+    while steps and not leaves_out(steps[-1]):
+        steps.pop()
+    return steps
+
+
+def leaves_out(step: Node) -> bool:
+    """Whether a step may leave out a row."""
+    return not isinstance(step, KEEPING) and not (isinstance(step, DimJoin) and step.how == "left")
 
 
 def retracts(node: Node) -> bool:
@@ -63,6 +93,30 @@ def _reached(first: Node, nodes: Iterable[Node]) -> Iterator[Node]:
 def _takes_retractions(node: Node) -> bool:
     """Whether it is a table of which retracted rows are removed."""
     return isinstance(node, ToTable) and node.deletes is not None and node.deletes.identity().strip("`") == "retracted"
+
+
+def _removes(node: Node) -> bool:
+    """Whether a retracted row removes one there."""
+    return _takes_retractions(node) or (isinstance(node, UPSERTS) and node.deletes is not None)
+
+
+def _check_deciding(first: Node, last: Node, between: Iterable[Node]) -> None:
+    """TopologyError for a step by which a row may pass when it comes, and not when it goes: it would stay in `last`."""
+    if isinstance(first, WindowAggregate) and not first.retracts:
+        return
+    for step in deciding(between):
+        found = clock_in(step) or chance_in(step)
+        if found is None and not isinstance(step, DimJoin):
+            continue
+        made = first.inputs[0] if isinstance(first, TableChanges) else first.name
+        what = f"calls {found}" if found is not None else "looks up a dimension"
+        other = "" if found is not None else ", or take dim_left_join without a filter after it"
+        raise TopologyError(
+            f"step {step.name!r} {what}, whose result may differ when a row of {made!r} goes: {last.name!r} would keep"
+            " that row",
+            remedy=f"put {step.name!r} before {made!r}{other}",
+            step=step.name,
+        )
 
 
 def _check_of(node: Node) -> Callable[[Node, Iterable[Node]], None] | None:

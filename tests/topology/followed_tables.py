@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from rs_assets import Time
+from rs_assets import Dimension, Time
 from tests.topology.followed_programs import TEN, Case, begin, hits
 
 NODES = "topology/nodes/table.py"
 TABLE = "stream/table.py"
+TIERS = Dimension.from_file("tiers.csv", schema="name bigint, tier string")
 UPDATES = "topology/updates.py::_check_changes"
 
 
@@ -24,6 +25,11 @@ def flagged():
 
 def built(table):
     return table.to_stream().to_print().build()
+
+
+def kept(changes):
+    """The rows of changes in a table, which a row that goes leaves."""
+    return changes.to_delta("t", mode="upsert", keys=["id"], deletes="retracted").build()
 
 
 def source(builder, name):
@@ -181,6 +187,28 @@ CASES = [
         lambda: orders().map_values("ms").to_stream().to_delta("t", mode="upsert", keys=["id"]).build(),
         "write the table itself, .to_delta(...) without .to_stream()",
         lambda: orders().map_values("ms").to_delta("t").build(),
+    ),
+    Case(
+        "topology/updates.py::_check_deciding",
+        lambda: kept(orders().to_stream().dim_join(TIERS, on={"user": "name"}, name="dim_join")),
+        "put 'dim_join' before 'table', or take dim_left_join without a filter after it",
+        lambda: (
+            stream().dim_join(TIERS, on={"user": "name"}, name="dim_join").to_table("id").to_delta("t").build(),
+            kept(orders().to_stream().dim_left_join(TIERS, on={"user": "name"}, name="dim_join")),
+        ),
+    ),
+    Case(
+        "topology/updates.py::_check_deciding",
+        lambda: kept(orders().to_stream().with_fields(old="unix_timestamp() > ms", name="aged").filter("old")),
+        "put 'aged' before 'table'",
+        lambda: (
+            stream()
+            .with_fields(old="unix_timestamp() > ms", name="aged")
+            .filter("old")
+            .to_table("id")
+            .to_delta("t")
+            .build()
+        ),
     ),
     Case(
         "compile/planner/plan.py::_check_order",
