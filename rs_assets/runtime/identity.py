@@ -14,6 +14,7 @@ from rs_assets.connectors.location import written_place
 from rs_assets.errors import ConfigurationError, TopologyChangedError
 from rs_assets.runtime.io_compatibility import (
     origins_of,
+    refuse_partial,
     refuse_renamed,
     refuse_reread,
     refuse_ruled,
@@ -74,6 +75,7 @@ def resumed(
             refuse_reread(topology, plan, facts)
             if not options.keep_state:
                 refuse_ruled(topology, plan, facts)
+                refuse_partial(topology, plan, facts)
     queries = {
         folders[plan.name]: _facts(topology, plan, stored, known.get(folders[plan.name]), options) for plan in plans
     }

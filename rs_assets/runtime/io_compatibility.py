@@ -21,6 +21,8 @@ from rs_assets.connectors.search.nodes import SearchSink
 from rs_assets.connectors.sqlite.nodes import SqliteSink
 from rs_assets.connectors.store.nodes import StoreSink
 from rs_assets.errors import TopologyChangedError
+from rs_assets.topology.nodes.table import TableState
+from rs_assets.topology.nodes.window import WindowAggregate
 from rs_assets.topology.targets import target_of
 from rs_assets.topology.topology import Topology
 from rs_assets.topology.updates import deciding, leaves_out, retracts
@@ -106,6 +108,27 @@ def refuse_ruled(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> None
                 " fit (--keep-state)",
                 pipeline=topology.name,
             )
+
+
+def refuse_partial(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> None:
+    """TopologyChangedError for a new output of current rows in a continuing query: it would lack those that stay."""
+    if facts.rows_open == 0 and facts.catalogued < 0 and max(facts.sinks.values(), default=-1) < 0:
+        return
+    for sink in map(topology.__getitem__, plan.sinks):
+        path = _path(topology, sink.name) if isinstance(sink, Sink) and sink.flag is not None else []
+        if sink.name not in facts.sinks and path and _is_current(path[0]):
+            raise TopologyChangedError(
+                f"the output {sink.name!r} would have the changes of {path[0].name!r} from now on, and lack rows that"
+                " do not change",
+                remedy=f"{_afresh(plan)}, which writes all rows; or take only those that change from now on, if that is"
+                " meant (--keep-state)",
+                pipeline=topology.name,
+            )
+
+
+def _is_current(node: Node) -> bool:
+    """Whether the rows of a step that were not retracted are its current ones, however old."""
+    return isinstance(node, TableState) or (isinstance(node, WindowAggregate) and node.endless)
 
 
 def _ways_on(topology: Topology, plan: QueryPlan, name: str) -> str:
@@ -194,15 +217,23 @@ def _passing(topology: Topology, name: str) -> tuple[str, ...]:
 
     With another filter, or other fields that it reads, a row that goes would not reach the output that has it.
     """
-    path, node = list[Node](), topology[name]
-    while not retracts(node):
-        if len(node.inputs) != 1:
-            return ()
-        path.insert(0, node)
-        node = topology[node.inputs[0]]
-    steps = deciding(path[:-1])
+    path = _path(topology, name)
+    if not path:
+        return ()
+    steps = deciding(path[1:])
     if not steps:
         return ("have all rows",)
     conditions = " and ".join(" | ".join(step.identity()) for step in steps if leaves_out(step))
     computed = " and ".join(text for step in steps if not leaves_out(step) for text in step.identity())
     return (f"have rows for which {conditions}" + (f" with {computed}" if computed else ""),)
+
+
+def _path(topology: Topology, name: str) -> list[Node]:
+    """The step that retracts rows upstream of an output, and the steps between; empty if no single path leads there."""
+    path, node = list[Node](), topology[name]
+    while not retracts(node):
+        if len(node.inputs) != 1:
+            return []
+        node = topology[node.inputs[0]]
+        path.insert(0, node)
+    return path
