@@ -36,8 +36,35 @@ DROPS_SIDES = "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation"
 # Whether Spark adds a batch without records once the watermark has moved.
 NO_DATA = "spark.sql.streaming.noDataMicroBatches.enabled"
 
+# Spark's own defaults for what texts, values, files and watermarks mean. A spark-defaults.conf of the machine, or a
+# session of the user, may have others: sums would overflow without an error, and the rows of cut files be missing.
+MEANING: Mapping[str, str] = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.ansi.enforceReservedKeywords": "false",
+    "spark.sql.ansi.relationPrecedence": "false",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+    "spark.sql.execution.pythonUDF.arrow.enabled": "true",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.function.concatBinaryAsString": "false",
+    "spark.sql.function.eltOutputAsString": "false",
+    "spark.sql.groupByOrdinal": "true",
+    "spark.sql.jsonGenerator.ignoreNullFields": "true",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
+    "spark.sql.orderByOrdinal": "true",
+    "spark.sql.parquet.binaryAsString": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
+    "spark.sql.streaming.multipleWatermarkPolicy": "min",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.databricks.delta.schema.autoMerge.enabled": "false",
+}
 # May be set on an existing session of the user; the rest only when a session is made.
 SQL_SETTINGS: Mapping[str, str] = {
+    **MEANING,
     # Timestamps mean the same on every machine.
     "spark.sql.session.timeZone": "UTC",
     # The default forks a process for each checkpoint file: half of a small batch's time.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from rs_assets.errors import ConfigurationError
 from rs_assets.spark import driver
 from rs_assets.spark.driver import OPEN_FILES, SparkDriver, make_session
 from rs_assets.spark.java import java_home
-from rs_assets.spark.settings import LOG_SETTINGS, SparkSettings
+from rs_assets.spark.settings import LOG_SETTINGS, MEANING, SparkSettings
 
 
 @pytest.mark.parametrize("master", ["local[*]", "local[2]", "spark://127.0.0.1:7077", "spark://localhost:7077"])
@@ -164,3 +165,49 @@ def test_without_its_ui_spark_keeps_few_plans_that_are_over():
     assert SparkSettings().conf()[kept] == "50"
     assert kept not in SparkSettings(ui=True).conf()
     assert SparkSettings(extra={kept: "7"}).conf()[kept] == "7"
+
+
+# Other values for some of them, as a machine's spark-defaults.conf may have, and what they would make of a step.
+ODD = {
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.jsonGenerator.ignoreNullFields": "false",
+    "spark.sql.parser.escapedStringLiterals": "true",
+    "spark.sql.timestampType": "TIMESTAMP_NTZ",
+}
+
+
+def test_meanings_are_the_defaults_of_spark_in_sessions_of_users_too(spark):
+    mine = driver._own_session(spark)
+    for name, value in ODD.items():
+        mine.conf.set(name, value)
+    assert mine.range(1).selectExpr("try_cast('x' AS int) IS NULL", "int(2147483647) + int(1) < 0").first() == (
+        True,
+        True,
+    )
+    SparkDriver._borrow(mine)
+    assert {name: mine.conf.get(name) for name in MEANING} == dict(MEANING)
+    assert MEANING.items() <= SparkSettings().conf().items()
+
+
+@pytest.mark.long
+def test_meanings_hold_whatever_the_defaults_of_the_machine_are(tmp_path):
+    (tmp_path / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in ODD.items()))
+    program = """
+from rs_assets import MemoryChannel, StreamBuilder
+rows, schema = [{"Id": 2147483647, "at": "2026-01-05 11:00:00"}], "Id int, at timestamp"
+def made(text):
+    out = MemoryChannel()
+    StreamBuilder.data_stream("shop", "meaning").from_array(rows, schema=schema).map(text).to_memory(out).build().run()
+    return out.rows()[0]["made"]
+if __name__ == "__main__":
+    print(made("concat_ws(' ', id, typeof(at), to_json(named_struct('x', null, 'y', 1))) AS made"))
+    try:
+        print(made("id + 1 AS made"))
+    except Exception as error:
+        print(error)
+"""
+    environment = {**os.environ, "SPARK_CONF_DIR": str(tmp_path), "RS_HOME": str(tmp_path / "home")}
+    told = subprocess.check_output([sys.executable, "-c", program], text=True, env=environment, cwd=tmp_path)
+    assert '2147483647 timestamp {"y":1}' in told
+    assert "overflow" in told

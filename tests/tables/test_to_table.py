@@ -3,8 +3,9 @@
 import json
 import random
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from rs_assets import F, StreamBuilder, Time, TumblingWindow
 from rs_assets.errors import BadRecordError, TopologyError
@@ -445,3 +446,20 @@ def test_the_end_of_input_leaves_rows_with_time_to_live():
 def test_time_to_live_without_an_event_time_is_refused():
     with pytest.raises(TopologyError, match="no event time"):
         living_source().to_table("id", time_to_live=Time.seconds(10))
+
+
+def test_to_table_of_a_change_feed_takes_the_row_that_comes_in_the_commit_that_removes_it(options):
+    """A table that was replaced has both in one version; the greater row won, also if it was the one that went."""
+    place = options.home.table("test", "cur")
+    rows = pa.table({"id": [1, 2, 3], "ms": [5, 5, 5]})
+    write_deltalake(place, rows, configuration={"delta.enableChangeDataFeed": "true"})
+    feed = StreamBuilder.data_stream("test", "copy").from_delta(str(place), changes=True, name="feed")
+    table = feed.filter("_change_type <> 'update_preimage'").to_table(
+        "id", order_by="_commit_version", deletes="_change_type = 'delete'"
+    )
+    copy = table.map_values("ms").to_delta("copy").build()
+    copy.run(options)
+    write_deltalake(place, pa.table({"id": [1, 2], "ms": [9, 1]}), mode="overwrite")
+    copy.run(options)
+    found = DeltaTable(options.home.table("test", "copy")).to_pyarrow_table().to_pylist()
+    assert sorted((row["id"], row["ms"]) for row in found) == [(1, 9), (2, 1)]

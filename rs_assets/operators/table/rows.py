@@ -29,8 +29,8 @@ def newest_rows(
     """The changes of the newest row of each key: its fields and RETRACTED.
 
     The newest is the greatest by `order_by`, then the one that was read last (by ORIGIN and PLACE, if `frame` has
-    them), then the greatest by its fields. A row for which `gone` is true removes its key. With `lives` a row goes when
-    the watermark has passed its EVENT_TIME by that.
+    them), then one that does not remove its key, then the greatest by its fields. A row for which `gone` is true
+    removes its key. With `lives` a row goes when the watermark has passed its EVENT_TIME by that.
     """
     check_types(frame.schema)
     names, fields = key_names(keys), visible(frame.columns)
@@ -54,8 +54,13 @@ def newest_rows(
 
 
 def order_of_reading(frame: DataFrame, gone: Column) -> list[Column]:
-    """By what the last of two records is known; without a position, a row wins over one that removes its key."""
-    return [F.col(name) for name in READ if name in frame.columns] or _places(frame) or [~gone]
+    """By what the last of two records is known: by split, and by position in it.
+
+    Of records without a position, or with the same one, a row wins over one that removes its key.
+    """
+    places = [F.col(name) for name in READ if name in frame.columns] or _places(frame)
+    unplaced = [F.when(places[-1].isNull(), ~gone)] if places else []
+    return [*unplaced, *places, ~gone]
 
 
 def with_read(frame: DataFrame) -> DataFrame:
@@ -64,12 +69,13 @@ def with_read(frame: DataFrame) -> DataFrame:
 
 
 def _places(frame: DataFrame) -> list[Column]:
-    """By split, and by position in it.
+    """By split, and by position in it, which is null where a source reads in no order.
 
     Of followed files that took each other's place the second is the split NAME@2, and the tenth NAME@10: so by length.
     """
-    origin = [F.octet_length(ORIGIN), F.col(ORIGIN)] if ORIGIN in frame.columns else []
-    return [*origin, F.col(PLACE)] if PLACE in frame.columns else origin
+    if PLACE not in frame.columns:
+        return []
+    return [*([F.octet_length(ORIGIN), F.col(ORIGIN)] if ORIGIN in frame.columns else []), F.col(PLACE)]
 
 
 def numbered(columns: Sequence[Column]) -> Column:
