@@ -31,7 +31,8 @@ class QueryFacts:
     not load it), `catalogued` the last batch in the catalog, `poisons` the records that are excluded from batches that
     failed on them. `path` lists the generations that lead to this one, oldest first, each with its last valid batch.
     `ruled` lists earlier `rules` that a person has allowed to change, oldest first, each with its last batch. `codes`
-    are digests of the pipeline versions that were started, each with its first batch, oldest first.
+    are digests of the pipeline versions that were started, each with its first batch, oldest first. `absent` has the
+    generation in which each removed sink was last written.
     """
 
     generation: int
@@ -51,6 +52,13 @@ class QueryFacts:
     rules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ruled: tuple[tuple[int, Mapping[str, tuple[str, ...]]], ...] = ()
     codes: tuple[tuple[int, str], ...] = ()
+    absent: Mapping[str, int] = field(default_factory=dict)
+
+    def without(self, sinks: Iterable[str]) -> Mapping[str, int]:
+        """`absent` for a version of the pipeline that has just these sinks."""
+        here = {*sinks}
+        known = {**self.absent, **dict.fromkeys(self.sinks, self.generation)}
+        return {sink: generation for sink, generation in known.items() if sink not in here}
 
     def rules_at(self, batch: int) -> QueryFacts:
         """This state with the rules of the outputs at the end of an earlier batch."""

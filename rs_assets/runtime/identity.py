@@ -277,6 +277,7 @@ def _aliases(topology: Topology, stored: Manifest, names: Mapping[str, str]) -> 
     kept = {names.get(new, new): old for new, old in stored.aliases.items()}
     fresh = {new: stored.stored_name(old) for old, new in names.items()}
     ends = {node.name for node in (*topology.sources, *topology.sinks)}
+    ends |= {sink for facts in stored.queries.values() for sink in (*facts.sinks, *facts.absent)}
     return {new: old for new, old in {**kept, **fresh}.items() if new in ends and new != old}
 
 
@@ -292,6 +293,7 @@ def _facts(
         stateful=plan.stateful,
         mode=plan.output_mode,
         sinks={sink: known.sinks.get(sink, -1) for sink in plan.sinks},
+        absent=known.without(plan.sinks),
         sources=plan.sources,
         origins={**known.origins, **origins_of(topology, plan)},
         targets={**known.targets, **targets_of(topology, plan)},

@@ -26,6 +26,7 @@ from rs_assets.runtime.io_compatibility import refuse_renamed, refuse_ruled
 from rs_assets.runtime.job.ended import ended, withdraw_ends
 from rs_assets.runtime.job.inputs import check_inputs
 from rs_assets.runtime.job.lost import outdated, without_manifest
+from rs_assets.runtime.job.outputs import return_outputs
 from rs_assets.runtime.job.preflight import expected
 from rs_assets.runtime.job.queries import book_of
 from rs_assets.runtime.job.session import JobSession
@@ -90,6 +91,7 @@ def _open(session: JobSession) -> None:
     for generation in sorted({session.query_folder(plan).parent for plan in session.plans}):
         relocate_moved(generation)
     _return_sources(session, stored)
+    return_outputs(session, stored)
     _preflight(session)
     _check_rules(session, stored)
     _check_shuffles(session)

@@ -111,11 +111,12 @@ class Return:
                         step=name,
                     )
                 stored = self.manifest.stored_name(name)
+                point = last_point(query.facts, name, query.batch) or Point(query.facts.generation, query.batch)
                 kept = BatchMark(
                     self.manifest.pipeline_id,
-                    query.facts.generation,
+                    point.generation,
                     stored,
-                    query.batch,
+                    point.batch,
                     self.claimed.token,
                     self.claimed.claim,
                 )
@@ -178,6 +179,17 @@ def path_of(facts: QueryFacts, batch: int) -> dict[int, int]:
     chain = (*facts.path, (facts.generation, 0))
     began = {later[0]: Point(*before) for before, later in pairwise(chain)}
     return Lineage(began).path(Point(facts.generation, batch))
+
+
+def last_point(facts: QueryFacts, sink: str, batch: int) -> Point | None:
+    """The last valid batch up to `batch` that a sink can have which was removed when the pipeline went back.
+
+    None for any other sink, and if the query has started over since.
+    """
+    last = facts.absent.get(sink, facts.generation)
+    if last == facts.generation:
+        return None
+    return next((Point(*valid) for valid in path_of(facts, batch).items() if valid[0] <= last), None)
 
 
 def valid_batches(manifest: Manifest, plan: QueryPlan) -> dict[int, int] | None:

@@ -183,12 +183,22 @@ def bring_back(topology: Topology, options: RunOptions, chosen: Savepoint, *, le
             made.act(sinks)
 
         restored = restore_savepoint(savepoints_of(options), chosen, folder, ready=go)
-    mine = claimed.applied_to(replace(restored, claims=mine.claims))
+    mine = claimed.applied_to(replace(_with_absent(restored, current, queries), claims=mine.claims))
     manifest = _renumbered(folder, mine, claimed.generation, chosen.batches)
     begin_tables(topology, manifest, folder, {query.folder: query for query in queries}, claimed)
     upload_return(topology, options, manifest, claimed.token)
     returning.finish(folder)
     return manifest
+
+
+def _with_absent(restored: Manifest, current: Manifest | None, queries: tuple[QueryReturn, ...]) -> Manifest:
+    """The restored manifest, with the sinks that were written since and have not gone back with the others."""
+    for query in queries:
+        facts, since = restored.queries[query.folder], current.queries.get(query.folder) if current else None
+        if since is not None:
+            absent = {**facts.absent, **since.without(query.plan.sinks)}
+            restored = restored.with_query(query.folder, replace(facts, absent=absent))
+    return restored
 
 
 def rewind(topology: Topology, to_batch: int, options: RunOptions | None = None, *, step: str | None = None) -> str:
