@@ -154,3 +154,30 @@ def test_a_sealed_folder_is_read_again_and_then_without_an_end(options, tmp_path
     lines(tmp_path / "in" / "3.jsonl", 5, 5)
     pipeline.run(options)
     assert there(options, "a") == [1, 2, 3, 4, 5]
+
+
+def numbered(key, state, rows):
+    return {"n": (state["n"] if state else 0) + len(rows)}, [{"id": key["id"]} for _ in rows]
+
+
+def test_a_savepoint_without_a_query_whose_rows_stay_is_followed_by_a_refusal_that_doubles_no_row(options, tmp_path):
+    lines(tmp_path / "in" / "1.jsonl", 1, 3)
+    path = tmp_path / "out.db"
+
+    def pipeline(*, counts):
+        read = StreamBuilder.data_stream("shop", "later").from_file(tmp_path / "in", schema="id long", name="in")
+        made = read.to_delta("copy", name="copy")
+        if counts:
+            counted = read.process_values(numbered, keys="id", state="n bigint", schema="id bigint", name="numbers")
+            made = counted.to_sqlite(path, "hits", name="hits")
+        return made.build()
+
+    pipeline(counts=False).run(options)
+    before = pipeline(counts=False).savepoint(options)
+    pipeline(counts=True).run(options)
+    pipeline(counts=True).restore(options, savepoint_id=before.id)
+    remedy = refused(pipeline(counts=True).run, options)
+    assert asked(path) == [1, 2, 3]
+    emptied(path, remedy)
+    pipeline(counts=True).run(options)
+    assert asked(path) == [1, 2, 3]

@@ -13,7 +13,7 @@ from rs_assets.checkpoint.manifest import Manifest
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.compile.shuffle import place_of
 from rs_assets.connectors.files.nodes import FileSource
-from rs_assets.connectors.sink import BatchMark, Beginning, Checked, Columned, SinkWriter
+from rs_assets.connectors.sink import BatchMark, Beginning, Checked, Columned, Fencing, SinkWriter
 from rs_assets.errors import CheckpointError, SinkError, StartRefused
 from rs_assets.operators.state.exchange import settle
 from rs_assets.recovery import forget_marker as forgetting
@@ -303,11 +303,15 @@ def _preflight(session: JobSession) -> None:
 
 
 def _begin_again(session: JobSession, plan: QueryPlan, writers: Mapping[str, SinkWriter]) -> None:
-    """StartRefused if a query that begins a later generation would write next to the rows of earlier ones."""
+    """StartRefused if a query that begins a later generation would write next to the rows of earlier ones.
+
+    A restore of a savepoint that does not have the query leads here without a request. Then only sinks are asked that
+    know whether they have such rows.
+    """
     generation = session.facts(plan).generation
-    requested = session.options.new_generation or session.options.reset_steps
-    if generation == 1 or not requested or session.log(plan).begun:
+    if generation == 1 or session.log(plan).begun:
         return
+    requested = session.options.new_generation or session.options.reset_steps
     known = check_fields(session.topology)
     for name, writer in writers.items():
         stored = session.manifest.stored_name(name)
@@ -315,7 +319,8 @@ def _begin_again(session: JobSession, plan: QueryPlan, writers: Mapping[str, Sin
         try:
             if isinstance(writer, Columned) and known[name].whole and name not in plan.late:
                 writer.check_fields(known[name].types)
-            warning = writer.check_begin(mark) if isinstance(writer, Beginning) else ""
+            knows = requested or isinstance(writer, Fencing)
+            warning = writer.check_begin(mark) if knows and isinstance(writer, Beginning) else ""
         except SinkError as error:
             raise StartRefused(error.what, remedy=error.remedy, **error.facts) from error
         session.warnings += (warning,) if warning else ()
