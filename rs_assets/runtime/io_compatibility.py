@@ -136,8 +136,10 @@ def _ways_on(topology: Topology, plan: QueryPlan, name: str) -> str:
     where, afresh = "table", f"{_afresh(plan)}, which replaces the rows of {', '.join(plan.sinks)}"
     if not isinstance(topology[name], REPLACED):
         where, afresh = "place", f"remove its rows there, and {_afresh(plan)}"
-    # Without a common step or output it would be another query, with the same checkpoint.
-    if plan.stateful or len(plan.sinks) > 1:
+    path = _path(topology, name)
+    # Without a common step or output it would be another query, with the same checkpoint. A new output of current rows
+    # would lack some.
+    if (plan.stateful or len(plan.sinks) > 1) and not (path and _is_current(path[0])):
         return f"write the rows from now on to another {where} under another name; or {afresh}"
     return afresh
 

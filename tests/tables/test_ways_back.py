@@ -172,3 +172,36 @@ def test_a_new_output_of_a_table_with_rows_is_refused_or_begins_again(options, t
     assert ran("one", "two", "three", keep_state=True) == [[1, 2, 3], [1, 2, 3], [3]]
     write((4, 2))
     assert ran("one", "two", "three") == [[1, 2, 3, 4], [1, 2, 3, 4], [3, 4]]
+
+
+def test_an_output_of_current_rows_that_was_not_there_is_refused_and_whole_once_the_remedy_is_followed(
+    options, tmp_path
+):
+    log = tmp_path / "users.jsonl"
+
+    def pipeline(*outputs):
+        rows = StreamBuilder.data_stream("shop", "later").from_file(log, schema="id bigint, v bigint", tail=True)
+        table = rows.to_table("id", name="users")
+        for output in outputs:
+            table = table.to_delta(output, name=output)
+        return table.to_stream().to_file(tmp_path / "changes", name="changes").build()
+
+    def run(rows, *outputs, **how):
+        with log.open("a") as file:
+            file.writelines(json.dumps({"id": number, "v": value}) + "\n" for number, value in rows)
+        pipeline(*outputs).run(replace(options, **how))
+
+    def held(name):
+        found = DeltaTable(options.home.table("shop", name)).to_pyarrow_table().to_pylist()
+        return sorted((row["id"], row["v"]) for row in found)
+
+    run([(1, 1), (2, 1)], "first", "second")
+    run([(1, 2)], "first")
+    for outputs in (("first", "second"), ("first", "third")):
+        with pytest.raises(TopologyChangedError, match="would have the changes of 'users' from now on") as refused:
+            run([], *outputs)
+        assert "--reset-step users" in refused.value.remedy
+    run([(2, 3)], "first", "second", reset_steps=("users",))
+    assert held("first") == held("second") == [(1, 2), (2, 3)]
+    run([(3, 3)], "first", "second", "third", keep_state=True)
+    assert held("third") == [(3, 3)]
