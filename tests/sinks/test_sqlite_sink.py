@@ -15,7 +15,9 @@ import pytest
 from pyspark.sql.types import LongType, StructField
 
 from rs_assets import MemoryChannel, StreamBuilder
+from rs_assets.connectors.database.place import Place, hidden
 from rs_assets.connectors.sink import BatchMark, Claim
+from rs_assets.connectors.sqlite.database import connected
 from rs_assets.connectors.sqlite.writer import SqliteWriter
 from rs_assets.errors import LeaseLostError, SinkError, TopologyChangedError
 from rs_assets.runtime.upkeep.savepoints import rewind
@@ -274,3 +276,23 @@ def test_a_column_that_a_table_lacks_is_added_or_another_table_is_written(driver
     assert asked(writer.path, "SELECT id, page FROM hits ORDER BY id") == [(1, None), (2, "/a")]
     elsewhere = SqliteWriter("out", writer.path, "pages")
     assert driver.call(lambda _: elsewhere.stage(wide, replace(MARK, sink="pages"))).commit() == 1
+
+
+def test_a_full_disk_is_told_by_both_sinks_with_what_helps(tmp_path):
+    # As many pages as there is room for.
+    fills = ("PRAGMA max_page_count = 2", "CREATE TABLE hits AS SELECT zeroblob(100000)")
+
+    def fill_own():
+        with connected(f"{tmp_path}/a.db", SinkError, write=True) as database:
+            for statement in fills:
+                database.execute(statement)
+
+    def fill_by_url():
+        with Place(hidden(f"sqlite:///{tmp_path}/b.db"), "out").writing(SinkError) as connection:
+            for statement in fills:
+                connection.exec_driver_sql(statement)
+
+    for fill in (fill_own, fill_by_url):
+        with pytest.raises(SinkError, match="full") as refused:
+            fill()
+        assert "make room on the disk" in refused.value.remedy

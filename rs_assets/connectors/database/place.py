@@ -36,6 +36,9 @@ CHECKS = frozenset({"4025", "3819"})
 # A deadlock and a serialization failure of Postgres; of MySQL a deadlock, a lock that was not had, and a savepoint that
 # is gone with the transaction that a deadlock has ended.
 DEADLOCKS = frozenset({"40P01", "40001", "1213", "1205", "1305"})
+# A full disk, of Postgres, MySQL and SQLite: their drivers call it operational, or internal.
+FULL = frozenset({"53100", "1021", "1114", "SQLITE_FULL"})
+ROOM = "make room on the disk of the database, then start again: nothing of the batch is in the table"
 # The remedy by the kind of error, which has one name in drivers and SQLAlchemy; the first that fits.
 REMEDIES: Mapping[str, str] = MappingProxyType(
     {
@@ -150,6 +153,7 @@ class Place:
             kinds = {kind.__name__ for kind in type(error).__mro__}
             kinds |= {"IntegrityError"} if _number(error) in CHECKS else set()
             remedy = next((REMEDIES[kind] for kind in REMEDIES if kind in kinds), "see the cause")
+            remedy = ROOM if _number(error) in FULL else remedy
             # Without the cause: its text and its arguments are the driver's, and may contain secrets.
             raise failure(
                 f"the database of step {self.step!r} has refused: {_said(error, url)}",
@@ -186,7 +190,7 @@ def deadlocked(error: BaseException) -> bool:
 def _number(error: Exception) -> str:
     own = getattr(error, "orig", None) or error
     first = next(iter(own.args), None)
-    return str(first if isinstance(first, int) else getattr(own, "sqlstate", ""))
+    return str(first if isinstance(first, int) else getattr(own, "sqlstate", getattr(own, "sqlite_errorname", "")))
 
 
 def _said(error: Exception, url: URL) -> str:

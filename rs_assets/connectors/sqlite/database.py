@@ -24,6 +24,7 @@ REMEDIES: Mapping[type[sqlite3.Error], str] = MappingProxyType(
         sqlite3.Error: "check that the file is an intact SQLite database: PRAGMA integrity_check",
     }
 )
+ROOM = "make room on the disk of the database, then start again: nothing of the batch is in the table"
 
 
 @contextmanager
@@ -40,9 +41,10 @@ def connected(
             database.text_factory = _text
             yield database
     except sqlite3.Error as error:
+        known = next(remedy for kind, remedy in REMEDIES.items() if isinstance(error, kind))
         raise failure(
             f"SQLite: {error}",
-            remedy=next(remedy for kind, remedy in REMEDIES.items() if isinstance(error, kind)),
+            remedy=ROOM if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL else known,
             database=path,
         ) from error
 
