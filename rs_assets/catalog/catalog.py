@@ -33,6 +33,7 @@ from rs_assets.catalog.layout import (
 )
 from rs_assets.common.folder import Folder, make_folder
 from rs_assets.common.storage import storage_options
+from rs_assets.connectors.delta.joining import joining
 from rs_assets.connectors.delta.log.store import delta_table, is_table
 from rs_assets.connectors.delta.rows import rows_of
 from rs_assets.errors import CheckpointError
@@ -344,14 +345,15 @@ class Catalog:
         opened = self._open(table)
         if opened is None:
             return
-        rows = rows_of(opened, str(self.path(table))).sort_by("at")
-        newest = {stay(row): at for at, row in enumerate(rows.to_pylist())}
-        kept = [
-            row["at"] >= since or (newest[stay(row)] == at and row.get("event") != "removed")
-            for at, row in enumerate(rows.to_pylist())
-        ]
-        if not all(kept):
-            write_deltalake(opened, rows.filter(pa.array(kept)), mode="overwrite")
+        with joining(opened):
+            rows = rows_of(opened, str(self.path(table))).sort_by("at")
+            newest = {stay(row): at for at, row in enumerate(rows.to_pylist())}
+            kept = [
+                row["at"] >= since or (newest[stay(row)] == at and row.get("event") != "removed")
+                for at, row in enumerate(rows.to_pylist())
+            ]
+            if not all(kept):
+                write_deltalake(opened, rows.filter(pa.array(kept)), mode="overwrite")
         if len(opened.file_uris()) > CROWD:
             compact_table(opened, retention=timedelta(hours=READERS_H))
 

@@ -13,6 +13,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from rs_assets.common.storage import is_remote
 from rs_assets.connectors.delta.files.staging import YOUNG, clear_folders, old_folders
+from rs_assets.connectors.delta.joining import joining
 from rs_assets.connectors.delta.log.causes import causes_of
 from rs_assets.errors import SinkError
 
@@ -69,8 +70,8 @@ def _compacted(table: DeltaTable, retention: timedelta, target_bytes: int | None
 )
 def _joined(table: DeltaTable, target_bytes: int | None) -> dict[str, Any]:
     """Join the files; files of a concurrent commit are joined by the next attempt."""
-    table.update_incremental()
-    return table.optimize.compact(target_size=target_bytes)
+    with joining(table):
+        return table.optimize.compact(target_size=target_bytes)
 
 
 def _vacuumed(table: DeltaTable, retention: timedelta, *, full: bool) -> int:

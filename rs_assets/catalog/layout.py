@@ -19,6 +19,7 @@ from deltalake import DeltaTable, WriterProperties
 from pyarrow import fs
 
 from rs_assets.common.storage import is_remote
+from rs_assets.connectors.delta.joining import joining
 from rs_assets.connectors.delta.log.store import files_of
 
 DAY = "day"
@@ -129,12 +130,13 @@ def rows_of_batches(files: Sequence[DataFile], *, only: pc.Expression | None, ba
 
 def join_files(table: DeltaTable, owner: Mapping[str, str]) -> None:
     """Join the files of each day of `owner` into one, and remove files that were replaced a while ago."""
-    days = [file.day for file in data_files(table, owner)]
-    for day in sorted({day for day in days if day is not None and days.count(day) > 1}):
-        table.optimize.compact(
-            partition_filters=[*((name, "=", value) for name, value in owner.items()), (DAY, "=", day.isoformat())],
-            writer_properties=WriterProperties(max_row_group_size=ROW_GROUP),
-        )
+    with joining(table):
+        days = [file.day for file in data_files(table, owner)]
+        for day in sorted({day for day in days if day is not None and days.count(day) > 1}):
+            table.optimize.compact(
+                partition_filters=[*((name, "=", value) for name, value in owner.items()), (DAY, "=", day.isoformat())],
+                writer_properties=WriterProperties(max_row_group_size=ROW_GROUP),
+            )
     table.vacuum(READERS_H, dry_run=False, enforce_retention_duration=False)
     table.create_checkpoint()
     table.cleanup_metadata()

@@ -12,6 +12,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import DeltaError
 
 from rs_assets.common.plural import count_of
+from rs_assets.connectors.delta.joining import only_next
 from rs_assets.connectors.delta.log.commit_info import REWOUND, claimed_by, fence_of, written_by
 from rs_assets.connectors.delta.log.history import NO_ROWS, CannotReturn, Change, History, strange_changes
 from rs_assets.connectors.delta.log.store import delta_table
@@ -82,7 +83,10 @@ def act(table: DeltaTable, version: int | None, kept: BatchMark, begun: BatchMar
         table.restore(version, commit_properties=properties)
         _keep_settings(table, settings)
         return f"restored to version {version}"
-    commit_no_rows(table, properties, mode="append" if version is None else "overwrite")
+    if version is None:
+        commit_no_rows(table, properties)
+    else:
+        commit_no_rows(table, only_next(properties), mode="overwrite")
     return "had nothing to undo" if version is None else "emptied: it had no batch before"
 
 

@@ -9,7 +9,7 @@ inside Spark, with the same marker.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from rs_assets.common.storage import is_remote, storage_options
 from rs_assets.connectors.delta.files.data_files import BatchFiles, stage_files
 from rs_assets.connectors.delta.files.staging import clear_staging, staging_of
 from rs_assets.connectors.delta.files.stored_files import store_files
+from rs_assets.connectors.delta.joining import alone, only_next
 from rs_assets.connectors.delta.jvm_commit import merge_jvm, write_jvm
 from rs_assets.connectors.delta.log.commit_info import last_writer_of
 from rs_assets.connectors.delta.log.sole_writer import ALONE
@@ -155,14 +156,15 @@ class DeltaWriter:
 
     def rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> str:
         """Rewind the table to the version with exactly the rows of `kept`, in one transaction with the marker."""
-        table = self._newest(kept, begun, had)
-        if table is None:
-            return "there is no table"
-        if is_rewound(table, begun):
-            return "is already rewound"
-        version = self._planned(table, kept, begun, had)
-        with sink_errors(self.name, self.path, begun):
-            return act(table, version, kept, begun)
+        with alone(self.path):
+            table = self._newest(kept, begun, had)
+            if table is None:
+                return "there is no table"
+            if is_rewound(table, begun):
+                return "is already rewound"
+            version = self._planned(table, kept, begun, had)
+            with sink_errors(self.name, self.path, begun):
+                return act(table, version, kept, begun)
 
     def changes_by_others(self, mark: BatchMark) -> Sequence[SinkChange]:
         """Changes by others to the rows since our last commit."""
@@ -279,12 +281,13 @@ class DeltaWriter:
         mode: Literal["append", "overwrite"] = "overwrite" if self._check(table, schema, mark) else "append"
         check_files(table, self._demand(schema), files)
         added: list[AddAction | RemoveAction] = [*actions]
+        marker = properties(mark, **self._noted_authors(table, mark))
         table.create_write_transaction(
             added,
             mode=mode,
             schema=table.schema(),
             partition_by=list(self._partitions(table)),
-            commit_properties=properties(mark, **self._noted_authors(table, mark)),
+            commit_properties=only_next(marker) if mode == "overwrite" else marker,
         )
 
     def _merge(self, keyed: Upsert | Validity, net: pa.Table, schema: pa.Schema, mark: BatchMark) -> int:
@@ -309,7 +312,8 @@ class DeltaWriter:
         replaces = self._check(table, schema, mark)
         marker = properties(mark, **self._noted_authors(table, mark))
         if replaces:
-            create(table, keyed.begun(net), partition_by=self._partitions(table), marker=marker, replaces=True)
+            rows = keyed.begun(net)
+            create(table, rows, partition_by=self._partitions(table), marker=only_next(marker), replaces=True)
         else:
             before = table.version()
             keyed.merge(table, self.path, net, marker)
@@ -321,10 +325,11 @@ class DeltaWriter:
         """Commit, also on top of other writers' commits, and record that the batch is in the table."""
 
         def noted(table: DeltaTable | None) -> None:
-            table = self._unchanged(table, mark)
-            # A merge moves `table` on to its own version.
-            on = -1 if table is None else table.version()
-            commit(table)
+            with alone(self.path) if self._replaces(mark) else nullcontext():
+                table = self._unchanged(table, mark)
+                # A merge moves `table` on to its own version.
+                on = -1 if table is None else table.version()
+                commit(table)
             self.handle.committed(on)
 
         with sink_errors(self.name, self.path, mark):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -71,7 +72,10 @@ def clear_trash(job: Path, *, keep: timedelta = RETENTION) -> int:
     """Remove the folders that a restore or a rewind moved aside longer ago than `keep`; returns how many."""
     old = [f for f in job.glob(f"{TRASH}*") if time.time() - f.stat().st_mtime > keep.total_seconds()]
     for folder in old:
-        shutil.rmtree(folder)
+        # Another compaction may remove it, too.
+        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(FileNotFoundError):
+            shutil.rmtree(folder)
     return len(old)
 
 
