@@ -140,40 +140,6 @@ def test_another_filter_over_a_table_is_refused_or_begins_again(options, tmp_pat
     assert ran(1, keep_state=True) == {3: 3}
 
 
-def test_a_new_output_of_a_table_with_rows_is_refused_or_begins_again(options, tmp_path):
-    """It would lack all rows that do not change, and never get them."""
-    path = tmp_path / "orders.jsonl"
-
-    def ran(*tables, **more):
-        orders = StreamBuilder.data_stream("shop", "more").from_file(path, schema="id int, ms int", tail=True)
-        made = orders.to_table("id").filter("ms > 0")
-        for table in tables:
-            made.to_delta(table)
-        made.build().run(replace(options, **more))
-        return [sorted(row["id"] for row in rows(table)) for table in tables]
-
-    def write(*pairs):
-        with path.open("a") as lines:
-            lines.writelines(f'{{"id": {key}, "ms": {ms}}}\n' for key, ms in pairs)
-
-    def rows(table):
-        return DeltaTable(options.home.table("shop", table)).to_pyarrow_table().to_pylist()
-
-    write((1, 1), (2, 1))
-    assert ran("one") == [[1, 2]]
-    write((2, 2), (3, 1))
-    with pytest.raises(
-        TopologyChangedError, match="'two_table' would have the changes of 'table' from now on"
-    ) as error:
-        ran("one", "two")
-    assert "(--reset-step table, or --new-generation), which writes all rows" in error.value.remedy
-    assert ran("one", "two", reset_steps=("table",)) == [[1, 2, 3], [1, 2, 3]]
-    write((3, 2))
-    assert ran("one", "two", "three", keep_state=True) == [[1, 2, 3], [1, 2, 3], [3]]
-    write((4, 2))
-    assert ran("one", "two", "three") == [[1, 2, 3, 4], [1, 2, 3, 4], [3, 4]]
-
-
 def test_an_output_of_current_rows_that_was_not_there_is_refused_and_whole_once_the_remedy_is_followed(
     options, tmp_path
 ):
