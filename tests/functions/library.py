@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -40,6 +40,16 @@ def own_share(n: int, of: int) -> float:
 @function
 def own_joined(*parts: str | None) -> str:
     return "|".join("-" if part is None else part for part in parts)
+
+
+@function
+def own_moment(at: datetime) -> str:
+    return at.isoformat()
+
+
+@function
+def own_day(at: date) -> str:
+    return at.isoformat()
 
 
 @function

@@ -18,6 +18,7 @@ from rs_assets import StreamBuilder, aggregate_function, function, functions, ta
 from rs_assets.errors import SchemaError, StepError, TopologyError
 from rs_assets.expressions.functions import packages
 from rs_assets.expressions.functions.registry import function_named
+from rs_assets.testing import run_rows
 from rs_assets.topology.nodes.step import Script
 from rs_assets.topology.user_code.expression import ConditionText
 from tests.functions import library
@@ -50,6 +51,21 @@ def expected(row):
         "g": "",
         "less": None if n is None or m is None else n - m,
     }
+
+
+def test_should_take_times_in_the_zone_of_the_script():
+    """A text without a zone is a local time, as for the other functions; a text with one and a field are moments."""
+    texts = ["2026-01-31 20:00:00", "2026-01-31T12:00:00Z", "2026-01-31T20:00:00Z"]
+    rows = [{"s": text, "at": "2026-01-31T20:00:00Z"} for text in texts]
+    here = StreamBuilder.data_stream("shop", "zones").from_file("a.jsonl", schema="s string, at timestamp")
+    here = here.script("a=own_moment(s);b=own_moment(at);c=own_day(s);d=own_day(at);rm(s,at)", zone="Asia/Shanghai")
+    found = [tuple(row.values()) for row in run_rows(here, rows)]
+    noon, evening = "2026-01-31T12:00:00+00:00", "2026-01-31T20:00:00+00:00"
+    assert found == [
+        (noon, evening, "2026-01-31", "2026-02-01"),
+        (noon, evening, "2026-01-31", "2026-02-01"),
+        (evening, evening, "2026-02-01", "2026-02-01"),
+    ]
 
 
 def test_should_do_as_in_python(source, drive):

@@ -85,6 +85,57 @@ def test_should_take_texts_with_a_zone_for_moments_in_every_zone(driver):
     assert dict(zip(golden, row, strict=True)) == golden
 
 
+def test_should_give_the_date_of_a_moment_in_the_zone_of_the_script(driver):
+    """A text with a zone of its own, a field of times, an item of a list: all are the same moment."""
+    calls = {
+        "to_date(X)": dt.date(2026, 2, 1),
+        "cast(X,'date')": dt.date(2026, 2, 1),
+        "date_add(X,1)": "2026-02-02",
+        "date_sub(X,1)": "2026-01-31",
+        "lastday(X)": "2026-02-28",
+        "nextday(X,'sunday')": "2026-02-08",
+        "dateDiff(X,'2026-01-31')": 1,
+        "dateDiff('2026-01-31',X)": -1,
+        "date_add(lastday(addHour(X,0)),1)": "2026-03-01",
+    }
+    moments = ("'2026-01-31T20:00:00Z'", "'2026-01-31 15:00:00-05:00'", "at", "get(ats,0)", "element_at(named,'k')")
+    golden = {call.replace("X", moment): value for call, value in calls.items() for moment in moments}
+    fields = {"at": "timestamp", "ats": "array<timestamp>", "named": "map<string,timestamp>"}
+    selected = ", ".join(sql_of(call, "Asia/Shanghai", fields) for call in golden)
+    moment = "timestamp '2026-01-31 20:00:00Z'"
+    given = f"{moment} as at, array({moment}) as ats, map('k', {moment}) as named"
+    [row] = driver.call(lambda spark: spark.sql(f"select {selected} from (select {given})").collect())
+    assert dict(zip(golden, row, strict=True)) == golden
+
+
+def test_should_give_the_date_of_a_text_with_a_zone_in_utc_without_a_zone_of_the_script(driver):
+    golden = {
+        "day('2026-01-31T23:00:00-05:00')": 1,
+        "lastday('2026-01-31T23:00:00-05:00')": "2026-02-28",
+        "to_date('2026-01-31T23:00:00-05:00')": dt.date(2026, 2, 1),
+        "to_date('2026-01-31 and more')": dt.date(2026, 1, 31),
+        "to_date('2026-01-31T23:00:00 Mars/City')": dt.date(2026, 1, 31),
+    }
+    [row] = driver.call(lambda spark: spark.sql(f"select {', '.join(map(sql_of, golden))}").collect())
+    assert dict(zip(golden, row, strict=True)) == golden
+
+
+def test_should_write_moments_among_texts_as_local_times(driver):
+    golden = {
+        "coalesce(at,'never')": "2026-02-01 04:00:00",
+        "if(1<2,at,'never')": "2026-02-01 04:00:00",
+        "nvl2(at,at,'never')": "2026-02-01 04:00:00",
+        "tochar(array_first(array_sort(ats)))": "2026-02-01 04:00:00",
+        "unixtimestamp(array_max(ats))": 1769889600,
+    }
+    fields = {"at": "timestamp", "ats": "array<timestamp>"}
+    selected = ", ".join(sql_of(call, "Asia/Shanghai", fields) for call in golden)
+    moment = "timestamp '2026-01-31 20:00:00Z'"
+    given = f"{moment} as at, array({moment}) as ats"
+    [row] = driver.call(lambda spark: spark.sql(f"select {selected} from (select {given})").collect())
+    assert dict(zip(golden, row, strict=True)) == golden
+
+
 def test_should_take_moments_of_the_hour_that_comes_twice_for_what_they_are(driver):
     """In Berlin 2026-10-25 02:30 is 00:30 and 01:30 in UTC."""
     golden = {

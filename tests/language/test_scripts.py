@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import Decimal
 
 SCHEMA = "name string, age int, tags string, items array<struct<id: int, what: string>>"
@@ -89,6 +89,10 @@ def test_expand_json_gives_the_members_of_a_document_as_fields(source, compute):
     text = "expand_json(doc,'at timestamp');splitArray(list,'to timestamp');at=unixtimestamp(at);to=unixtimestamp(to)"
     (found,) = compute(source("doc string, list string").script(text, zone="Asia/Shanghai"), [noon])
     assert found == {"at": 1767585600, "to": 1767585600}
+    text = "if(id<0){seen='never'}else{seen=at};all=concat(tochar(at),'');rm(id)"
+    seen = [{"id": 1, "at": datetime(2026, 1, 31, 20, tzinfo=UTC)}]
+    (found,) = compute(source("id int, at timestamp").script(text, zone="Asia/Shanghai"), seen)
+    assert (found["seen"], found["all"]) == ("2026-02-01 04:00:00",) * 2
     text = "if(id<0){json_merge(doc,'what string, doc string')}else{json_expand(doc,'what string')}"
     found = compute(of.script(text), [{"doc": docs[0], "id": -1}, {"doc": docs[0], "id": 0}])
     assert [(row["doc"], row["what"]) for row in found] == [(docs[0], "x"), (None, "x")]

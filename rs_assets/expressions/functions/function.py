@@ -119,7 +119,7 @@ class Function:
         texts = {"zone": zone}
         for place, parameter in enumerate(self.parameters):
             given = arguments[place:] if parameter.variadic else arguments[place : place + 1] or (parameter.default,)
-            made = [coerced(str(text), parameter.kind, f"{parameter.name} of {self.name}") for text in given]
+            made = [coerced(str(text), parameter.kind, f"{parameter.name} of {self.name}", zone) for text in given]
             texts[parameter.name] = ", ".join(made)
             if parameter.variadic:
                 texts.update((f"{parameter.name} {number}", each) for number, each in enumerate(made, 1))

@@ -23,6 +23,8 @@ NO_TIME = r"(?s)^[\\p{Cntrl} ]*(?:[+-].*|[0-9]{5,}-.*|0000-.*|T?[0-9]{1,2}:.*)$"
 HOUR = r"^[\\p{Cntrl} ]*T?[0-9]{1,2}:"
 # A time of day followed by an offset or a zone name.
 OWN_ZONE = ":[0-9][0-9.]* *(?:[A-Za-z]|[+-]).*$"
+# A field or a literal, as text: no call.
+PLAIN = re.compile(r"cast\((?:`[^`]+`|[\w.]+) as string\)|'(?:[^'\\]|\\.)*'", re.DOTALL)
 TYPES: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("string", "text", "varchar", "char"), "string"),
@@ -40,11 +42,13 @@ TYPES: Mapping[str, str] = MappingProxyType(
 )
 
 
-def coerced(sql: str, kind: str, what: str) -> str:
+def coerced(sql: str, kind: str, what: str, zone: str = "UTC") -> str:
     """The SQL text of an argument as a parameter of this kind takes it; TopologyError names it as `what`.
 
-    Parameters of user-defined functions have any Spark type.
+    Parameters of user-defined functions have any Spark type. A text without a zone of its own is a time of `zone`.
     """
+    if kind in TIMES:
+        return TIMES[kind](_text(sql.strip(), what), zone)
     return KINDS.get(kind, _cast(kind))(sql.strip(), what)
 
 
@@ -82,12 +86,19 @@ def moment_of(text: str, zone: str) -> str:
     return time if zone == "UTC" else f"if({text} rlike '{OWN_ZONE}', {time}, to_utc_timestamp({time}, '{zone}'))"
 
 
-def _time(sql: str, what: str) -> str:
-    return time_of(_text(sql, what))
+def date_of(text: str, zone: str) -> str:
+    """The SQL of the date in a text; of a text with a zone of its own that of its local time in `zone`.
+
+    What a call makes is written once, as calls of calls would grow too long.
+    """
+    if not PLAIN.fullmatch(text):
+        return f"get(transform(array({text}), _rs_t -> {_date_in('_rs_t', zone)}), 0)"
+    return _date_in(text, zone)
 
 
-def _date(sql: str, what: str) -> str:
-    return f"cast({_time(sql, what)} as date)"
+def _date_in(text: str, zone: str) -> str:
+    date = f"try_cast(regexp_replace(trim({text}), '{NO_TIME}', '') as date)"
+    return f"coalesce(if({text} rlike '{OWN_ZONE}', cast({local_time_of(text, zone)} as date), null), {date})"
 
 
 def _literal(sql: str, what: str) -> str:
@@ -157,9 +168,6 @@ KINDS: Mapping[str, Callable[[str, str], str]] = MappingProxyType(
         "int": _cast("int"),
         "boolean": _cast("boolean"),
         "decimal": _cast("decimal(38,18)"),
-        "time": _time,
-        "timestamp": _time,
-        "date": _date,
         # Literals.
         "pattern": _quoted,
         "path": _quoted,
@@ -172,4 +180,5 @@ KINDS: Mapping[str, Callable[[str, str], str]] = MappingProxyType(
         "type": _one_of(TYPES, upper=False),
     }
 )
+TIMES: Mapping[str, Callable[[str, str], str]] = MappingProxyType({"timestamp": moment_of, "date": date_of})
 LITERALS = frozenset({"pattern", "path", "word", "whole", "format", "readable", "unit", "charset", "type"})

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.expressions.script.parse import Assign, Do, If, Statement
 from rs_assets.expressions.script.steps import Bound, Drop, Fill, Step
-from rs_assets.expressions.syntax.bind import Scope, bind
+from rs_assets.expressions.syntax.bind import Scope, bind, united
 from rs_assets.expressions.syntax.tree import Call, Text, Value, Word, words_in
 from rs_assets.expressions.syntax.typed import Sql, united_types
 
@@ -87,7 +87,8 @@ class Binder:
             self.flush()
         old = Sql(quote_name(field), self.fields[field]) if field in self.fields else Sql("null", "void")
         kind = united_types([value.kind, old.kind])
-        new, old = value.as_type(kind), old.as_type(kind) if old.kind != "void" else old
+        scope = self.scope
+        new, old = united(value, kind, scope), united(old, kind, scope) if old.kind != "void" else old
         return Sql(f"case when {guard} then {new.text} else {old.text} end", kind)
 
     def _branch(self, branch: If, guard: str) -> None:

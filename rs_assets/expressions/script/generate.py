@@ -10,7 +10,7 @@ from rs_assets.expressions.functions.registry import FUNCTIONS, table_function_n
 from rs_assets.expressions.functions.udf import TableFunction
 from rs_assets.expressions.script.record_statements import check_not_in_branch
 from rs_assets.expressions.script.steps import Generate
-from rs_assets.expressions.syntax.bind import AS_THEY_ARE, bind, local
+from rs_assets.expressions.syntax.bind import bind, given
 from rs_assets.expressions.syntax.tree import Call
 
 if TYPE_CHECKING:
@@ -29,10 +29,7 @@ def make_rows(binder: Binder, call: Call, guard: str) -> None:
     try:
         function = table_function_named(call.name, len(call.arguments))
         values = [bind(each, scope) for each in call.arguments]
-        converted = [
-            each if function.function.kind_at(place) in AS_THEY_ARE else local(each, scope)
-            for place, each in enumerate(values)
-        ]
+        converted = [given(function.function.kind_at(place), each, scope) for place, each in enumerate(values)]
         rows = function.rows(*(each.text for each in converted), zone=scope.zone)
     except TopologyError as error:
         if hasattr(error, "line"):

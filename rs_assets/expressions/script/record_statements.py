@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rs_assets.expressions.functions.literals import quote, quote_name, separated_by
 from rs_assets.expressions.script.as_written import as_written, named, written_kind
 from rs_assets.expressions.script.steps import Generate, Keep, Project
-from rs_assets.expressions.syntax.bind import bind
+from rs_assets.expressions.syntax.bind import bind, united
 from rs_assets.expressions.syntax.tree import Call, Text
 from rs_assets.expressions.syntax.typed import Sql
 
@@ -135,7 +135,7 @@ def split_text(binder: Binder, call: Call, guard: str) -> None:
             f"{call.name} takes a text and a separator", call.at, remedy=f"write {call.name}(a,'-')"
         )
     scope = binder.scope.with_fields(binder.fields)
-    text, separator = (bind(each, scope).as_type("string").text for each in call.arguments)
+    text, separator = (united(bind(each, scope), "string", scope).text for each in call.arguments)
     kept = tuple(each for each in binder.fields if each != "f0")
     binder.fields = {**{each: binder.fields[each] for each in kept}, "f0": "string"}
     parts = f"filter(split({text}, {separated_by(separator)}), part -> part != '' and lower(part) != 'null')"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from rs_assets.errors import TopologyError
-from rs_assets.expressions.functions.function import Function
+from rs_assets.expressions.functions.function import UNKNOWN, Function
 from rs_assets.expressions.functions.kinds import LITERALS
 from rs_assets.expressions.functions.literals import quote, quote_name
 from rs_assets.expressions.functions.registry import function_named
@@ -30,10 +30,11 @@ CALLED = {
     **dict.fromkeys(("less", "<"), "<"),
     **dict.fromkeys(("lesseq", "<="), "<="),
 }
-# Kinds of parameters that take a timestamp of the record unchanged, as an instant.
-AS_THEY_ARE = frozenset({"any", "timestamp"})
 # Functions that make a moment of the only text that they get, in the zone of the script.
 MOMENTS = frozenset({"unixtimestamp", "curstamp", "to_timestamp"})
+# Functions whose result is an item of their first argument.
+ITEMS = frozenset({"get", "element_at", "array_max", "array_min", "array_first", "array_last"})
+MOMENT_ITEMS = re.compile(r"array<timestamp>|map<[^<>]+, ?timestamp>")
 JOINED = {"and": "&", "&": "&", "or": "|", "|": "|"}
 
 
@@ -112,6 +113,11 @@ def local(value: Sql, scope: Scope) -> Sql:
     return Sql(f"from_utc_timestamp({value.text}, '{scope.zone}')", value.kind)
 
 
+def united(value: Sql, kind: str | None, scope: Scope) -> Sql:
+    """A value among others of the type `kind`: as text if that is a text, a timestamp in local time."""
+    return local(value, scope).as_type(kind) if kind == "string" else value
+
+
 def _call(call: Call, scope: Scope) -> Sql:
     operator = CALLED.get(call.name.casefold())
     if operator is not None and len(call.arguments) == 2:
@@ -122,7 +128,7 @@ def _call(call: Call, scope: Scope) -> Sql:
         function = function_named(call.name, len(call.arguments))
         made = _arguments(function, call, scope)
         moment = _makes_moment(function, made)
-        converted = (_given(function.kind_at(p), each, scope, moment=moment) for p, each in enumerate(made))
+        converted = (given(function.kind_at(p), each, scope, moment=moment) for p, each in enumerate(made))
         sql = function.sql(*(each.text for each in converted), zone=scope.zone)
     except LanguageError:
         raise
@@ -133,7 +139,15 @@ def _call(call: Call, scope: Scope) -> Sql:
     kind = function.type_of(*(each.text for each in made)) or united_types(
         [each.kind for each in _alike(function, made)]
     )
-    return Sql(sql, None if kind == "unknown" else kind)
+    return Sql(sql, _moments(function, made) if kind == UNKNOWN else kind)
+
+
+def _moments(function: Function, made: list[Sql]) -> str | None:
+    """The type of a result that is an item of its arguments, or has their items, if these are timestamps."""
+    kinds = {each.kind for each in _alike(function, made)}
+    if function.name in ITEMS:
+        return "timestamp" if MOMENT_ITEMS.fullmatch(made[0].kind or "") else None
+    return "array<timestamp>" if kinds == {"array<timestamp>"} else None
 
 
 def _makes_moment(function: Function, made: list[Sql]) -> bool:
@@ -143,11 +157,11 @@ def _makes_moment(function: Function, made: list[Sql]) -> bool:
     return function.name in MOMENTS and len(function.parameters) == 1
 
 
-def _given(kind: str, value: Sql, scope: Scope, *, moment: bool) -> Sql:
-    """An argument for a parameter of a kind."""
-    if kind in AS_THEY_ARE:
+def given(kind: str, value: Sql, scope: Scope, *, moment: bool = False) -> Sql:
+    """An argument for a parameter of a kind; a timestamp for one of any type is an instant, as it is."""
+    if kind == "any":
         return value
-    if moment and value.kind == "timestamp":
+    if (moment or kind == "timestamp") and value.kind == "timestamp":
         # With its zone: a local time of the hour that comes twice a year is not one moment.
         return Sql(f"concat(cast({value.text} as string), 'Z')", "string")
     return local(value, scope)
@@ -162,10 +176,7 @@ def _arguments(function: Function, call: Call, scope: Scope) -> list[Sql]:
         return made
     # Their common type is the result: Spark would cast texts to numbers, and raise.
     kind = united_types([each.kind for each in _alike(function, made)])
-    return [
-        each.as_type(kind) if function.kind_at(place) == "any" and kind == "string" else each
-        for place, each in enumerate(made)
-    ]
+    return [united(each, kind, scope) if function.kind_at(place) == "any" else each for place, each in enumerate(made)]
 
 
 def _alike(function: Function, made: list[Sql]) -> list[Sql]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rs_assets.expressions.functions.function import Family
-from rs_assets.expressions.functions.kinds import moment_of
+from rs_assets.expressions.functions.kinds import date_of, moment_of
 
 _row = Family("cast").row
 # A double would change long numbers.
@@ -19,6 +19,8 @@ def _cast(texts: Mapping[str, str]) -> str:
         return _WHOLE.replace("TYPE", kind).format_map(texts)
     if kind == "timestamp":
         return moment_of(text, texts["zone"])
+    if kind == "date":
+        return date_of(text, texts["zone"])
     return text if kind == "string" else f"try_cast({text} as {kind})"
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from rs_assets.errors import TopologyError
 from rs_assets.expressions.functions.function import Family, Template
-from rs_assets.expressions.functions.kinds import NO_TIME, local_time_of, moment_of
+from rs_assets.expressions.functions.kinds import date_of, local_time_of, moment_of
 from rs_assets.expressions.functions.literals import unquote
 
 _row = Family("date").row
@@ -15,11 +15,8 @@ _row = Family("date").row
 DEFAULT = "'yyyy-MM-dd HH:mm:ss'"
 # For each unit, the count that is ten thousand years: Spark raises on times out of its range.
 MOST = {"YEAR": 10_000, "QUARTER": 40_000, "MONTH": 120_000, "WEEK": 520_000, "DAY": 3_650_000}
-_DATE = f"try_cast(regexp_replace(trim({{s}}), '{NO_TIME.replace('{', '{{').replace('}', '}}')}', '') as date)"
 # Years with a sign may have more digits than Spark can hold, then it raises.
 _SIGNED = "'^.*(?:[+]|(?:^|[^0-9])-)[0-9]{5,}.*$| +'"
-# After the last year there are dates, but not all results of a function.
-_NEAR = f"year({_DATE}) between 1 and 9999"
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 
@@ -40,6 +37,15 @@ def instant(texts: Mapping[str, str]) -> str:
     return time if zone == "UTC" else f"to_utc_timestamp({time}, '{zone}')"
 
 
+def near(texts: Mapping[str, str], made: Callable[[str], str]) -> str:
+    """The SQL of the text of a date that is made of the date of a text; null after the last year.
+
+    There are dates after it, but not all results of a function.
+    """
+    date = date_of(texts["s"], texts["zone"])
+    return f"if(year({date}) between 1 and 9999, date_format({made(date)}, 'yyyy-MM-dd'), null)"
+
+
 def written(time: str, texts: Mapping[str, str]) -> str:
     """The SQL of a time as a text, in the given format."""
     return f"date_format({time}, {texts.get('f', DEFAULT)})"
@@ -56,17 +62,28 @@ def _moved(unit: str = "") -> Template:
     return lambda texts: written(moved(read_time(texts), unit or texts["unit"], texts["n"]), texts)
 
 
-def _moved_date(sign: str) -> str:
-    near = f"{{n}} between -{MOST['DAY']} and {MOST['DAY']} and {_NEAR}"
-    return f"if({near}, date_format(date_add({_DATE}, {sign}{{n}}), 'yyyy-MM-dd'), null)"
+def _moved_date(sign: str) -> Template:
+    def template(texts: Mapping[str, str]) -> str:
+        count = texts["n"]
+        days = f"if({count} between -{MOST['DAY']} and {MOST['DAY']}, {sign}{count}, null)"
+        return near(texts, lambda date: f"date_add({date}, {days})")
+
+    return template
 
 
 def _next_day(texts: Mapping[str, str]) -> str:
     day = (unquote(texts["day"]) or "").lower()
     if len(day) < 2 or not any(each.startswith(day) for each in _DAYS):
         raise TopologyError(f"{day!r} is not a day of the week", remedy=f"use one of: {', '.join(_DAYS)}")
-    made = f"if({_NEAR}, date_format(next_day({_DATE}, '{day[:3]}'), 'yyyy-MM-dd'), null)"
-    return made.format_map(texts)
+    return near(texts, lambda date: f"next_day({date}, '{day[:3]}')")
+
+
+def _date(texts: Mapping[str, str]) -> str:
+    text, days = texts["s"], f"try_cast({texts['s']} as int)"
+    return (
+        f"case when trim({text}) not rlike '^-?[0-9]{{1,7}}$' then {date_of(text, texts['zone'])}"
+        f" when {days} between -719162 and 2932896 then date_from_unix_date({days}) end"
+    )
 
 
 ONE, TWO = "s text", "s text, f readable"
@@ -137,7 +154,7 @@ DATES = (
     _row(
         "dateDiff",
         "s text, start text",
-        f"datediff({_DATE}, {_DATE.replace('{s}', '{start}')})",
+        lambda t: f"datediff({date_of(t['s'], t['zone'])}, {date_of(t['start'], t['zone'])})",
         "int",
         "The days from the second date to the first.",
         {
@@ -193,7 +210,7 @@ DATES = (
     _row(
         "lastday last_day",
         ONE,
-        f"if({_NEAR}, date_format(last_day({_DATE}), 'yyyy-MM-dd'), null)",
+        lambda t: near(t, "last_day({})".format),
         "string",
         "The last date of its month.",
         {"lastday('2017-02-03')": "2017-02-28", "lastday('x')": None, "lastday('5000000-01-01')": None},
@@ -209,8 +226,7 @@ DATES = (
     _row(
         "to_date toDate",
         ONE,
-        f"case when trim({{s}}) not rlike '^-?[0-9]{{{{1,7}}}}$' then {_DATE}"
-        " when try_cast({s} as int) between -719162 and 2932896 then date_from_unix_date(try_cast({s} as int)) end",
+        _date,
         "date",
         "The date of a text, or of a number of days since 1970.",
         {

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from rs_assets.errors import TopologyError
 from rs_assets.expressions.functions.function import Family
+from rs_assets.expressions.functions.kinds import PLAIN
 from rs_assets.expressions.functions.literals import is_null, quote, unquote
 
 _row = Family("json").row
@@ -16,13 +17,12 @@ _PATH = re.compile(r"\$(?:\.(?:\*|[^.\[\]'*]+)|\[(?:\d+|\*|'[^'\]]+')\])*")
 # Those of them that name one value, and a text that may be a number of which Spark has read 17 digits.
 _ONE = re.compile(r"\$(?:\.\w+|\[\d+\]|\['[\w .-]+'\])+")
 _LONG = "^-?[0-9.]{17,}(?:E-?[0-9]+)?$"
-# A field or a literal: what a call gives has lost the digits already, and would be written out several times.
-_PLAIN = re.compile(r"cast\((?:`[^`]+`|[\w.]+) as string\)|'(?:[^'\\]|\\.)*'", re.DOTALL)
 
 
 def exact_number(found: str, doc: str, path: str) -> str:
     """The SQL of the text `found` at a path of a document, with up to 38 digits if it is a number."""
-    if not _ONE.fullmatch(path) or not _PLAIN.fullmatch(doc):
+    # What a call gives has lost the digits already, and would be written out several times.
+    if not _ONE.fullmatch(path) or not PLAIN.fullmatch(doc):
         return found
     exact = f"try_variant_get(try_parse_json({doc}), {quote(path)}, 'string')"
     return f"if({found} rlike '{_LONG}', coalesce({exact}, {found}), {found})"
