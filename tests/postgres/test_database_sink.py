@@ -387,6 +387,18 @@ def test_blanks_that_a_column_would_cut_should_end_the_batch(postgres, database)
     assert asked(database) == [(1, "ab "), (2, None)]
 
 
+@pytest.mark.parametrize("mode", [{}, {"mode": "upsert", "keys": ("id",)}], ids=["append", "upsert"])
+@pytest.mark.parametrize(("column", "most"), [("name", 63), ('"char"', 1)], ids=["name", "char"])
+def test_a_text_that_a_type_of_the_catalogue_would_cut_should_end_the_batch(postgres, database, mode, column, most):
+    postgres.execute(database, f"CREATE TABLE hits (id bigint PRIMARY KEY, page {column})")
+    for long in ("x" * (most + 1), "x" * (most - 1) + "é"):
+        with pytest.raises(SinkError, match="a text is longer than the column page") as refused:
+            write(writer_of(database, **mode), 0, (1, long))
+        assert "change its type" in refused.value.remedy
+    assert write(writer_of(database, **mode), 0, (1, "x" * most), (2, None)) == 2
+    assert asked(database) == [(1, "x" * most), (2, None)]
+
+
 TEXTS = StructType([StructField("id", StringType()), StructField("page", StringType())])
 RETRACTED = StructType([*TEXTS.fields, StructField("retracted", BooleanType())])
 

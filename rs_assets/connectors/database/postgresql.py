@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -19,6 +20,8 @@ from rs_assets.connectors.database.target import Target
 
 STAGED: Final = "_rs_staged"
 TIMES: Final = ("timestamp", "timestamptz")
+# Types of the catalogue, which cut texts to so many bytes.
+CUT: Final[Mapping[str, int]] = MappingProxyType({"name": 63, "char": 1})
 # Of a domain the type, and the modifier, that it stands for. Older servers have deterministic collations alone.
 _COLUMNS: Final = """SELECT a.attname::text, coalesce(b.typname, t.typname)::text,
  CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END,
@@ -135,9 +138,13 @@ def _check_values(rows: pa.Table, found: Sequence[Found]) -> None:
     import psycopg
 
     for column in found:
-        if column.name not in rows.column_names or column.modifier < 0:
+        if column.name not in rows.column_names:
             continue
-        values = rows[column.name]
+        values, bytes_ = rows[column.name], CUT.get(column.type)
+        if bytes_ is not None and _is_text(values.type) and _longest(values, pc.binary_length) > bytes_:
+            raise psycopg.DataError(f'a text is longer than the column {column.name} ("{column.type}", {bytes_} bytes)')
+        if column.modifier < 0:
+            continue
         if column.type in TIMES and kinds.is_timestamp(values.type) and has_rest(values, column.modifier):
             raise psycopg.DataError(
                 f"a time has more digits of a second than the column {column.name} ({column.type}({column.modifier}))"
@@ -150,8 +157,8 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(kinds.is_string(kind) or kinds.is_large_string(kind))
 
 
-def _longest(texts: pa.ChunkedArray) -> int:
-    return pc.max(pc.utf8_length(texts)).as_py() or 0
+def _longest(texts: pa.ChunkedArray, length: Callable[..., Any] = pc.utf8_length) -> int:
+    return pc.max(length(texts)).as_py() or 0
 
 
 def _copy(driver: Any, rows: pa.Table, into: str, names: Sequence[str]) -> None:
