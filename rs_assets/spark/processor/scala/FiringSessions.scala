@@ -24,6 +24,10 @@ private class Session(
     var since: Option[Long],
     var told: Seq[Row]) {
 
+  // What this batch has emitted for its `start`: the places of these rows, and the last of them.
+  var emitted: mutable.ArrayBuffer[Int] = mutable.ArrayBuffer.empty
+  var newest: Row = _
+
   def meets(first: Long, last: Long): Boolean = start <= last && first <= end
 
   /** In milliseconds, like the clock. */
@@ -47,6 +51,7 @@ class FiringSessions(aggregation: Aggregation, firing: Firing) extends StatefulP
   @transient private var sessions: Seq[Session] = _
   @transient private var loaded: Session = _
   @transient private var rows: mutable.ArrayBuffer[Row] = _
+  @transient private var outdated: mutable.BitSet = _
   private val groupType = DataTypeUtils.fromAttributes(aggregation.keys.tail)
 
   override def init(outputMode: OutputMode, timeMode: TimeMode): Unit = {
@@ -80,6 +85,7 @@ class FiringSessions(aggregation: Aggregation, firing: Firing) extends StatefulP
     group = toGroup(key).asInstanceOf[InternalRow]
     loaded = null
     rows = mutable.ArrayBuffer.empty
+    outdated = mutable.BitSet.empty
     sessions = Option(state.get()).fold(Seq.empty[Row])(_.getSeq[Row](0)).map(FiringSessions.of)
     sessions.map(due).minOption
   }
@@ -91,7 +97,8 @@ class FiringSessions(aggregation: Aggregation, firing: Firing) extends StatefulP
     Timers.move(getHandle, before.map(expiry), next.map(expiry))
     if (sessions.isEmpty) state.clear()
     else state.update(Row(sessions.sortBy(_.start).map(s => FiringSessions.row(s, Instant.ofEpochMilli(due(s))))))
-    rows.iterator
+    if (outdated.isEmpty) rows.iterator
+    else rows.iterator.zipWithIndex.collect { case (row, place) if !outdated(place) => row }
   }
 
   /** The session, in the buffer, for a row with its own session; all sessions that overlap are merged into it. */
@@ -99,18 +106,37 @@ class FiringSessions(aggregation: Aggregation, firing: Firing) extends StatefulP
     val (first, last) = (instantToMicros(own.getInstant(0)), instantToMicros(own.getInstant(1)))
     val (met, apart) = sessions.partition(_.meets(first, last))
     met.filter(_.since.isEmpty).foreach { session =>
-      session.told = Seq(evaluated(session))
+      session.told = Seq(Option(session.newest).getOrElse(evaluated(session)))
       session.since = Some(now)
     }
     val session = met.headOption.getOrElse(new Session(first, last, null, Some(now), Nil))
     load(session)
     met.drop(1).foreach(other => buffer.merge(other.buffers))
-    session.start = math.min(first, met.map(_.start).minOption.getOrElse(first))
+    val start = math.min(first, met.map(_.start).minOption.getOrElse(first))
+    met.filter(_.start != start).foreach(forget)
+    met.drop(1).find(_.start == start).foreach { same =>
+      session.emitted = same.emitted
+      session.newest = same.newest
+    }
+    session.start = start
     session.end = math.max(last, met.map(_.end).maxOption.getOrElse(last))
     session.since = met.flatMap(_.since).minOption.orElse(session.since)
     session.told = met.sortBy(_.start).flatMap(_.told)
     sessions = apart :+ session
     session
+  }
+
+  /**
+   * Take back what this batch has emitted for the start of a session that begins earlier now, or in another one.
+   *
+   * Nobody has seen these rows. A row and its retraction in one batch would leave the row in an upsert, which takes a
+   * retraction for the older of two.
+   */
+  private def forget(session: Session): Unit = {
+    outdated ++= session.emitted
+    session.told = session.told.filterNot(_ eq session.newest)
+    session.emitted = mutable.ArrayBuffer.empty
+    session.newest = null
   }
 
   private def fire(now: Long): Unit = sessions.filter(due(_) <= now).foreach { session =>
@@ -128,7 +154,12 @@ class FiringSessions(aggregation: Aggregation, firing: Firing) extends StatefulP
   private def tell(session: Session, at: Instant, last: Boolean): Unit = {
     val row = evaluated(session)
     val before = if (session.since.isEmpty) Seq(row) else session.told
-    before.foreach(told => rows += Row.fromSeq(told.toSeq ++ Seq(at, false, true)))
+    before.foreach { told =>
+      if (told eq session.newest) session.emitted += rows.size
+      rows += Row.fromSeq(told.toSeq ++ Seq(at, false, true))
+    }
+    session.emitted += rows.size
+    session.newest = row
     rows += Row.fromSeq(row.toSeq ++ Seq(at, last, false))
     session.since = None
     session.told = Nil
