@@ -142,6 +142,7 @@ def _check(window: WindowAggregate, node: Node, *, between: Iterable[Node]) -> N
         if all(isinstance(step, PASSING) for step in between):
             _check_keys(window, node)
         _check_retractions(window, node)
+        _check_order(window, node, between)
 
 
 def _check_changes(changes: TableChanges, node: Node) -> None:
@@ -228,4 +229,16 @@ def _check_retractions(window: WindowAggregate, sink: Upserting) -> None:
             f"step {sink.name!r} would keep rows that the window {window.name!r} retracts",
             remedy="deletes='retracted', a field that the steps between them must pass on",
             step=sink.name,
+        )
+
+
+def _check_order(window: WindowAggregate, sink: Upserting, between: Iterable[Node]) -> None:
+    """TopologyError for a shuffle of several rows of one window, of which the last one has to stay."""
+    mixing = next((step for step in between if isinstance(step, Shuffle)), None)
+    if window.emit == "on_record" and mixing is not None:
+        raise TopologyError(
+            f"step {mixing.name!r} loses the order of the rows that each record of the window {window.name!r} makes, so"
+            f" {sink.name!r} could keep an earlier one",
+            remedy="put the shuffle before that window, leave it out, or let the window have emit='on_window_update'",
+            step=mixing.name,
         )

@@ -187,6 +187,10 @@ def test_sessions_of_one_group_share_no_values(driver):
 RECORDS = {"emit": "on_record", "name": "w"}
 
 
+def upserted(stream):
+    return stream.to_delta("t", mode="upsert", keys=["start_time"], deletes="retracted")
+
+
 @pytest.mark.parametrize(
     ("made", "told"),
     [
@@ -217,6 +221,16 @@ RECORDS = {"emit": "on_record", "name": "w"}
         (
             lambda s: s.to_delta("t", mode="upsert", keys=["key"], deletes="v"),
             "not a boolean",
+        ),
+        (
+            lambda s: upserted(s.window(GAPS, **RECORDS).count().shuffle(2, strategy="memory")),
+            "step 'shuffle_1' loses the order of the rows",
+        ),
+        (
+            lambda s: upserted(
+                s.window(GAPS, **RECORDS).count().shuffle(2, strategy="memory").map("start_time, count")
+            ),
+            "put the shuffle before that window",
         ),
         (lambda s: s.window(GAPS, **RECORDS).count("retracted").to_print(), "two columns"),
         (lambda s: s.to_delta("t", deletes="v"), "belongs to mode='upsert'"),

@@ -22,6 +22,14 @@ def updates(window=TEN, **how):
     return counted(window=window, emit="on_window_update").to_delta("t", mode="upsert", **how).build()
 
 
+def mixed(emit="on_record", *, before=False, after=False):
+    """The rows that each record makes in a table, with a shuffle before or after the window."""
+    rows = hits().shuffle(2, strategy="memory") if before else hits()
+    made = counted(rows, emit=emit)
+    made = made.shuffle(2, strategy="memory") if after else made
+    return made.to_delta("t", mode="upsert", keys=["page", "start_time"]).build()
+
+
 def united_ways():
     """Two windows of two names beside each other, each of which fires in its own way."""
     rows = hits()
@@ -132,6 +140,12 @@ CASES = [
         lambda: updates(SESSION, keys=["page", "start_time", "end_time"]),
         "deletes='retracted'",
         lambda: updates(SESSION, keys=["page", "start_time", "end_time"], deletes="retracted"),
+    ),
+    Case(
+        f"{UPDATES}::_check_order",
+        lambda: mixed(after=True),
+        "put the shuffle before that window, leave it out, or let the window have emit='on_window_update'",
+        lambda: (mixed(before=True), mixed(), mixed("on_window_update", after=True)),
     ),
     Case(
         "operators/window/bounds.py::EventTimeBounds.__post_init__",
