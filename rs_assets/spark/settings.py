@@ -89,6 +89,8 @@ SQL_SETTINGS: Mapping[str, str] = {
     "spark.sql.variant.allowDuplicateKeys": "true",
 }
 FIXED_SETTINGS: Mapping[str, str] = {
+    # A path without a scheme is one of this machine, also where the settings of Hadoop name another file system.
+    "spark.hadoop.fs.defaultFS": "file:///",
     "spark.ui.showConsoleProgress": "false",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",

@@ -192,22 +192,26 @@ def test_meanings_are_the_defaults_of_spark_in_sessions_of_users_too(spark):
 
 @pytest.mark.long
 def test_meanings_hold_whatever_the_defaults_of_the_machine_are(tmp_path):
-    (tmp_path / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in ODD.items()))
+    odd = {**ODD, "spark.hadoop.fs.defaultFS": "hdfs://nowhere:8020"}
+    (tmp_path / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in odd.items()))
+    (tmp_path / "names.csv").write_text("number,name\n2147483647,greatest\n")
     program = """
-from rs_assets import MemoryChannel, StreamBuilder
+from rs_assets import Dimension, MemoryChannel, StreamBuilder
+names = Dimension.from_file("names.csv", schema="number int, name string")
 rows, schema = [{"Id": 2147483647, "at": "2026-01-05 11:00:00"}], "Id int, at timestamp"
-def made(text):
+def made(job, text):
     out = MemoryChannel()
-    StreamBuilder.data_stream("shop", "meaning").from_array(rows, schema=schema).map(text).to_memory(out).build().run()
+    made = StreamBuilder.data_stream("shop", job).from_array(rows, schema=schema)
+    made.dim_join(names, on={"Id": "number"}).map(text).to_memory(out).build().run()
     return out.rows()[0]["made"]
 if __name__ == "__main__":
-    print(made("concat_ws(' ', id, typeof(at), to_json(named_struct('x', null, 'y', 1))) AS made"))
+    print(made("texts", "concat_ws(' ', id, name, typeof(at), to_json(named_struct('x', null, 'y', 1))) AS made"))
     try:
-        print(made("id + 1 AS made"))
+        print(made("sum", "id + 1 AS made"))
     except Exception as error:
         print(error)
 """
     environment = {**os.environ, "SPARK_CONF_DIR": str(tmp_path), "RS_HOME": str(tmp_path / "home")}
     told = subprocess.check_output([sys.executable, "-c", program], text=True, env=environment, cwd=tmp_path)
-    assert '2147483647 timestamp {"y":1}' in told
+    assert '2147483647 greatest timestamp {"y":1}' in told
     assert "overflow" in told
