@@ -114,21 +114,25 @@ def refuse_partial(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> No
     """TopologyChangedError for a new output of current rows in a continuing query: it would lack those that stay."""
     if facts.rows_open == 0 and facts.catalogued < 0 and max(facts.sinks.values(), default=-1) < 0:
         return
-    for sink in map(topology.__getitem__, plan.sinks):
-        path = _path(topology, sink.name) if isinstance(sink, Sink) and sink.flag is not None else []
-        if sink.name not in facts.sinks and path and _is_current(path[0]):
+    for name in (name for name in plan.sinks if name not in facts.sinks):
+        step = current_of(topology, name)
+        if step is not None:
             raise TopologyChangedError(
-                f"the output {sink.name!r} would have the changes of {path[0].name!r} from now on, and lack rows that"
-                " do not change",
+                f"the output {name!r} would have the changes of {step!r} from now on, and lack rows that do not change",
                 remedy=f"{_afresh(plan)}, which writes all rows; or take only those that change from now on, if that is"
                 " meant (--keep-state)",
                 pipeline=topology.name,
             )
 
 
-def _is_current(node: Node) -> bool:
-    """Whether the rows of a step that were not retracted are its current ones, however old."""
-    return isinstance(node, TableState) or (isinstance(node, WindowAggregate) and node.endless)
+def current_of(topology: Topology, name: str) -> str | None:
+    """The step whose current rows an output has; None for an output of changes, or of rows that only come."""
+    sink = topology[name]
+    path = _path(topology, name) if isinstance(sink, Sink) and sink.flag is not None else []
+    if not path:
+        return None
+    first = path[0]
+    return first.name if isinstance(first, TableState) or (isinstance(first, WindowAggregate) and first.endless) else None
 
 
 def _ways_on(topology: Topology, plan: QueryPlan, name: str) -> str:
@@ -136,10 +140,9 @@ def _ways_on(topology: Topology, plan: QueryPlan, name: str) -> str:
     where, afresh = "table", f"{_afresh(plan)}, which replaces the rows of {', '.join(plan.sinks)}"
     if not isinstance(topology[name], REPLACED):
         where, afresh = "place", f"remove its rows there, and {_afresh(plan)}"
-    path = _path(topology, name)
     # Without a common step or output it would be another query, with the same checkpoint. A new output of current rows
     # would lack some.
-    if (plan.stateful or len(plan.sinks) > 1) and not (path and _is_current(path[0])):
+    if (plan.stateful or len(plan.sinks) > 1) and current_of(topology, name) is None:
         return f"write the rows from now on to another {where} under another name; or {afresh}"
     return afresh
 

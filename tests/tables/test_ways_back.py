@@ -8,7 +8,8 @@ from deltalake import DeltaTable
 
 from rs_assets import StreamBuilder
 from rs_assets.connectors.delta.writer import DeltaWriter
-from rs_assets.errors import RsError, TopologyChangedError
+from rs_assets.errors import ConfigurationError, RsError, TopologyChangedError
+from rs_assets.runtime.upkeep.savepoints import fork
 from rs_assets.runtime.upkeep.state import snapshot_state, state_path
 from tests.crash import Crash
 from tests.tables.test_table_join import LEFT, RIGHT, after, by_foreign_key, histories
@@ -171,3 +172,31 @@ def test_an_output_of_current_rows_that_was_not_there_is_refused_and_whole_once_
     assert held("first") == held("second") == [(1, 2), (2, 3)]
     run([(3, 3)], "first", "second", "third", keep_state=True)
     assert held("third") == [(3, 3)]
+
+
+def test_a_fork_of_current_rows_is_refused_and_both_ways_that_it_names_are_taken(options, tmp_path):
+    log = tmp_path / "users.jsonl"
+
+    def pipeline(job, *, changes=False):
+        rows = StreamBuilder.data_stream("shop", job).from_file(log, schema="id bigint, v bigint", tail=True)
+        table = rows.to_table("id", name="users")
+        made = table.to_stream().to_delta(f"{job}_changes", name="out") if changes else table.to_delta(job, name="out")
+        return made.build()
+
+    def held(name):
+        found = DeltaTable(options.home.table("shop", name)).to_pyarrow_table().to_pylist()
+        return sorted((row["id"], row["v"]) for row in found)
+
+    log.write_text('{"id": 1, "v": 1}\n{"id": 2, "v": 1}\n')
+    pipeline("now").run(options)
+    pipeline("now").savepoint(options)
+    with pytest.raises(ConfigurationError, match="has the current rows of the table 'users'") as refused:
+        fork(pipeline("copy").topology, ("shop", "now"), options)
+    assert "without a fork" in refused.value.remedy
+    fork(pipeline("other", changes=True).topology, ("shop", "now"), options)
+    with log.open("a") as file:
+        file.write('{"id": 1, "v": 2}\n')
+    pipeline("copy").run(options)
+    pipeline("other", changes=True).run(options)
+    assert held("copy") == [(1, 2), (2, 1)]
+    assert held("other_changes") == [(1, 1), (1, 2)]

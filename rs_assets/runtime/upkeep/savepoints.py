@@ -32,6 +32,7 @@ from rs_assets.recovery.savepoints import fork as fork_savepoint
 from rs_assets.recovery.savepoints import restore as restore_savepoint
 from rs_assets.recovery.savepoints.copy import OnProgress
 from rs_assets.recovery.savepoints.relocate import relocate
+from rs_assets.runtime.io_compatibility import current_of
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.upkeep.claims import Trust, claim_sinks
 from rs_assets.runtime.upkeep.ownership import (
@@ -289,8 +290,10 @@ def fork(
     """Begin `topology`, which has not run yet, with the state and the offsets of a savepoint of another pipeline.
 
     `source` is the namespace and the job of the savepoint. The steps must have the same names as there.
+    ConfigurationError for an output with the current rows of a table: it would lack those that came before.
     """
     refuse_topics(topology)
+    _refuse_current(topology)
     options = options or RunOptions()
     store = savepoints_of(options)
     chosen = store.load(*source, savepoint_id) if savepoint_id else newest_savepoint(options, *source)
@@ -302,6 +305,18 @@ def fork(
         fork_savepoint(store, chosen, folder)
         _note(topology, options, 1, "fork", f"from {'.'.join(source)}", savepoint=chosen.id)
     return chosen
+
+
+def _refuse_current(topology: Topology) -> None:
+    for sink in topology.sinks:
+        step = current_of(topology, sink.name)
+        if step is not None:
+            raise ConfigurationError(
+                f"the output {sink.name!r} has the current rows of {step!r}, and a fork would have those"
+                " alone that change from its savepoint on",
+                remedy="run it without a fork: it reads all input; or write the changes (.to_stream())",
+                pipeline=topology.name,
+            )
 
 
 @contextmanager
