@@ -8,6 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from rs_assets import ListStore, MapStore, Processor, StreamBuilder, Time, ValueStore, build_definitions
+from rs_assets.compile.process.runner import ProcessorRunner, ProcessorSpec
 from rs_assets.errors import SchemaError, StepError, TopologyError, UnknownFieldError
 from rs_assets.testing import PipelineDriver, ProcessorTest
 from tests.kafka.reader import until
@@ -361,3 +362,23 @@ class Counted(Processor):
     def process(self, key, row, context):
         context.n.put({"n": (context.n.get() or {"n": 0})["n"] + 1})
         context.forward({"total": key["total"], **context.n.get()})
+
+
+def test_a_timer_whose_method_was_renamed_is_told_with_what_helps():
+    class Renamed(Processor):
+        seen = ValueStore("n bigint")
+
+        def process(self, key, row, context):
+            pass
+
+        def gone(self, key, at, context):
+            pass
+
+    spec = ProcessorSpec.of(Renamed, step="carts", schema="k string", outputs=(), timed=True)
+    due = datetime(2026, 1, 5, 10, tzinfo=UTC)
+    state = {"seen": None, "timers": [{"call": "left", "at": due, "every": None}]}
+    with pytest.raises(StepError, match="has a timer for 'left', which its processor does not have any more") as error:
+        ProcessorRunner(spec).touch({"k": "a"}, state, [], due)
+    assert "def left(self, key, at, context)" in error.value.remedy
+    Renamed.left = Renamed.gone
+    assert ProcessorRunner(spec).touch({"k": "a"}, state, [], due) == (None, [])

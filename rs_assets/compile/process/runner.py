@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rs_assets.compile.python.results import mapping
+from rs_assets.errors import StepError
 from rs_assets.operators.window.event_time import has_ended, moving
 from rs_assets.records.fields import declared
-from rs_assets.topology.user_code.processor import MICROSECOND, TIMERS, Context, Processor, Timer
+from rs_assets.topology.user_code.processor import MICROSECOND, TIMERS, Context, Processor, Tick, Timer
 from rs_assets.topology.user_code.stores import OpenStores, Store, own, stores_of
 
 Row = dict[str, Any]
@@ -114,7 +115,18 @@ class ProcessorRunner:
             else:
                 timer.at = again
             self.context.time = at
-            getattr(self.processor, name)(self.context.key.copy(), at, self.context)
+            self._callback(name)(self.context.key.copy(), at, self.context)
+
+    def _callback(self, name: str) -> Tick:
+        """The method of a timer, which earlier code may have set."""
+        found: Tick | None = getattr(self.processor, name, None)
+        if found is None:
+            raise StepError(
+                f"step {self.spec.step!r} has a timer for {name!r}, which its processor does not have any more",
+                remedy=f"keep the method as long as such timers may be set: def {name}(self, key, at, context)",
+                step=self.spec.step,
+            )
+        return found
 
     def _next(self, watermark: datetime, fired: Mapping[str, datetime], *, over: bool) -> tuple[datetime, str] | None:
         """The first timer that is due. One that has `fired` is due again only at a later time, so there is an end."""
