@@ -129,10 +129,10 @@ def current_of(topology: Topology, name: str) -> str | None:
     """The step whose current rows an output has; None for an output of changes, or of rows that only come."""
     sink = topology[name]
     path = _path(topology, name) if isinstance(sink, Sink) and sink.flag is not None else []
-    if not path:
-        return None
-    first = path[0]
-    return first.name if isinstance(first, TableState) or (isinstance(first, WindowAggregate) and first.endless) else None
+    for step in path[:1]:
+        if isinstance(step, TableState) or (isinstance(step, WindowAggregate) and step.endless):
+            return step.name
+    return None
 
 
 def _ways_on(topology: Topology, plan: QueryPlan, name: str) -> str:

@@ -190,7 +190,7 @@ def test_a_fork_of_current_rows_is_refused_and_both_ways_that_it_names_are_taken
     log.write_text('{"id": 1, "v": 1}\n{"id": 2, "v": 1}\n')
     pipeline("now").run(options)
     pipeline("now").savepoint(options)
-    with pytest.raises(ConfigurationError, match="has the current rows of the table 'users'") as refused:
+    with pytest.raises(ConfigurationError, match="has the current rows of 'users'") as refused:
         fork(pipeline("copy").topology, ("shop", "now"), options)
     assert "without a fork" in refused.value.remedy
     fork(pipeline("other", changes=True).topology, ("shop", "now"), options)
