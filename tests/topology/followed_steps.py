@@ -72,6 +72,12 @@ def by_split(stream, **how):
 
 CASES = [
     Case(
+        "topology/check/rules.py::_check_twice",
+        lambda: built(hits().map("page", "ms AS page")),
+        "leave one out, or give it another name: ... AS other_page",
+        lambda: built(hits().map("page", "ms AS other_page")),
+    ),
+    Case(
         f"{PLAN}::_check_letters",
         lambda: between(on_fail="dead_letter"),
         "use on_fail='skip', 'warn' or 'fail'",

@@ -340,7 +340,8 @@ VALUES = (
 
 # Elements of a select list: .map(...)
 SELECTED = (
-    ("a", "b AS c", "x y", "st.b.c", "*"),
+    ("a", "b AS c", "x y", "st.b.c AS d"),
+    ("*", "b AS c"),
     ("*", "a + 1 AS a1"),
     ("st.*",),
     ("a + 1 AS one", "one + 1 AS two"),

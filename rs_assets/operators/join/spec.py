@@ -132,7 +132,7 @@ def unlike_keys(left: tuple[str, str], right: tuple[str, str], *, step: str) -> 
 
 
 def two_fields(name: str, why: str, *, step: str, remedy: str = PREFIXED) -> TopologyError:
-    """The error for two fields of one name in the rows of a join."""
+    """The error for two fields of one name in the rows of a step."""
     return TopologyError(
         f"the rows of step {step!r} would have two fields called {name!r}{why}", remedy=remedy, step=step
     )

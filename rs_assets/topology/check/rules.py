@@ -90,8 +90,17 @@ def _mapped(node: step.Map, inputs: Inputs) -> Fields:
     named: dict[str, Type | None] = {}
     for part in node.select:
         items.append(_expression(part, inputs[0], step=node.name, before=named))
+        _check_twice(named, items[-1].fields or {}, step=node.name)
         named |= items[-1].fields or {}
     return all_of(items)
+
+
+def _check_twice(named: Types, added: Types, *, step: str) -> None:
+    """TopologyError for a field that a select list has twice."""
+    known = {name.casefold() for name in named}
+    twice = next((name for name in added if name.casefold() in known), None)
+    if twice is not None:
+        raise two_fields(twice, "", step=step, remedy=f"leave one out, or give it another name: ... AS other_{twice}")
 
 
 def _mapped_in_batches(node: step.MapBatches, inputs: Inputs) -> Fields:
