@@ -8,6 +8,7 @@ import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from openlineage.client.event_v2 import RunState
 
 from rs_assets import Dimension, RunOptions, StreamBuilder, Time, TumblingWindow
 from rs_assets.common.home import Home
@@ -16,7 +17,7 @@ from rs_assets.connectors.registry import SOURCES
 from rs_assets.errors import ConfigurationError
 from rs_assets.runtime.options import default_openlineage
 from rs_assets.runtime.record.datasets import dataset_at, datasets_read, datasets_written
-from rs_assets.runtime.record.lineage import Outcome
+from rs_assets.runtime.record.lineage import LineageEvents, Outcome
 
 
 @pytest.fixture
@@ -115,6 +116,12 @@ def test_a_run_that_fails_sends_its_error(tmp_path, driver, server):
 
 
 def test_a_server_that_is_away_is_a_warning_of_the_report(tmp_path, driver, monkeypatch):
+    """Also if the first event has failed before the run goes on: that it was made ended the warning."""
+
+    def begun(self):
+        self._send(RunState.START).result()
+
+    monkeypatch.setattr(LineageEvents, "begin", begun)
     monkeypatch.setenv("OPENLINEAGE__TRANSPORT__TYPE", "http")
     monkeypatch.setenv("OPENLINEAGE__TRANSPORT__URL", "http://127.0.0.1:9")
     monkeypatch.setenv("OPENLINEAGE__TRANSPORT__RETRY", '{"total": 0}')

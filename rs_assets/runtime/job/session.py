@@ -256,13 +256,13 @@ class JobSession:
         if not self.options.openlineage:
             return
         check_extra("openlineage", "lineage by OpenLineage")
-        from rs_assets.runtime.record.lineage import NOT_SENT, LineageEvents, Outcome
+        from rs_assets.runtime.record.lineage import NOT_MADE, LineageEvents, Outcome
 
         def end() -> None:
             failed = (query.failure for query in self.queries.values() if query.failure is not None)
             events.end(Outcome(self.recorded, next(failed, self.error)))
 
-        with self.failures.guarding(NOT_SENT):
+        with self.failures.guarding(NOT_MADE):
             events = LineageEvents(
                 self.topology,
                 self.options.home,

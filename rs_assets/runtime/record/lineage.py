@@ -49,7 +49,8 @@ PRODUCER = f"urn:rs-assets:{VERSION}"
 RUNNING_EVERY_S = 60.0
 # How long an unresponsive system may delay the end of a run.
 PATIENCE_S = 5.0
-NOT_SENT = "OpenLineage events are not sent"
+# Two effects: that an event could be made must not end the failure to send the one before.
+NOT_MADE, NOT_SENT = "OpenLineage events are not made", "OpenLineage events are not sent"
 
 
 @dataclass(frozen=True, slots=True)
