@@ -26,10 +26,15 @@ def acquire(path: Path) -> int | None:
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return locked(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        os.close(handle)
         return None
+
+
+def locked(handle: int, how: int) -> int:
+    """The `handle` with a lock of this kind, a number of `fcntl`; it is closed if that fails."""
+    try:
+        fcntl.flock(handle, how)
     except BaseException:
         os.close(handle)
         raise

@@ -54,10 +54,11 @@ def check_updates(nodes: Iterable[Node], ancestors: Ancestors) -> None:
         check = _check_of(first)
         if check is not None:
             for node in _reached(first, known.values()):
-                between = ancestors(node.name) - ancestors(first.name) - {first.name}
-                check(node, [known[name] for name in between])
+                names = ancestors(node.name) - ancestors(first.name) - {first.name}
+                between = [each for each in known.values() if each.name in names]
+                check(node, between)
                 if _removes(node):
-                    _check_deciding(first, node, [each for each in known.values() if each.name in between])
+                    _check_deciding(first, node, between)
 
 
 def deciding(path: Iterable[Node]) -> list[Node]:

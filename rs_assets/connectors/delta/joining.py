@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from deltalake import CommitProperties, DeltaTable
 
-from rs_assets.common.locks import release
+from rs_assets.common.locks import locked, release
 from rs_assets.common.storage import is_remote
 
 
@@ -53,16 +53,7 @@ def only_next(properties: CommitProperties) -> CommitProperties:
 
 def _locked(folder: str) -> int | None:
     try:
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        return locked(os.open(folder, os.O_RDONLY | os.O_DIRECTORY), fcntl.LOCK_EX)
     except OSError:
-        # The table does not exist yet.
+        # The table does not exist yet, or its file system has no locks.
         return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-    except OSError:
-        os.close(handle)
-        return None
-    except BaseException:
-        os.close(handle)
-        raise
-    return handle
