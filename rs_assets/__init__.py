@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rs_assets.connectors.delta.files.event_partitions import EventTimePartitions
     from rs_assets.connectors.http.endpoint import HttpEndpoint
     from rs_assets.connectors.kafka.client.cluster import KafkaCluster
+    from rs_assets.connectors.kafka.client.oauth import KafkaOAuth
     from rs_assets.connectors.kafka.registry.address import SchemaRegistry
     from rs_assets.connectors.memory import MemoryChannel
     from rs_assets.connectors.rocketmq.client.cluster import RocketMQCluster
@@ -94,6 +95,7 @@ __all__ = [
     "Interval",
     "JoinResource",
     "KafkaCluster",
+    "KafkaOAuth",
     "ListStore",
     "MapStore",
     "MemoryChannel",
@@ -163,6 +165,7 @@ HOMES = {
     "Interval": "rs_assets.operators.join.spec",
     "JoinResource": "rs_assets.dagster.resources.join",
     "KafkaCluster": "rs_assets.connectors.kafka.client.cluster",
+    "KafkaOAuth": "rs_assets.connectors.kafka.client.oauth",
     "MemoryChannel": "rs_assets.connectors.memory",
     "Network": "rs_assets.operators.dimension.keys",
     "OverWindow": "rs_assets.operators.window.over",

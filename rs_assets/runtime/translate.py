@@ -71,6 +71,12 @@ KNOWN: tuple[tuple[str, type[RsError], str, str], ...] = (
         "check username, password and mechanism, then start again",
     ),
     (
+        "LoginException",
+        EngineError,
+        "Kafka's client gets no token",
+        "see that the service of token_url answers Spark's executors, and that its tokens are JSON Web Tokens",
+    ),
+    (
         "SslAuthenticationException",
         EngineError,
         "Kafka and Spark do not trust each other's certificates",

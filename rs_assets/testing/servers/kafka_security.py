@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self, get_args
 
-from rs_assets.connectors.kafka.client.cluster import LOGIN_MODULES, KafkaCluster, Protocols, quoted
+from rs_assets.connectors.kafka.client.cluster import LOGIN_MODULES, KafkaCluster, Protocols
+from rs_assets.connectors.kafka.client.jaas import quoted
 from rs_assets.errors import ConfigurationError
 
 # The user that makes topics and rules; no rule binds it.

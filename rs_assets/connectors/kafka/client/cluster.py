@@ -11,6 +11,8 @@ from typing import Any, Literal, get_args
 from rs_assets.common.extras import check_extra
 from rs_assets.common.node import NO_EFFECT
 from rs_assets.common.secrets import Deferred, Hidden, Secret, revealed, without_userinfo
+from rs_assets.connectors.kafka.client.jaas import jaas
+from rs_assets.connectors.kafka.client.oauth import KafkaOAuth
 from rs_assets.connectors.kafka.client.quiet import keep_quiet
 from rs_assets.errors import ConfigurationError
 
@@ -32,7 +34,8 @@ class KafkaCluster:
 
     `bootstrap_servers` is `host:port`, several separated by commas. `password` and `key_password` are text or, better,
     Dagster's `EnvVar("NAME")`, which is read when a connection is made. `ca_file` has the authorities in PEM form;
-    `certificate_file` and `key_file` are the client certificate, for brokers that require one.
+    `certificate_file` and `key_file` are the client certificate, for brokers that require one. With a protocol that
+    begins with SASL a client logs in by `username` and `password`, or by the tokens of `oauth`.
 
     >>> KafkaCluster(bootstrap_servers="localhost:9092", username="me", password="p", protocol="SASL_SSL")
     KafkaCluster(bootstrap_servers='localhost:9092', protocol='SASL_SSL', username='me', mechanism='PLAIN')
@@ -43,6 +46,7 @@ class KafkaCluster:
     username: str | None = field(default=None, metadata=NO_EFFECT)
     password: Secret | None = field(default=None, repr=False, compare=False, metadata=NO_EFFECT)
     mechanism: Mechanism = field(default="PLAIN", metadata=NO_EFFECT)
+    oauth: KafkaOAuth | None = field(default=None, metadata=NO_EFFECT)
     ca_file: str | None = field(default=None, metadata=NO_EFFECT)
     certificate_file: str | None = field(default=None, metadata=NO_EFFECT)
     key_file: str | None = field(default=None, metadata=NO_EFFECT)
@@ -74,9 +78,13 @@ class KafkaCluster:
             raise ConfigurationError(
                 f"unknown mechanism {self.mechanism!r}", remedy=f"use one of {get_args(Mechanism)}"
             )
-        if {self.username is not None, self.password is not None} != {self.with_login}:
+        by_tokens = self.oauth is not None
+        if {self.username is not None, self.password is not None} != {self.with_login and not by_tokens} or (
+            by_tokens and not self.with_login
+        ):
             raise ConfigurationError(
-                "username and password belong to the protocols SASL_PLAINTEXT and SASL_SSL, which need both",
+                "a login (username and password, or oauth) belongs to the protocols SASL_PLAINTEXT and SASL_SSL, which"
+                " need one",
                 remedy="protocol='SASL_SSL', username='...', password=EnvVar('...')",
             )
 
@@ -84,8 +92,9 @@ class KafkaCluster:
         """The settings without passwords and without defaults."""
         shown = {"bootstrap_servers": ",".join(self.servers), "protocol": self.protocol}
         if self.with_login:
-            shown |= {"username": str(self.username), "mechanism": self.mechanism}
-        return f"KafkaCluster({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+            shown |= {"username": str(self.username), "mechanism": self.mechanism} if self.oauth is None else {}
+        login = f", oauth={self.oauth!r}" if self.oauth is not None else ""
+        return f"KafkaCluster({', '.join(f'{name}={value!r}' for name, value in shown.items())}{login})"
 
     @classmethod
     def of(cls, servers: str | KafkaCluster | Deferred) -> KafkaCluster:
@@ -108,7 +117,7 @@ class KafkaCluster:
 
     @property
     def with_login(self) -> bool:
-        """Whether the protocol requires user name and password."""
+        """Whether the protocol requires a login."""
         return self.protocol.startswith("SASL_")
 
     @property
@@ -123,11 +132,12 @@ class KafkaCluster:
             "kafka.bootstrap.servers": ",".join(self.servers),
             "kafka.security.protocol": self.protocol if self.protocol != "PLAINTEXT" else None,
         }
-        if self.with_login:
-            login = LOGIN_MODULES[self.mechanism]
-            user, password = quoted(str(self.username)), quoted(revealed(self.password, what="password for Kafka"))
+        if self.oauth is not None:
+            made |= self.oauth.for_spark()
+        elif self.with_login:
+            login = {"username": str(self.username), "password": revealed(self.password, what="password for Kafka")}
             made["kafka.sasl.mechanism"] = self.mechanism
-            made["kafka.sasl.jaas.config"] = f"{login} required username={user} password={password};"
+            made["kafka.sasl.jaas.config"] = jaas(LOGIN_MODULES[self.mechanism], login)
         if self.with_tls and self.ca_file:
             made |= {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": self.ca_file}
         if self.with_tls and self.certificate_file and self.key_file:
@@ -144,7 +154,9 @@ class KafkaCluster:
         """Arguments of kafka-python's clients, including the secrets."""
         self._prepare()
         made: dict[str, Any] = {"bootstrap_servers": list(self.servers), "security_protocol": self.protocol}
-        if self.with_login:
+        if self.oauth is not None:
+            made |= self.oauth.for_python()
+        elif self.with_login:
             made |= {
                 "sasl_mechanism": self.mechanism,
                 "sasl_plain_username": self.username,
@@ -166,12 +178,6 @@ class KafkaCluster:
         for path in (self.ca_file, self.certificate_file, self.key_file) if self.with_tls else ():
             if path is not None:
                 _text_of(path)
-
-
-def quoted(text: str) -> str:
-    """`text` quoted for JAAS, Java's syntax for logins."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
 
 
 def _text_of(path: str) -> str:

@@ -18,6 +18,7 @@ TRY = timedelta(seconds=5)
 
 TRUST = "name the authority that signed it in ca_file, and the address that the certificate is made for"
 LOGIN = "check username, password and mechanism, then start again: nothing was written"
+AUDIENCE = "check scope and token_url, and the issuer and audience that the brokers expect, then start again"
 SECURED = "use protocol='SASL_SSL', or 'SSL' if there are no passwords, with ca_file, then start again"
 CERTIFICATE = "name a certificate that the brokers trust in certificate_file and key_file, then start again"
 
@@ -74,6 +75,8 @@ def _explained(cluster: KafkaCluster, error: Exception, *, answered: bool, secon
         return "the brokers do not trust the certificate of this client, or it has none", CERTIFICATE
     if cluster.with_login and answered:
         # kafka-python loses the broker's message if the connection is closed right after it.
+        if cluster.oauth is not None:
+            return f"Kafka refuses the token of {cluster.oauth.client_id!r} from {cluster.oauth.where}", AUDIENCE
         return f"Kafka refuses the login of {cluster.username!r} by {cluster.mechanism}", LOGIN
     if not cluster.with_tls and any(_speaks_tls(server, seconds) for server in cluster.servers):
         return f"the brokers use TLS, and the protocol is {cluster.protocol!r}", SECURED

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster, Mechanism, Protocols
+from rs_assets.connectors.kafka.client.oauth import CALLBACK, KafkaOAuth
+from rs_assets.connectors.kafka.client.oauth import MECHANISM as BY_TOKEN
 from rs_assets.connectors.kafka.nodes import WrittenRecords
 from rs_assets.connectors.kafka.registry.address import SchemaRegistry
 from rs_assets.errors import ConfigurationError
@@ -19,7 +22,10 @@ PROPERTIES: Final = "properties."
 SERVERS: Final = f"{PROPERTIES}bootstrap.servers"
 PROTOCOL, MECHANISM = f"{PROPERTIES}security.protocol", f"{PROPERTIES}sasl.mechanism"
 JAAS: Final = f"{PROPERTIES}sasl.jaas.config"
+TOKEN_URL: Final = f"{PROPERTIES}sasl.oauthbearer.token.endpoint.url"
+HANDLER: Final = f"{PROPERTIES}sasl.login.callback.handler.class"
 TRUST, TRUST_TYPE = f"{PROPERTIES}ssl.truststore.location", f"{PROPERTIES}ssl.truststore.type"
+FORMER_CALLBACK: Final = CALLBACK.replace("oauthbearer.", "oauthbearer.secured.")
 # A login module with its options, in quotes.
 LOGIN: Final = re.compile(r'\S+\s+required((?:\s+\w+\s*=\s*"(?:[^"\\]|\\.)*")*)\s*;?')
 PAIR: Final = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
@@ -27,8 +33,13 @@ JAAS_EXAMPLE: Final = (
     f"""'{PROTOCOL}' = 'SASL_SSL', '{JAAS}' = 'org.apache.kafka.common.security.plain.PlainLoginModule required"""
     ' username="shop" password="$KAFKA_PASSWORD";\''
 )
+OAUTH_EXAMPLE: Final = (
+    f"""'{PROTOCOL}' = 'SASL_SSL', '{MECHANISM}' = '{BY_TOKEN}', '{TOKEN_URL}' = 'https://host/token', '{JAAS}' ="""
+    """ 'a.LoginModule required clientId="shop" clientSecret="$SHOP_SECRET" scope="kafka";'"""
+)
 PROTOCOLS: Final = {name: name for name in get_args(Protocols)}
-MECHANISMS: Final = {name: name for name in get_args(Mechanism)}
+MECHANISMS: Final = {name: name for name in (*get_args(Mechanism), BY_TOKEN)}
+PASSWORD, CLIENT, SCOPED = {"username", "password"}, {"clientId", "clientSecret"}, {"clientId", "clientSecret", "scope"}
 FORMATS: Final = {"json": "json", "avro-confluent": "avro", "protobuf": "protobuf"}
 # The beginning of the options of a format, by its name here.
 OF_FORMATS: Final = {form: f"{name}." for name, form in FORMATS.items() if form != "json"}
@@ -41,22 +52,17 @@ def cluster_of(options: Options) -> KafkaCluster:
     """
     at = options.found.get(JAAS) or options.found.get(PROTOCOL)
     servers = options.need(SERVERS, "localhost:9092")
-    login = _login(options)
+    mechanism = options.choice(MECHANISM, MECHANISMS, "PLAIN")
     if TRUST in options.found:
         options.choice(TRUST_TYPE, {"PEM": "PEM"}, "PEM")
-    given: dict[str, Any] = {
-        "protocol": options.choice(PROTOCOL, PROTOCOLS, "PLAINTEXT"),
-        "mechanism": options.choice(MECHANISM, MECHANISMS, "PLAIN"),
-        "username": login.get("username"),
-        "password": secret_of(login["password"]) if login else None,
-        "ca_file": options.take(TRUST),
-    }
+    login = _client(options) if mechanism == BY_TOKEN else _user(options)
+    protocol, ca_file = options.choice(PROTOCOL, PROTOCOLS, "PLAINTEXT"), options.take(TRUST)
     try:
-        return KafkaCluster(
-            bootstrap_servers=servers, **{name: value for name, value in given.items() if value is not None}
-        )
+        given = {"oauth": KafkaOAuth(**login)} if mechanism == BY_TOKEN else {"mechanism": mechanism, **login}
+        return KafkaCluster(bootstrap_servers=servers, protocol=protocol, ca_file=ca_file, **given)
     except ConfigurationError as error:
-        remedy = JAAS_EXAMPLE if at is not None else error.remedy
+        example = OAUTH_EXAMPLE if mechanism == BY_TOKEN else JAAS_EXAMPLE
+        remedy = example if at is not None else error.remedy
         raise options.error(error.what, at=at[1].start if at else None, remedy=remedy) from error
 
 
@@ -117,17 +123,36 @@ def message_of(options: Options, form: WrittenRecords) -> dict[str, str | None]:
     return {"descriptor": options.take(f"{begin}descriptor"), "message": options.take(f"{begin}message-name")}
 
 
-def _login(options: Options) -> dict[str, str]:
+def _user(options: Options) -> dict[str, Any]:
+    """The login by a password, as KafkaCluster has it; {} without one."""
+    login = _login(options, (PASSWORD,), "username and password", JAAS_EXAMPLE)
+    return {"username": login["username"], "password": secret_of(login["password"])} if login else {}
+
+
+def _client(options: Options) -> dict[str, Any]:
+    """The login by tokens, as KafkaOAuth has it."""
+    login = _login(options, (CLIENT, SCOPED), "clientId, clientSecret and perhaps scope", OAUTH_EXAMPLE)
+    options.choice(HANDLER, {name: name for name in (CALLBACK, FORMER_CALLBACK)}, CALLBACK)
+    return {
+        "token_url": secret_of(options.need(TOKEN_URL, "https://host/token")),
+        "client_id": login.get("clientId", ""),
+        "client_secret": secret_of(login.get("clientSecret", "")),
+        "scope": login.get("scope"),
+    }
+
+
+def _login(options: Options, ways: Container[AbstractSet[str]], what: str, example: str) -> dict[str, str]:
+    """The options of the login module, which are those of one of the `ways`; {} if there is no login."""
     pair = options.found.get(JAAS)
     text = options.take(JAAS)
     if text is None:
         return {}
     found = LOGIN.fullmatch(text.strip())
     login = {name: re.sub(r"\\(.)", r"\1", value) for name, value in PAIR.findall(found[1])} if found else {}
-    if login.keys() != {"username", "password"}:
+    if login.keys() not in ways:
         raise options.error(
-            f"{JAAS!r} has to name a login module, username and password, and nothing else",
+            f"{JAAS!r} has to name a login module, {what}, and nothing else",
             at=pair[1].start if pair else None,
-            remedy=JAAS_EXAMPLE,
+            remedy=example,
         )
     return login
