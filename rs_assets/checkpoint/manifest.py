@@ -90,7 +90,8 @@ class Manifest:
     the location of each durable shuffle, by the stored name of the step that writes it: the name of a topic, or the
     folder of a table, which begins with the stored name of its query. `token` is the greatest fencing token that was
     taken, `claims` has for each sink the claims of this home that it may have stored. `code` is a digest of the
-    pipeline version that computed the last batch with rows.
+    pipeline version that computed the last batch with rows. `python` is the version of Python of the last start, by
+    which digests of functions differ; "" in manifests of earlier releases.
     """
 
     pipeline_id: str
@@ -107,6 +108,7 @@ class Manifest:
     token: int = 0
     claims: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     code: str = ""
+    python: str = ""
 
     @classmethod
     def new(cls) -> Manifest:

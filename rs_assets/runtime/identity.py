@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
+from typing import Final
 
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.checkpoint.manifest import Manifest, QueryFacts
@@ -34,6 +36,8 @@ from rs_assets.topology.shape import (
 )
 from rs_assets.topology.topology import Topology
 
+# Each one compiles functions in another way, and functions are compared as they are compiled.
+PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 # Of a step that is gone there is nothing to reset; it may come back.
 CHOICES_OF_REMOVED = (
     "go back to that version; or let the state lie, from which the step goes on if it comes back (--keep-state); or"
@@ -43,6 +47,7 @@ CHOICES = (
     "go back to that version; or drop the state of a step (--reset-step NAME); or use the state as it is, if you know"
     " that it still fits (--keep-state); or begin a new generation (--new-generation)"
 )
+OF_PYTHON = "if only Python has changed, use the state as it is (--keep-state); else "
 
 
 def resumed(
@@ -67,7 +72,7 @@ def resumed(
         new = [shape_of(topology, plan.stateful) for plan in plans if folders[plan.name] not in stored.queries]
         between = [names_between(was, now) for was, now in (*shapes, *product(gone, new))]
         undeclared = {old: name for found in between for old, name in found.items()}
-        _refuse_changes(topology, shapes, _removed(stored, used, names, options), undeclared)
+        _refuse_changes(topology, shapes, _removed(stored, used, names, options), undeclared, python=stored.python)
     aliases = _aliases(topology, stored, names)
     for plan in plans:
         facts = known.get(folders[plan.name])
@@ -88,6 +93,7 @@ def resumed(
     # Queries that begin now are to read the input that has ended, too.
     begun = all(folders[plan.name] in stored.queries and not _is_reset(plan, options) for plan in plans)
     made = replace(stored, sealed=stored.sealed and begun, aliases=aliases, queries=queries, removed=removed)
+    made = replace(made, python=PYTHON)
     return made, folders
 
 
@@ -233,16 +239,20 @@ def _refuse_changes(
     shapes: list[tuple[Shape, Shape]],
     removed: Iterable[tuple[str, str]],
     undeclared: Mapping[str, str],
+    *,
+    python: str,
 ) -> None:
     # Queries that share a step have its difference in common.
     changed, gone = list(dict.fromkeys(line for before, now in shapes for line in changes(before, now))), dict(removed)
     if changed or gone:
         here = {node.name for node in topology}
         choices = CHOICES if changed or not here.isdisjoint(gone) else CHOICES_OF_REMOVED
+        another = bool(changed) and python not in ("", PYTHON)
+        only = f", or only by Python {python}, which compiles functions otherwise than {PYTHON}" if another else ""
+        lines = "\n    ".join([*changed, *gone.values()])
         raise TopologyChangedError(
-            "the state on disk was made by another version of the pipeline:\n    "
-            + "\n    ".join([*changed, *gone.values()]),
-            remedy=_declared(undeclared) + choices,
+            f"the state on disk was made by another version of the pipeline{only}:\n    {lines}",
+            remedy=_declared(undeclared) + (OF_PYTHON if another else "") + choices,
             pipeline=topology.name,
         )
 

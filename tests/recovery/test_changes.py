@@ -7,6 +7,7 @@ import pytest
 from deltalake import DeltaTable
 
 from rs_assets import StreamBuilder, Time, TumblingWindow
+from rs_assets.checkpoint import manifest as manifests
 from rs_assets.cli.run.status import status_of
 from rs_assets.common.home import Home
 from rs_assets.connectors.delta.writer import DeltaWriter
@@ -89,6 +90,20 @@ def test_a_change_that_touches_state_is_refused_with_the_difference_and_the_choi
         TopologyChangedError, match=r"(?s)[-+] .*(--reset-step NAME|renamed=).*--keep-state.*--new-generation"
     ):
         world.run(stream)
+
+
+def test_of_another_python_it_is_said_that_functions_differ_by_it(world):
+    start(world)
+    folder = world.options.home.job("shop", "changing")
+    manifests.save(folder, replace(manifests.load(folder), python="3.9"))
+    other = world.windowed(world.stream("clicks"), condition="n > 0")
+    with pytest.raises(TopologyChangedError, match=r"or only by Python 3\.9, which compiles") as refused:
+        world.run(other)
+    assert refused.value.remedy.startswith("if only Python has changed, use the state as it is (--keep-state); else")
+    assert end(world, other, keep_state=True)[0][2] == 2
+    with pytest.raises(TopologyChangedError) as refused:
+        world.run(world.windowed(world.stream("clicks")))
+    assert "Python" not in str(refused.value)
 
 
 def test_kept_state_is_used_on_the_word_of_the_user(world):
