@@ -22,7 +22,7 @@ from rs_assets.expressions.functions.udf import (
     TableFunction,
     declare,
 )
-from rs_assets.topology.user_code.code import code_digest
+from rs_assets.topology.user_code.outside import whole_digest
 from rs_assets.udf.names import check_names
 from rs_assets.udf.signature import Taken, accumulator_of, returned_by, rows_returned_by, taken_by
 
@@ -234,14 +234,14 @@ def _function(call: Any, name: str, aliases: Sequence[str], taken: Taken, gives:
         return body.sql(given)
 
     doc = (inspect.getdoc(call) or "").partition("\n")[0]
-    code = body.name if body is not None else code_digest(call.accumulate)
+    code = body.name if body is not None else whole_digest(call.accumulate)
     return Function(name, UDF, taken.parameters, template, gives, doc, tuple(aliases), code=code)
 
 
 def _digest(call: Callable[..., Any], *more: object) -> str:
     import hashlib
 
-    return hashlib.sha256(f"{code_digest(call)} {more}".encode()).hexdigest()[:12]
+    return hashlib.sha256(f"{whole_digest(call)} {more}".encode()).hexdigest()[:12]
 
 
 def _name(made: Any, name: str | None) -> str:

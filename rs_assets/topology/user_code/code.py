@@ -13,9 +13,12 @@ from typing import Any, TypeGuard
 
 # Between the digest of a function's own code and that of the rest: helpers, keyword defaults, bound objects.
 REST = "+"
+# Before the digest of what a function reads outside of itself.
+OUTSIDE = "^"
 # Before the digest of what is called as a function and is none.
 HELD = "~"
 _WITH_REST = re.compile(r"\b([0-9a-f]{16})\+[0-9a-f]{16}\b")
+_WITH_OUTSIDE = re.compile(r"\b([0-9a-f]{16})\^[0-9a-f]{16}\b")
 _WITH_HELD = re.compile(r"\b([0-9a-f]{16})~[0-9a-f]{16}\b")
 # The repr of an object without a repr of its own.
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
@@ -33,13 +36,13 @@ def code_digest(function: Function) -> str:
 
     After REST follows a second digest, of what the function depends on: defaults of keyword-only arguments, functions
     that it captures or that its code names in its own module (and theirs, up to MOST_FUNCTIONS), decorators that keep
-    `__wrapped__`, arguments of a partial, and the attributes of the object whose method or `__call__` it is. Global
-    values, captured lists, dicts and sets, and functions of other modules are left out.
+    `__wrapped__`, arguments of a partial, and the attributes of the object whose method or `__call__` it is. What it
+    reads outside of itself is in `whole_digest`.
 
     It changes when the code changes; it may also change with the Python version.
     """
     rest = list(_rest(function, _Seen(function)))
-    own = _own(function)
+    own = own_digest(function)
     return f"{own}{REST}{digest_of('|'.join(rest))}" if rest else own
 
 
@@ -50,11 +53,13 @@ def same_code(stored: str, now: str) -> bool:
     True
     >>> same_code("0123456789abcdef+0000000000000000", "0123456789abcdef+fedcba9876543210")
     False
-    >>> same_code("0123456789abcdef+0000000000000000", "0123456789abcdef+0000000000000000~fedcba9876543210")
+    >>> same_code("0123456789abcdef+0000000000000000", "0123456789abcdef+0000000000000000^1111111111111111")
     True
     """
-    without = _WITH_HELD.sub(r"\1", now)
-    return stored in (now, without, _WITH_REST.sub(r"\1", without))
+    told = [now]
+    for later in (_WITH_OUTSIDE, _WITH_HELD, _WITH_REST):
+        told.append(later.sub(r"\1", told[-1]))
+    return stored in told
 
 
 class _Seen:
@@ -72,7 +77,8 @@ class _Seen:
         return True
 
 
-def _own(function: Function) -> str:
+def own_digest(function: Function) -> str:
+    """A digest of the code of one function, its constants, names, defaults and captured plain values."""
     digest = hashlib.sha256()
     code = _code_of(function)
     if code is None:
@@ -80,7 +86,7 @@ def _own(function: Function) -> str:
     else:
         _feed(digest, code)
         digest.update(value_text(getattr(function, "__defaults__", None)).encode())
-        digest.update(f"[{', '.join(map(_captured, _cells(function)))}]".encode())
+        digest.update(f"[{', '.join(map(_captured, cells(function)))}]".encode())
     return digest.hexdigest()[:16]
 
 
@@ -113,7 +119,7 @@ def _around(function: Function, seen: _Seen) -> Iterator[str]:
     if keywords:
         yield f"keywords {value_text(dict(sorted(keywords.items())))}"
     wrapped = getattr(function, "__wrapped__", None)
-    for value in _cells(function):
+    for value in cells(function):
         if _is_function(value) and value is not wrapped:
             yield from _followed(value, seen)
     for name in _names(code):
@@ -124,7 +130,7 @@ def _around(function: Function, seen: _Seen) -> Iterator[str]:
 
 def _followed(function: Function, seen: _Seen, *, always: bool = False) -> Iterator[str]:
     if seen.new(function) or always:
-        yield f"{getattr(function, '__qualname__', '')} {_own(function)}"
+        yield f"{getattr(function, '__qualname__', '')} {own_digest(function)}"
         yield from _rest(function, seen)
 
 
@@ -151,7 +157,8 @@ def _own_code(function: Function) -> str:
     return digest.hexdigest()[:16]
 
 
-def _cells(function: Function) -> Iterator[object]:
+def cells(function: Function) -> Iterator[object]:
+    """The values that a function has captured; None for one that has none yet."""
     for cell in getattr(function, "__closure__", None) or ():
         try:
             yield cell.cell_contents
@@ -206,7 +213,7 @@ def value_text(value: object, depth: int = 0) -> str:
         parts = (f"{of.name}={value_text(getattr(value, of.name, None), depth + 1)}" for of in fields(value) if of.repr)
         return f"{type(value).__qualname__}({', '.join(parts)})"
     if _is_function(value):
-        return f"function {_own(value)}"
+        return f"function {own_digest(value)}"
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001  an object of the user's

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from rs_assets.errors import TopologyError
-from rs_assets.topology.user_code.code import code_digest, value_text
+from rs_assets.topology.user_code.code import value_text
+from rs_assets.topology.user_code.outside import whole_digest
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -155,4 +156,4 @@ def _shown(args: tuple[Any, ...], options: dict[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    return code_digest(value) if callable(value) and not isinstance(value, Deferred | type) else value_text(value)
+    return whole_digest(value) if callable(value) and not isinstance(value, Deferred | type) else value_text(value)

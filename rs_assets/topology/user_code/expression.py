@@ -12,8 +12,9 @@ from rs_assets.errors import SchemaError, TopologyError
 from rs_assets.expressions.functions.udf import PREFIX, declared_in
 from rs_assets.records.schema import is_record_type, record_ddl, schema_text
 from rs_assets.topology.user_code.called import Called
-from rs_assets.topology.user_code.code import HELD, code_digest
+from rs_assets.topology.user_code.code import HELD
 from rs_assets.topology.user_code.deferred import Deferred
+from rs_assets.topology.user_code.outside import whole_digest
 from rs_assets.topology.user_code.quoting import one_line
 from rs_assets.topology.user_code.settings import held_digest
 from rs_assets.topology.user_code.spark_column import column_text
@@ -57,7 +58,7 @@ class ColumnBuilder:
 
     def identity(self) -> str:
         """The text for the fingerprint."""
-        return self.text or self.written or code_digest(self.build)
+        return self.text or self.written or whole_digest(self.build)
 
     def column(self) -> Column:
         """The Column, made; TopologyError if it is over a table and would differ when a row goes."""
@@ -82,7 +83,7 @@ class PythonFunction:
     def identity(self) -> str:
         """The text for the fingerprint."""
         held = held_digest(self.call)
-        return f"{code_digest(self.call)}{held and HELD}{held} {self.schema or ''}".strip()
+        return f"{whole_digest(self.call)}{held and HELD}{held} {self.schema or ''}".strip()
 
     @property
     def label(self) -> str:

@@ -13,11 +13,11 @@ from rs_assets.topology.user_code.code import (
     DEEPEST,
     FUNCTIONS,
     PLAIN,
-    code_digest,
     digest_of,
     short_text,
     value_text,
 )
+from rs_assets.topology.user_code.outside import whole_digest
 
 VALUES = (*PLAIN, timedelta)
 # How deep an object is looked into: those of other libraries refer to many more.
@@ -41,7 +41,7 @@ def settings_text(value: object) -> str:
 def held_digest(function: object) -> str:
     """A digest of what a class is, or a dataclass has in slots, that is called as a function; empty for others.
 
-    `code_digest` does not look into them. Steps hold functions of users in such dataclasses.
+    `whole_digest` does not look into them. Steps hold functions of users in such dataclasses.
     """
     slotted = is_dataclass(function) and not hasattr(function, "__dict__")
     return digest_of(settings_text(function)) if slotted or isinstance(function, type) else ""
@@ -91,11 +91,11 @@ def _class_text(kind: type) -> str:
 def _member_text(name: str, value: object) -> str:
     match value:
         case staticmethod() | classmethod():
-            return code_digest(value.__func__)
+            return whole_digest(value.__func__)
         case property() if value.fget is not None:
-            return code_digest(value.fget)
+            return whole_digest(value.fget)
         case _ if isinstance(value, FUNCTIONS):
-            return code_digest(value)
+            return whole_digest(value)
         case _:
             return repr(value) if isinstance(value, VALUES) and not name.startswith("__") else ""
 
@@ -115,5 +115,5 @@ TEXTS: Sequence[tuple[type | tuple[type, ...], Callable[[Any], str]]] = (
     ((set, frozenset), lambda value: _listed(sorted(map(settings_text, value)))),
     ((list, tuple), lambda value: _listed(map(settings_text, value))),
     (type, _class_text),
-    (FUNCTIONS, code_digest),
+    (FUNCTIONS, whole_digest),
 )
