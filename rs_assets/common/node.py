@@ -66,6 +66,16 @@ class Node:
         """Further such settings, without those of defaults; earlier releases have not stored them with their state."""
         return ()
 
+    @property
+    def further(self) -> tuple[str, ...]:
+        """Further settings again, which only later releases have stored."""
+        return ()
+
+    @property
+    def emitting(self) -> tuple[str, ...]:
+        """Further settings that its rows depend on, and not its own state, which must fit those of steps after it."""
+        return ()
+
 
 def equal_names(node: Node, *, job: str) -> TopologyError:
     """The error of a second step of a pipeline that has the name of `node`."""

@@ -67,3 +67,25 @@ def declared(ddl: str | None, *, step: str) -> Fields:
         raise SchemaError(
             f"the schema of step {step!r} does not parse: {error}", remedy=error.remedy, step=step
         ) from error
+
+
+def same_fields(one: str, other: str) -> bool:
+    """Whether two texts are schemas with the same fields, in the same order, however they are written.
+
+    >>> same_fields("n bigint, `page` string", "n LONG,page  string"), same_fields("n bigint", "n bigint NOT NULL")
+    (True, False)
+    >>> same_fields("n int, m int", "m int, n int"), same_fields("a b", "c d")
+    (False, False)
+    """
+    try:
+        types = [fields_in(text) for text in (one, other)]
+    except DdlError:
+        return False
+    if None in types or "not null" in f"{one} {other}".casefold():
+        return one == other
+    listed = [[*each.items()] for each in types if each is not None]
+    return listed[0] == listed[1] and all(_known(kind) for _, kind in listed[0])
+
+
+def _known(kind: Type | None) -> bool:
+    return kind is not None and all(_known(part) for _, part in kind.parts)

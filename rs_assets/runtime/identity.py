@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.checkpoint.manifest import Manifest, QueryFacts
@@ -254,6 +254,7 @@ def _refuse_changes(
             f"the state on disk was made by another version of the pipeline{only}:\n    {lines}",
             remedy=_declared(undeclared) + (OF_PYTHON if another else "") + choices,
             pipeline=topology.name,
+            state=", ".join(dict.fromkeys([*(now[-1].name for was, now in shapes if changes(was, now)), *gone])),
         )
 
 
@@ -327,7 +328,13 @@ def stored_shape(facts: QueryFacts) -> Shape:
             inputs=tuple(node["inputs"]),
             sources=tuple(node["sources"]),
             sides=tuple(map(tuple, node.get("sides", ()))),
-            reading=tuple(node["reading"]) if "reading" in node else None,
+            reading=_told(node, "reading"),
+            further=_told(node, "further"),
         )
         for node in facts.shape
     )
+
+
+def _told(node: Mapping[str, Any], part: str) -> tuple[str, ...] | None:
+    """A part of a step in a manifest; None in one of an earlier release."""
+    return tuple(node[part]) if node.get(part) is not None else None

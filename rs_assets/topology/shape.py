@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from rs_assets.common.node import Node
+from rs_assets.records.fields import same_fields
 from rs_assets.topology.nodes.step import Expect, Union
 from rs_assets.topology.nodes.timed import TimedState
 from rs_assets.topology.topology import Topology
@@ -17,7 +18,7 @@ class NodeShape:
     """A stateful step or one upstream of it. `inputs` skip steps that change no row, as unions; `sources` feed it.
 
     `sides` are the inputs of each side of a join; () for other steps, and in manifests of earlier releases, which have
-    no `reading` either.
+    no `reading` or no `further` either.
     """
 
     name: str
@@ -27,11 +28,18 @@ class NodeShape:
     sources: tuple[str, ...]
     sides: tuple[tuple[str, ...], ...] = ()
     reading: tuple[str, ...] | None = None
+    further: tuple[str, ...] | None = None
 
     def __str__(self) -> str:
         """One line for people."""
         inputs = " with ".join(", ".join(side) for side in self.sides) or ", ".join(self.inputs) or "input"
-        return f"{self.kind} {self.name} <- {inputs}: {' | '.join((*self.identity, *(self.reading or ())))}"
+        return f"{self.kind} {self.name} <- {inputs}: {' | '.join(self.parts(self))}"
+
+    def parts(self, other: NodeShape) -> tuple[str, ...]:
+        """The settings of the kinds that `other` has."""
+        reading = self.reading if other.reading is not None else None
+        further = self.further if other.further is not None else None
+        return (*self.identity, *(reading or ()), *(further or ()))
 
 
 Shape = tuple[NodeShape, ...]
@@ -55,6 +63,7 @@ def shape_of(topology: Topology, stateful: str | None, *, through: bool = True) 
             kind=node.kind,
             identity=(*node.identity(), *_lag(topology, node), *_keeper(node)),
             reading=node.reading,
+            further=(*node.further, *(() if node.name == stateful else node.emitting)),
             inputs=tuple(_seen_through(topology, node.inputs)),
             sides=tuple(tuple(_seen_through(topology, [name])) for name in node.inputs) if len(node.inputs) > 1 else (),
             sources=tuple(sorted(s.name for s in topology.sources if s.name in topology.ancestors(node.name))),
@@ -191,6 +200,13 @@ def _trimmed(node: NodeShape, sources: set[str], others: Mapping[str, NodeShape]
 
 def _same(stored: NodeShape, now: NodeShape) -> bool:
     """Whether a node does what it did; older versions stored less of some functions, and of how records are read."""
-    if stored.reading not in (None, now.reading) or len(stored.identity) != len(now.identity):
-        return False
-    return all(map(same_code, stored.identity, now.identity))
+    was, here = stored.parts(stored), now.parts(stored)
+    return len(was) == len(here) and all(map(_same_part, was, here))
+
+
+def _same_part(stored: str, now: str) -> bool:
+    """Whether two parts of an identity are equal, or schemas that are written in another way, also after a function."""
+    if same_code(stored, now) or same_fields(stored, now):
+        return True
+    (was, _, fields), (here, _, others) = stored.partition(" "), now.partition(" ")
+    return same_code(was, here) and same_fields(fields, others)

@@ -165,7 +165,7 @@ class Topology:
         kept = set(stateful) | {a for name in stateful for a in self.ancestors(name)}
         kept |= {s.name for s in self.sources}
         return tuple(
-            f"{n.kind} {n.name} <- {','.join(n.inputs)}: {' | '.join((*n.identity(), *n.reading))}"
+            f"{n.kind} {n.name} <- {','.join(n.inputs)}: {' | '.join((*n.identity(), *n.reading, *n.further))}"
             for n in self.nodes
             if n.name in kept
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -274,6 +275,13 @@ class KafkaSource(Source):
         """Which records are rows: with tombstones, and those of transactions that were aborted."""
         more = {"tombstones": self.tombstones == "keep", "uncommitted": not self.read_committed}
         return tuple(name for name, holds in more.items() if holds)
+
+    @property
+    def further(self) -> tuple[str, ...]:
+        """Which schema its records were written with, if a message or a number says so."""
+        message = self.protobuf.name + self.protobuf.files if self.protobuf is not None else ""
+        told = {"message": message and hashlib.sha256(message.encode()).hexdigest()[:16], "schema": self.schema_id}
+        return tuple(f"{name} {value}" for name, value in told.items() if value not in ("", None))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

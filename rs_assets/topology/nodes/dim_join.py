@@ -74,5 +74,10 @@ class DimJoin(VersionedTable):
             *((f"prefix={self.prefix}",) if self.prefix else ()),
         )
 
+    @property
+    def further(self) -> tuple[str, ...]:
+        """The fields of the dimension, which rows get; those that only a load shows are not known."""
+        return (self.dimension.schema,) if self.dimension.schema is not None else ()
+
     def _refused(self, why: str, remedy: str) -> TopologyError:
         return TopologyError(f"step {self.name!r} {why}", remedy=remedy, step=self.name)

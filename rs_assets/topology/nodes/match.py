@@ -65,5 +65,9 @@ class MatchRules(VersionedTable):
         """The form and the rules."""
         return f"{self.form} by {self.dimension.text}"
 
+    def identity(self) -> tuple[str, ...]:
+        """What becomes of a row that matches; rules are data, wherever they are, and may change."""
+        return (self.form, ",".join(self.added))
+
     def _refused(self, why: str, remedy: str) -> TopologyError:
         return TopologyError(f"step {self.name!r} {why}", remedy=remedy, step=self.name)

@@ -153,6 +153,12 @@ class Process(TimedState):
         time = (f"time={self.time_field or 'arrival'}",) if self.timed else ()
         return (",".join(self.keys), self.state, f"buckets={self.buckets}", *time)
 
+    @property
+    def emitting(self) -> tuple[str, ...]:
+        """The function, the order of its rows, and the outputs."""
+        order = (f"order={','.join(self.order_by)}",) if self.order_by else ()
+        return (self.function.identity(), *order, *(f"{name}: {schema}" for name, schema in self.outputs))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessOutput(Node):

@@ -98,3 +98,8 @@ class TableReduce(TableState):
     def identity(self) -> tuple[str, ...]:
         """Everything that decides what is in state; not the functions, which may be mended."""
         return (",".join(self.keys), self.schema, f"buckets={self.buckets}")
+
+    @property
+    def emitting(self) -> tuple[str, ...]:
+        """The functions."""
+        return (self.function.identity(),)

@@ -306,6 +306,18 @@ class WindowAggregate(TimedState):
             *((f"firing={self.firing}",) if self.firing != ONCE else ()),
         )
 
+    @property
+    def further(self) -> tuple[str, ...]:
+        """Whose each accumulator is, where several are of one type; the names of values in rows that it retracts."""
+        kinds = [each.kind for each in self.accumulated]
+        several = len(set(kinds)) < len(kinds)
+        owners = "; ".join(", ".join(each.made) for each in self.accumulated)
+        named = self.retracts and len(self.values) > 1
+        return (
+            *((f"accumulators of {owners}",) if several else ()),
+            *((f"values {', '.join(self.values)}",) if named else ()),
+        )
+
 
 def accumulators_of(node: Node) -> tuple[Kept, ...]:
     """The accumulators that `node` keeps: none unless it is a window."""
