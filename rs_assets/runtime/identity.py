@@ -264,8 +264,8 @@ def _refuse_moved(topology: Topology, shapes: list[tuple[Shape, Shape]]) -> None
         moved = [step for step in before if step in now and before[step] != now[step]]
         if moved:
             raise TopologyChangedError(
-                f"the state of {', '.join(moved)} was written with another watermark delay or by another operator, and"
-                " cannot be read by this version",
+                f"the state of {', '.join(moved)} was written with another watermark delay or number of buckets, or by"
+                " another operator, and cannot be read by this version",
                 remedy=f"drop that state (--reset-step {moved[0]}), or begin a new generation (--new-generation)",
                 pipeline=topology.name,
             )

@@ -44,7 +44,7 @@ class NodeShape:
 
 Shape = tuple[NodeShape, ...]
 # Parts of an identity that say where state lies; state elsewhere cannot be used.
-LAG, KEPT_BY = "lag=", "kept by "
+LAG, KEPT_BY, BUCKETS = "lag=", "kept by ", "buckets="
 # The parts of an identity with the watermark delay, and with those of the two sides of a join.
 DELAYS = ("water_mark=", "water_marks=")
 
@@ -103,8 +103,8 @@ def _keeper(node: Node) -> tuple[str, ...]:
 
 
 def lags(shape: Shape) -> Mapping[str, str]:
-    """The part of each step's identity that places its windows in state; state with another one cannot be used."""
-    return _parts(shape, (LAG, KEPT_BY))
+    """The parts of each step's identity that place its windows or keys in state; state with others cannot be used."""
+    return _parts(shape, (LAG, KEPT_BY, BUCKETS))
 
 
 def delays(shape: Shape) -> Mapping[str, str]:

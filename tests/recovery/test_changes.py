@@ -310,10 +310,34 @@ def test_the_state_of_another_operator_is_not_kept(world):
     start(world)
     window = world.stream("clicks").window(TumblingWindow.of(Time.seconds(10), "ts"), name="pages", emit="on_record")
     stream = window.group_by("page").sum("n", "total").to_data_stream().to_delta("other", name="pages_table")
-    with pytest.raises(TopologyChangedError, match="another watermark delay or by another operator") as refused:
+    with pytest.raises(TopologyChangedError, match="number of buckets, or by another operator") as refused:
         world.run(stream, keep_state=True)
     assert refused.value.remedy.startswith("drop that state (--reset-step pages), or begin a new generation")
     world.run(stream, reset_steps=("pages",))
+
+
+def test_the_state_of_another_number_of_buckets_is_not_kept(world):
+    def counts(buckets):
+        stream = world.stream("clicks").process_values(
+            lambda key, state, rows: ({"n": 1}, [{**key, "n": 1 if state else 0}]),
+            keys="page", state="n bigint", schema="page string, n bigint", name="counts", buckets=buckets,
+        )  # fmt: skip
+        return stream.to_delta("counts")
+
+    def counted():
+        table = DeltaTable(world.options.home.table("shop", "counts")).to_pyarrow_table()
+        return sorted(table["n"].to_pylist())
+
+    world.first.put(*rows("a", 1))
+    world.run(counts(64))
+    world.first.put(*rows("a", 2))
+    with pytest.raises(TopologyChangedError, match="number of buckets, or by another operator") as refused:
+        world.run(counts(8), keep_state=True)
+    assert refused.value.remedy.startswith("drop that state (--reset-step counts), or begin a new generation")
+    world.run(counts(64))
+    assert counted() == [0, 1]
+    world.run(counts(8), reset_steps=("counts",))
+    assert counted() == [0]
 
 
 def test_a_step_that_went_with_its_state_is_not_forgotten_silently(world):
