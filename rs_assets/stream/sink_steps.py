@@ -12,7 +12,7 @@ from rs_assets.common.secrets import Deferred, Secret
 from rs_assets.connectors.console.nodes import PrintSink
 from rs_assets.connectors.database.nodes import DatabaseMode, DatabaseSink
 from rs_assets.connectors.delta.files.event_partitions import EventTimePartitions
-from rs_assets.connectors.delta.nodes import DeltaConnector, DeltaMode, DeltaSink
+from rs_assets.connectors.delta.nodes import DeltaConnector, DeltaMode, DeltaSink, OnNewFields
 from rs_assets.connectors.files.form import Compression, FileForm, WrittenFormat
 from rs_assets.connectors.files.nodes import FileSink
 from rs_assets.connectors.http.endpoint import HttpEndpoint
@@ -130,6 +130,7 @@ class SinkSteps:
         partition_by: Sequence[str] = (),
         partitions: EventTimePartitions | None = None,
         change_feed: bool = False,
+        added_columns: OnNewFields = "fail",
         name: str | None = None,
     ) -> Self:
         """Write to a Delta table, exactly once.
@@ -154,6 +155,8 @@ class SinkSteps:
           passed is a partition of an asset in Dagster (docs/partitions.md).
         - `change_feed` (bool, default False): a new table has a change feed, from which other pipelines read which rows
           were inserted, updated and deleted: `from_delta(table, changes=True)`. Such a table writes more files.
+        - `added_columns` ("fail" or "add", default "fail"): what becomes of fields that an existing table lacks. "add"
+          makes them columns, null in earlier rows; columns that the rows lack are null. Types do not change.
         - `name` (str, default: the table's name and `_table`).
 
         >>> from rs_assets import StreamBuilder
@@ -179,6 +182,7 @@ class SinkSteps:
             time_field=time_field,
             partition_by=one_or_more(partition_by),
             change_feed=change_feed,
+            added_columns=added_columns,
             partitions=partitions,
         )
         return self._sink(node)

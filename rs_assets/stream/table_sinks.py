@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from rs_assets.common.names import one_or_more
 from rs_assets.common.secrets import Deferred, Secret
-from rs_assets.connectors.delta.nodes import DeltaSink, KeyedMode
+from rs_assets.connectors.delta.nodes import DeltaSink, KeyedMode, OnNewFields
 from rs_assets.connectors.http.endpoint import HttpEndpoint
 from rs_assets.connectors.kafka.client.cluster import KafkaCluster
 from rs_assets.connectors.kafka.nodes import (
@@ -53,6 +53,7 @@ class TableSinks:
         mode: KeyedMode = "upsert",
         partition_by: Sequence[str] = (),
         change_feed: bool = False,
+        added_columns: OnNewFields = "fail",
         name: str | None = None,
     ) -> Self:
         """Hold the current rows in a Delta table, or their history, exactly once.
@@ -63,6 +64,8 @@ class TableSinks:
         - `partition_by` (sequence of str, default none): the partitions of a new table.
         - `change_feed` (bool, default False): a new table has a change feed, from which other pipelines read which rows
           were inserted, updated and deleted: `from_delta(table, changes=True)`. Such a table writes more files.
+        - `added_columns` ("fail" or "add", default "fail"): what becomes of fields that an existing table lacks. "add"
+          makes them columns, null in earlier rows; columns that the rows lack are null. Types do not change.
         - `name` (str, default: the table's name and `_table`).
 
         >>> from rs_assets import StreamBuilder
@@ -81,6 +84,7 @@ class TableSinks:
             changes=True,
             partition_by=one_or_more(partition_by),
             change_feed=change_feed,
+            added_columns=added_columns,
         )
         return self._sink(node)
 

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 
 from rs_assets.connectors.delta.backfill import stage_apart
 from rs_assets.connectors.delta.files.data_files import BatchFiles
+from rs_assets.connectors.delta.fitting import fitted
 from rs_assets.connectors.delta.log.commit_info import FENCED, REDRIVE, REDRIVEN, REDRIVEN_BATCH
 from rs_assets.connectors.delta.log.retry import retried
 from rs_assets.connectors.delta.log.store import delta_table
@@ -29,7 +30,8 @@ class Addition:
 
     `mark` names the sink, its generation and a batch that is committed, `committed` returns the last one by now.
     `claim` is the id of the redrive: a table that has it has the rows. `number` grows from one redrive of the sink to
-    the next; once a table has a greater one, those before it no longer commit.
+    the next; once a table has a greater one, those before it no longer commit. `adds`: fields that the table lacks
+    become columns of it.
     """
 
     path: str
@@ -37,6 +39,7 @@ class Addition:
     committed: Callable[[], int]
     claim: str
     number: int
+    adds: bool = False
 
     def done_at(self) -> int | None:
         """The last batch before the commit of this redrive; None if the table has no such commit."""
@@ -69,6 +72,8 @@ class Addition:
         A table without a batch of this generation has no place for them: the next one might replace all rows.
         """
         table = self._checked(self._open())
+        if self.adds:
+            rows, table = fitted(rows, table, self.path, self.mark)
         demand = Demand(
             step=self.mark.sink,
             schema=DeltaSchema.from_arrow(arrow_schema(rows)),

@@ -21,6 +21,7 @@ from rs_assets.common.storage import is_remote
 from rs_assets.connectors.delta.files.data_files import BatchFiles, stage_files
 from rs_assets.connectors.delta.files.event_partitions import EventTimePartitions, PartitionValue
 from rs_assets.connectors.delta.files.stored_files import store_files
+from rs_assets.connectors.delta.fitting import fitted
 from rs_assets.connectors.delta.log.commit_info import (
     BACKFILLED,
     BACKFILLED_BATCH,
@@ -48,7 +49,7 @@ class Replacement:
     """The partition of a table that is replaced: as it was in the version `read`, whose files go.
 
     Rows that are added to it after that version stay. `mark` is that of the last batch of which it has rows, `late` the
-    last one whose late records it has, -1 for none.
+    last one whose late records it has, -1 for none. `adds`: fields that the table lacks become columns of it.
     """
 
     read: DeltaTable
@@ -56,6 +57,7 @@ class Replacement:
     value: PartitionValue
     mark: BatchMark
     late: int
+    adds: bool = False
 
     def check(self) -> None:
         """SinkError if the table has, or may have, rows of other writers, which would be replaced, too, or marked rows.
@@ -89,16 +91,17 @@ class Replacement:
         SinkError if the table has changed in a way that needs the rows to be computed again, or forbids them. `refuse`
         is called before the commit, and raises an RsError if the rows must not be written any more.
         """
+        rows, table = fitted(rows, self.read, path, self.mark) if self.adds else (rows, self.read)
         demand = Demand(
             step=self.mark.sink,
             schema=DeltaSchema.from_arrow(arrow_schema(rows)),
-            partition_by=tuple(self.read.metadata().partition_columns),
+            partition_by=tuple(table.metadata().partition_columns),
             only_adds=False,
         )
-        check_rules(self.read, demand)
+        check_rules(table, demand)
         files = self._staged(rows, path, demand.partition_by)
         try:
-            check_files(self.read, demand, files)
+            check_files(table, demand, files)
             refuse()
         except RsError:
             files.discard()

@@ -20,6 +20,8 @@ from rs_assets.records.policy import BadRecords
 DeltaMode = Literal["append", "upsert", "history", "complete"]
 KeyedMode = Literal["upsert", "history"]
 DeltaConnector = Literal["native", "jvm"]
+# What becomes of fields that the table lacks.
+OnNewFields = Literal["fail", "add"]
 # Modes by which rows of the same keys belong together.
 KEYED = get_args(KeyedMode)
 # The columns of a history besides those of its rows.
@@ -105,7 +107,8 @@ class DeltaSink(Sink):
     `order_by` wins, whenever it comes; without it the one that was read last. If the field `deletes` of that row is
     true, the keys have no row in the table any more. With `changes` the rows are those of a table with these keys, and
     RETRACTED marks those that go. `partition_by` sets the partitions of a new table, and `change_feed` gives it one;
-    `partitions` are those by event time, of a column that the sink adds.
+    `partitions` are those by event time, of a column that the sink adds. With `added_columns="add"` fields that
+    the table lacks become columns of it.
 
     With `late` it gets, instead of the rows of the step before it, the late rows of that step: as that step got them,
     with the watermark that they came after.
@@ -122,6 +125,7 @@ class DeltaSink(Sink):
     changes: bool = False
     partition_by: tuple[str, ...] = ()
     change_feed: bool = field(default=False, metadata=NO_EFFECT)
+    added_columns: OnNewFields = field(default="fail", metadata=NO_EFFECT)
     late: bool = False
     time_field: str | None = None
     partitions: EventTimePartitions | None = None
@@ -160,6 +164,11 @@ class DeltaSink(Sink):
             raise TopologyError(
                 f"the connector of step {self.name!r} must be 'native' or 'jvm', not {self.connector!r}",
                 remedy="connector='native' or connector='jvm'",
+            )
+        if self.added_columns not in get_args(OnNewFields):
+            raise TopologyError(
+                f"added_columns of step {self.name!r} must be 'fail' or 'add', not {self.added_columns!r}",
+                remedy="added_columns='add'",
             )
         self._check_keys()
         if self.partitions is not None:

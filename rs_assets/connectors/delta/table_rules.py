@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,7 @@ OF_COLUMNS = {
     "CURRENT_DEFAULT": "a default",
 }
 CONSTRAINT = "delta.constraints."
+ADDED = "let the table have the columns of both, added_columns='add'; or write to another table"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +66,8 @@ def check_fields(table: DeltaTable, fields: Types, *, step: str, partition_by: t
     have = {name: SIMPLE.get(str(kind)) for name, kind in _columns(table.schema()).items()}
     want = {name: kind.name if kind is not None else None for name, kind in fields.items()}
     plain = {name: kind if kind in SIMPLE.values() else None for name, kind in want.items()}
-    different = sorted(
-        name
-        for name in have.keys() | plain.keys()
-        if name not in have or name not in plain or len({have[name], plain[name]} - {None}) > 1
-    )
-    for what, remedy in (*_differing(different), *_other_partitions(table, partition_by)):
+    other = [name for name in have.keys() & plain.keys() if len({have[name], plain[name]} - {None}) > 1]
+    for what, remedy in (*_differing(have, plain, other), *_other_partitions(table, partition_by)):
         raise SinkError(what, remedy=remedy, step=step, table=table.table_uri)
 
 
@@ -154,19 +151,16 @@ def _unserved(table: DeltaTable, demand: Demand) -> Refusals:
 
 def _other_columns(table: DeltaTable, demand: Demand) -> Refusals:
     have, want = _columns(table.schema()), _columns(demand.schema)
-    different = sorted(
-        name
-        for name in have.keys() | want.keys()
-        if name not in have or name not in want or not _fits(have, want, name)
-    )
-    yield from _differing(different)
+    yield from _differing(have, want, [name for name in have.keys() & want.keys() if not fits(have[name], want[name])])
 
 
-def _differing(columns: Sequence[str]) -> Refusals:
-    if columns:
+def _differing(have: Iterable[str], want: Iterable[str], other: Sequence[str]) -> Refusals:
+    """`other` are the columns of both that have another type."""
+    single = {*have} ^ {*want}
+    if single or other:
         yield (
-            f"the columns of the table and of the rows differ: {', '.join(columns)}",
-            "write to another table, or change the table first",
+            f"the columns of the table and of the rows differ: {', '.join(sorted({*single, *other}))}",
+            "write to another table, or change the table first" if other else ADDED,
         )
 
 
@@ -181,10 +175,6 @@ def _other_partitions(table: DeltaTable, partition_by: tuple[str, ...]) -> Refus
 
 def _columns(schema: DeltaSchema) -> dict[str, Any]:
     return {field["name"]: field["type"] for field in json.loads(schema.to_json())["fields"]}
-
-
-def _fits(have: Mapping[str, Any], want: Mapping[str, Any], name: str) -> bool:
-    return fits(have[name], want[name])
 
 
 def fits(have: Any, want: Any) -> bool:

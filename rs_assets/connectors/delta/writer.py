@@ -25,12 +25,13 @@ from rs_assets.common.storage import is_remote, storage_options
 from rs_assets.connectors.delta.files.data_files import BatchFiles, stage_files
 from rs_assets.connectors.delta.files.staging import clear_staging, staging_of
 from rs_assets.connectors.delta.files.stored_files import store_files
+from rs_assets.connectors.delta.fitting import fitted
 from rs_assets.connectors.delta.joining import alone, only_next
 from rs_assets.connectors.delta.jvm_commit import merge_jvm, write_jvm
 from rs_assets.connectors.delta.log.commit_info import last_writer_of
 from rs_assets.connectors.delta.log.sole_writer import ALONE
 from rs_assets.connectors.delta.merge import Upsert, create, stays
-from rs_assets.connectors.delta.nodes import FEED, KEYED, VALIDITY, DeltaMode
+from rs_assets.connectors.delta.nodes import FEED, KEYED, VALIDITY, DeltaMode, OnNewFields
 from rs_assets.connectors.delta.rewind import (
     accept,
     act,
@@ -79,7 +80,8 @@ class DeltaWriter:
     A commit is based on the version at which the marker was read: delta-rs refuses it if the same writer or a newer
     token committed in between, so two drivers can never both write a batch. Of the rows of one batch with equal `keys`
     the last by `order_by` is kept, else the last that was read; it is a deletion if its field `deletes` is true.
-    `partition_by` defines the partitions of a new table, `change_feed` whether it has a change feed.
+    `partition_by` defines the partitions of a new table, `change_feed` whether it has a change feed. With
+    `added_columns="add"` a table gets the columns that it lacks, and rows those that they lack.
     """
 
     name: str
@@ -92,6 +94,7 @@ class DeltaWriter:
     partition_by: tuple[str, ...] = ()
     change_feed: bool = False
     time_field: str | None = None
+    added_columns: OnNewFields = "fail"
     handle: TableHandle = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -146,8 +149,10 @@ class DeltaWriter:
         table = self.handle.newest() if self.connector == "native" else None
         if table is None:
             return
-        added = (*self.partition_by, *(VALIDITY if self.mode == "history" else ()))
+        added = (*self.partition_by, *self._validity)
         kinds = {**dict.fromkeys(added), **{name: fields[name] for name in visible([*fields])}}
+        if self.added_columns == "add":
+            kinds = {column.name: kinds.get(column.name) for column in table.schema().fields}
         check_fields(table, kinds, step=self.name, partition_by=self.partition_by)
 
     def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
@@ -191,8 +196,8 @@ class DeltaWriter:
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
         """Write the files, or collect the rows of an upsert; SinkError if the table's rules forbid the rows."""
-        schema, keyed = arrow_schema(batch), self._keyed
-        schema = schema if keyed is None else keyed.schema(schema)
+        batch, keyed = self._fitted(batch, mark), self._keyed
+        schema = arrow_schema(batch) if keyed is None else keyed.schema(arrow_schema(batch))
         table = self.handle.table
         if table is not None:
             self._check(table, schema, mark)
@@ -208,6 +213,22 @@ class DeltaWriter:
         if table is not None:
             check_files(table, self._demand(schema), files)
         return Staged(lambda: self._add(files, schema, mark))
+
+    def _fitted(self, batch: DataFrame, mark: BatchMark) -> DataFrame:
+        """The batch with the columns of the table, which gets those of the batch, if added columns are taken."""
+        table = self.handle.table
+        if table is None or self.added_columns != "add":
+            return batch
+        with sink_errors(self.name, self.path, mark):
+            rows, now = fitted(batch, table, self.path, mark, own=self._validity)
+        if now is not table:
+            self.handle.newest()
+        return rows
+
+    @property
+    def _validity(self) -> tuple[str, ...]:
+        """The columns that a history adds to its rows."""
+        return VALIDITY if self.mode == "history" else ()
 
     @property
     def _by(self) -> _By:

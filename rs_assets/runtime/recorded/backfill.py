@@ -110,7 +110,12 @@ def _replaced(made: Recompute, judge: Judge, until: int | None, *, plan: bool) -
     written = Written.by(made.query, made.way.sink)
     late = written.mark.batch_id if until is None else until
     replacement = Replacement(
-        read=written.table, partitions=made.way.partitions, value=made.value, mark=written.mark, late=late
+        read=written.table,
+        partitions=made.way.partitions,
+        value=made.value,
+        mark=written.mark,
+        late=late,
+        adds=made.way.sink.added_columns == "add",
     )
     replacement.check()
     batches = made.batches(written.mark.batch_id)

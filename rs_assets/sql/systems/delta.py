@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, get_args
 
-from rs_assets.connectors.delta.nodes import KEYED, KeyedMode
+from rs_assets.connectors.delta.nodes import KEYED, KeyedMode, OnNewFields
 from rs_assets.records.schema import quoted
 from rs_assets.sql.systems.form import SqlSink, SqlSource
 
@@ -22,6 +22,7 @@ METADATA: Final = {"change_type": "string", "commit_version": "bigint", "commit_
 COMES: Final = "_change_comes"
 # The modes that a table with a PRIMARY KEY may name.
 SQL_MODES: Final = {mode: mode for mode in KEYED}
+ON_NEW_FIELDS: Final = {policy: policy for policy in get_args(OnNewFields)}
 
 
 def _read(table: SourceTable) -> DataStream | Table:
@@ -83,10 +84,13 @@ def _write(table: SinkTable) -> DataStream:
     where = table.options.take("path") or table.options.need("table", "totals")
     partitions = [word.text for word in table.options.table.partitioned_by]
     feed = table.options.flag("change-feed")
+    added: OnNewFields = table.options.choice("added-columns", ON_NEW_FIELDS, "fail")
     mode: KeyedMode = table.options.choice("mode", SQL_MODES, "upsert") if found else "upsert"
     changes = table.changes
     if changes is not None:
-        made = changes.to_delta(where, mode=mode, partition_by=partitions, change_feed=feed, name=table.name)
+        made = changes.to_delta(
+            where, mode=mode, partition_by=partitions, change_feed=feed, added_columns=added, name=table.name
+        )
         return replace(table.rows, step=made.step)
     return table.stream.to_delta(
         where,
@@ -97,6 +101,7 @@ def _write(table: SinkTable) -> DataStream:
         time_field=table.options.take("time-field") if mode == "history" else None,
         partition_by=partitions,
         change_feed=feed,
+        added_columns=added,
         name=table.name,
     )
 
