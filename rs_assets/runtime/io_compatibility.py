@@ -5,7 +5,7 @@ Sources are identified by what they read, outputs by where they write.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from rs_assets.checkpoint.manifest import QueryFacts
@@ -123,6 +123,30 @@ def refuse_partial(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> No
                 " meant (--keep-state)",
                 pipeline=topology.name,
             )
+
+
+def refuse_taken_over(topology: Topology, plan: QueryPlan, begun: QueryFacts, others: Iterable[QueryFacts]) -> None:
+    """TopologyChangedError for an output of a query that begins, if another query has written it in its generation.
+
+    Its first batches would be taken for those of the other query.
+    """
+    rows = {
+        sink: other
+        for other in others
+        for sink, batch in other.sinks.items()
+        if sink in plan.sinks and batch >= 0 and other.generation == begun.generation
+    }
+    for sink, other in rows.items():
+        former = f"the step {other.stateful!r}" if other.stateful else "a version without state"
+        replaced = all(isinstance(topology[name], REPLACED) for name in plan.sinks)
+        over = f"which replaces the rows of {', '.join(plan.sinks)}" if replaced else "and remove the rows there first"
+        raise TopologyChangedError(
+            f"the output {sink!r} has rows of {former}, and {plan.name!r} would read the input from its beginning:"
+            " its first batches would be taken for those that are there",
+            remedy=f"start over (--keep-state --reset-step {plan.forgettable[-1]}, or --new-generation), {over}; or"
+            " write to another place under another name",
+            pipeline=topology.name,
+        )
 
 
 def current_of(topology: Topology, name: str) -> str | None:

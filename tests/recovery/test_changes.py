@@ -346,6 +346,37 @@ def test_a_step_that_went_with_its_state_is_not_forgotten_silently(world):
         world.run(world.stream("clicks").to_delta("plain"))
 
 
+def test_a_step_that_takes_the_output_of_another_one_starts_over(world):
+    start(world)
+    end(world, world.windowed(world.stream("clicks")))
+    other = world.windowed(world.stream("clicks"), step="other", aggregate="max")
+    with pytest.raises(TopologyChangedError, match="--keep-state"):
+        world.run(other)
+    with pytest.raises(TopologyChangedError, match="has rows of the step 'pages', and 'other' would read") as refused:
+        world.run(other, keep_state=True)
+    assert "start over (--keep-state --reset-step other, or --new-generation), which replaces" in refused.value.remedy
+    assert [row[2] for row in end(world, other, keep_state=True, reset_steps=("other",))] == [1]
+    assert [row[2] for row in end(world, other)] == [1]
+
+
+def test_a_step_with_state_takes_the_output_of_a_version_without_by_starting_over(world):
+    def copied(distinct):
+        clicks = world.stream("clicks")
+        if distinct:
+            clicks = clicks.distinct("page", within=Time.seconds(60), time_field="ts", name="once")
+        return clicks.map("page", "ts AS start_time", "n AS total").to_delta("pages")
+
+    world.first.put(*rows("a", 1, 2))
+    world.run(copied(distinct=False))
+    with pytest.raises(TopologyChangedError, match="has rows of a version without state") as refused:
+        world.run(copied(distinct=True))
+    assert "start over (--keep-state --reset-step once, or --new-generation), which replaces" in refused.value.remedy
+    world.run(copied(distinct=True), reset_steps=("once",), keep_state=True)
+    world.first.put(*rows("b", 3))
+    world.run(copied(distinct=True))
+    assert [row[0] for row in world.table()] == ["a", "b"]
+
+
 def test_a_lost_checkpoint_is_not_taken_for_a_first_start(world):
     import shutil
 

@@ -22,7 +22,7 @@ from rs_assets.recovery import rollback_marker as returning
 from rs_assets.recovery.preflight import CHANGED, Finding, refuse, verify_query
 from rs_assets.recovery.savepoints.relocate import relocate_moved
 from rs_assets.runtime.identity import queries_of_now, resumed
-from rs_assets.runtime.io_compatibility import refuse_renamed, refuse_ruled
+from rs_assets.runtime.io_compatibility import refuse_renamed, refuse_ruled, refuse_taken_over
 from rs_assets.runtime.job.ended import ended, withdraw_ends
 from rs_assets.runtime.job.inputs import check_inputs
 from rs_assets.runtime.job.lost import outdated, without_manifest
@@ -60,6 +60,15 @@ def opened(
         raise
 
 
+def _refuse_taken_over(session: JobSession, stored: Manifest) -> None:
+    """Refuse queries that begin where others have written; they keep their outputs with the steps that are gone."""
+    others = [*queries_of_now(session.topology, stored).values(), *stored.removed.values()]
+    for plan in session.plans if stored.queries else ():
+        folder = session.folders[plan.name]
+        if folder not in stored.queries and folder not in stored.removed:
+            refuse_taken_over(session.topology, plan, session.manifest.queries[folder], others)
+
+
 def _open(session: JobSession) -> None:
     if not session.options.new_generation:
         forgetting.undo(session.folder)
@@ -77,6 +86,7 @@ def _open(session: JobSession) -> None:
         # Sinks may have recorded the generation of the rollback already.
         stored = replace(stored, generation=max(stored.generation, cut.generation + 1))
     session.manifest, session.folders = resumed(session.topology, session.plans, stored, session.options)
+    _refuse_taken_over(session, stored)
     session.topology, session.manifest = placed(
         session.topology, session.manifest, session.options.home, partial(_writer_of, session)
     )
