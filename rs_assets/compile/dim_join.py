@@ -117,7 +117,8 @@ def _check(frame: DataFrame, schema: StructType, node: DimJoin) -> None:
                 step=node.name,
             )
         if kinds[0] != kinds[1] and not all(isinstance(kind, IntegralType) for kind in kinds):
-            raise unlike_keys((left, kinds[0].simpleString()), (right, kinds[1].simpleString()), step=node.name)
+            pair = (left, kinds[0].simpleString()), (right, kinds[1].simpleString())
+            raise unlike_keys(*pair, step=node.name, loaded=True)
     _check_within(frame, schema, node)
     _check_names(frame, schema, node)
 

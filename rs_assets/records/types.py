@@ -122,6 +122,44 @@ def type_in(text: str) -> Type | None:
     return found if not reader.tokens else None
 
 
+def holding(one: str, other: str) -> str | None:
+    """The type that holds all values of two types, as Spark compares them; None if there is none, or it is unknown.
+
+    >>> holding("decimal(10,2)", "int"), holding("date", "timestamp"), holding("bigint", "date")
+    ('decimal(12,2)', 'timestamp', None)
+    """
+    if one == other or "string" in (one, other):
+        return other if one == other else "string"
+    here, there = _digits(one), _digits(other)
+    if here is not None and there is not None:
+        return _exact(one, other, here, there)
+    if (here or one in _FLOATS) and (there or other in _FLOATS):
+        return "double"
+    return max(one, other, key=_TIMES.index) if {one, other} <= {*_TIMES} else None
+
+
+_FLOATS = ("float", "double")
+# Each holds the values of those before it.
+_TIMES = ("date", "timestamp_ntz", "timestamp")
+_WHOLE_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+
+
+def _digits(kind: str) -> tuple[int, int] | None:
+    """Digits before and after the decimal point of an exact number."""
+    if kind in _WHOLE_DIGITS:
+        return _WHOLE_DIGITS[kind], 0
+    found = re.fullmatch(r"decimal\((\d+),(\d+)\)", kind)
+    return (int(found[1]) - int(found[2]), int(found[2])) if found else None
+
+
+def _exact(one: str, other: str, here: tuple[int, int], there: tuple[int, int]) -> str | None:
+    """The type of all digits of two exact numbers; None if a decimal does not have so many."""
+    if {one, other} <= {*_WHOLE_DIGITS}:
+        return max(one, other, key=list(_WHOLE_DIGITS).index)
+    before, after = (max(each) for each in zip(here, there, strict=True))
+    return f"decimal({before + after},{after})" if before + after <= MOST_DIGITS else None
+
+
 def _check_brackets(tokens: list[str]) -> None:
     """DdlError for an unmatched bracket."""
     waiting: list[str] = []

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from rs_assets.errors import TopologyError
+from rs_assets.operators.join.spec import cast_to
+from rs_assets.records.types import holding
 
 WHOLE: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
 # The types whose values can be in an interval.
@@ -104,9 +106,17 @@ def check_within(
         if kind is not None and known is not None and kind != known and not {kind, known} <= WHOLE:
             raise TopologyError(
                 f"step {step!r} cannot look for {name!r}, which is a {kind}, in {field!r}, which is a {known}",
-                remedy=f"cast one of them before: .with_fields({name}='cast({name} as {known})')",
+                remedy=_one_type((name, kind), (field, known)),
                 step=step,
             )
+
+
+def _one_type(asked: tuple[str, str], end: tuple[str, str]) -> str:
+    """What gives a field and the ends of intervals one type that holds the values of both."""
+    (name, kind), (field, known) = asked, end
+    wide = holding(kind, known) or known
+    declared = f"declare {field!r} as {wide} in the schema of the dimension" if wide != known else ""
+    return " and ".join(filter(None, (cast_to(name, wide) if wide != kind else "", declared)))
 
 
 def _unordered(key: Containing, field: str, kind: str, *, step: str) -> TopologyError:

@@ -10,6 +10,7 @@ from typing import Literal
 from rs_assets.errors import TopologyError
 from rs_assets.operators.window.durations import LONGEST, checked_duration
 from rs_assets.operators.window.spec import AlignedWindow
+from rs_assets.records.types import holding
 
 JoinType = Literal["inner", "left", "right", "full", "semi", "anti"]
 # Kinds whose rows have the fields of both sides; the others keep rows of the left side as they are.
@@ -121,14 +122,28 @@ def pairs_of(on: str | Sequence[str] | Mapping[str, str], *, step: str) -> tuple
     return pairs
 
 
-def unlike_keys(left: tuple[str, str], right: tuple[str, str], *, step: str) -> TopologyError:
-    """The error for keys, each a name and a type, that Spark would compare by a cast."""
+def unlike_keys(left: tuple[str, str], right: tuple[str, str], *, step: str, loaded: bool = False) -> TopologyError:
+    """The error for keys, each a name and a type, that Spark would compare by a cast.
+
+    The right one of a dimension, which is `loaded`, has no steps before: its schema names the type.
+    """
     (one, kind), (two, other) = left, right
+    wide = holding(kind, other)
+    if loaded:
+        last = f"declare {two!r} as {wide or kind} in the schema of the dimension" if wide != other else ""
+    else:
+        last = cast_to(two, wide or kind) if wide != other else ""
+    both = " and ".join(filter(None, (cast_to(one, wide) if wide and wide != kind else "", last)))
     return TopologyError(
         f"step {step!r} cannot compare {one!r}, which is a {kind}, with {two!r}, which is a {other}",
-        remedy=f"cast one of them before: .with_fields({two}='cast({two} as {kind})')",
+        remedy=f"give both one type before: {both}",
         step=step,
     )
+
+
+def cast_to(name: str, kind: str) -> str:
+    """The step that gives a field another type."""
+    return f".with_fields({name}='cast({name} as {kind})')"
 
 
 def two_fields(name: str, why: str, *, step: str, remedy: str = PREFIXED) -> TopologyError:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rs_assets.stream.pipeline import Pipeline
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
+_CAST = re.compile(r"\.with_fields\((\w+)='cast\(\1 as ([^']+)\)'\)")
 _STEP = re.compile(r"(?:step|window|union) '([a-z0-9_]+)'")
 
 
@@ -179,6 +180,8 @@ class PositionedErrors:
             return
         found = _STEP.search(error.what)
         step = str(error.facts.get("step") or (found[1] if found else ""))
+        # A statement has no steps that a cast could be.
+        remedy = _CAST.sub(lambda cast: f"CAST({cast[1]} AS {cast[2].upper()})", error.remedy)
         raise self.planner.text.error(
-            error.what, self.planner.steps.get(step, self.at), remedy=error.remedy, step=step or None
+            error.what, self.planner.steps.get(step, self.at), remedy=remedy, step=step or None
         ) from error

@@ -256,7 +256,7 @@ def _check_keys(node: Joined, left: Fields, right: Fields, *, alike: Callable[[T
         kinds = left.type_of(one), right.type_of(two)
         here, there = map(_known, kinds)
         if here is not None and there is not None and here != there and not all(map(alike, kinds)):
-            raise unlike_keys((one, here), (two, there), step=node.name)
+            raise unlike_keys((one, here), (two, there), step=node.name, loaded=isinstance(node, dim_join.DimJoin))
 
 
 def _both_sides(node: join.StreamJoin, left: Fields, right: Fields) -> Fields:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rs_assets.errors import TopologyError
+from rs_assets.operators.join.spec import cast_to
+from rs_assets.records.types import holding
 
 
 def check_kinds(name: str, inputs: Sequence[tuple[str, Mapping[str, str | None]]]) -> None:
@@ -24,8 +26,10 @@ def check_kinds(name: str, inputs: Sequence[tuple[str, Mapping[str, str | None]]
         for step, its in others:
             other = its[field]
             if kind is not None and other is not None and kind != other:
+                wide = holding(kind, other) or kind
+                where = " and ".join(repr(at) for at, its_kind in ((first, kind), (step, other)) if its_kind != wide)
                 raise TopologyError(
                     f"union {name!r}: {field!r} is a {kind} after {first!r} and a {other} after {step!r}",
-                    remedy=f"cast one of them before: .with_fields({field}='cast({field} as {kind})')",
+                    remedy=f"cast it after {where}: {cast_to(field, wide)}",
                     step=name,
                 )
