@@ -15,17 +15,21 @@ _row = Family("json").row
 _PATH = re.compile(r"\$(?:\.(?:\*|[^.\[\]'*]+)|\[(?:\d+|\*|'[^'\]]+')\])*")
 
 # Those of them that name one value, and a text that may be a number of which Spark has read 17 digits.
-_ONE = re.compile(r"\$(?:\.\w+|\[\d+\]|\['[\w .-]+'\])+")
+_ONE = re.compile(r"\$(?:\.\w+|\[\d+\]|\['[\w .-]+'\])*")
 _LONG = "^-?[0-9.]{17,}(?:E-?[0-9]+)?$"
 
 
 def exact_number(found: str, doc: str, path: str) -> str:
-    """The SQL of the text `found` at a path of a document, with up to 38 digits if it is a number."""
+    """The SQL of the text `found` at a path of a document, with up to 38 digits if it is a number.
+
+    Spark gives null for a null of an object, and the text `null` for one in an array, or for a document of it.
+    """
     # What a call gives has lost the digits already, and would be written out several times.
     if not _ONE.fullmatch(path) or not PLAIN.fullmatch(doc):
         return found
     exact = f"try_variant_get(try_parse_json({doc}), {quote(path)}, 'string')"
-    return f"if({found} rlike '{_LONG}', coalesce({exact}, {found}), {found})"
+    nothing = f" when {found} = 'null' then {exact}" if path == "$" or path.endswith("]") else ""
+    return f"case when {found} rlike '{_LONG}' then coalesce({exact}, {found}){nothing} else {found} end"
 
 
 def _at_path(texts: Mapping[str, str]) -> str:
@@ -72,6 +76,9 @@ JSON = (
             'json_value(\'{"ccc":{"hhh":["h0","h1","h2"]}}\',\'$.ccc.hhh[*]\')': '["h0","h1","h2"]',
             'json_value(\'{"ccc":{"hhh":["h0","h1","h2"]}}\',\'$.ccc.hhh[1]\')': "h1",
             "json_value('[1]',null)": None,
+            "json_value('[null]','$[0]')": None,
+            "json_value('[\"null\"]','$[0]')": "null",
+            "json_value('null','$')": None,
             "json_value('{x','$.a')": None,
             "json_value('{\"a\":[12345678901234567.89]}','$.a[0]')": "12345678901234567.89",
         },
