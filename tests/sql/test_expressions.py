@@ -115,6 +115,9 @@ CASES = [
     ("COUNT_CHAR('abcabc', 'c')", "BIGINT", 2),
     ("PARSE_URL('http://h/p?axb=1&a.b=2', 'QUERY', 'a.b')", "STRING", "2"),
     ("PARSE_URL('http://h/p?q=1', 'QUERY', '(')", "STRING", None),
+    ("PARSE_URL('http://u@my_shop:80/p', 'HOST')", "STRING", "my_shop"),
+    ("PARSE_URL('http://u@my_shop:80/p', 'USERINFO')", "STRING", "u"),
+    ("PARSE_URL('http://u@/p', 'HOST')", "STRING", None),
     ("CHAR_LENGTH(TO_BASE64(REPEAT('a', 100)))", "INT", 136),
     # Casts.
     ("CAST(n AS STRING)", "STRING", "5"),

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+from rs_assets.expressions.functions.builtin.encoding import PARTS, part_of_url
 from rs_assets.expressions.functions.literals import quote, separated_by, unquote
 from rs_assets.sql.expressions.casts import text_of_bytes
 from rs_assets.sql.expressions.sql_function import (
@@ -157,6 +158,9 @@ def _element(values: Sequence[Value]) -> str:
 
 def _addressed(values: Sequence[Value]) -> str:
     """A part of a URL; Spark reads the key of a query as a pattern."""
+    part = unquote(values[1].text)
+    if part in PARTS and not values[2:]:
+        return part_of_url(values[0].plain, part)
     key = f", {separated_by(values[2].plain)}" if values[2:] else ""
     return f"try_parse_url({values[0].plain}, {values[1].plain}{key})"
 

@@ -13,12 +13,28 @@ _row = Family("encoding").row
 PARTS = ("HOST", "PATH", "QUERY", "REF", "PROTOCOL", "FILE", "AUTHORITY", "USERINFO")
 
 
+# Java reads no host with an underscore, or with characters beyond ASCII, but has it in the authority.
+_OF_AUTHORITY = {
+    "HOST": r"^(?:[^@]*@)?([^:@\[\]]+)(?::[0-9]*)?$",
+    "USERINFO": r"^([^@]*)@[^:@\[\]]+(?::[0-9]*)?$",
+}
+
+
+def part_of_url(url: str, part: str) -> str:
+    """The SQL of a part of a URL; null without one, and for a text that cannot be read."""
+    found = f"try_parse_url({url}, '{part}')"
+    if part not in _OF_AUTHORITY:
+        return found
+    read = f"nullif(regexp_extract(try_parse_url({url}, 'AUTHORITY'), {quote(_OF_AUTHORITY[part])}, 1), '')"
+    return f"coalesce({found}, {read})"
+
+
 def _part(texts: Mapping[str, str]) -> str:
     part = (unquote(texts["part"]) or "").upper()
     if part not in PARTS:
         raise TopologyError(f"a URL has no part {part!r}", remedy=f"use one of: {', '.join(PARTS)}")
     if "key" not in texts:
-        return f"try_parse_url({texts['s']}, '{part}')"
+        return part_of_url(texts["s"], part)
     if part != "QUERY" or is_null(texts["key"]):
         return "cast(null as string)"
     # Spark reads the key as a pattern.
@@ -167,6 +183,8 @@ ENCODING = (
             f"parse_url({_URL},'FILE')": "/path/p1.php?query=1",
             f"parse_url({_URL},'AUTHORITY')": "facebook.com",
             f"parse_url({_URL},'USERINFO')": None,
+            "parse_url('http://my_shop:80/p','HOST')": "my_shop",
+            "parse_url('http://u:p@my_shop/p','USERINFO')": "u:p",
             "parse_url('a b|c','HOST')": None,
         },
     ),
