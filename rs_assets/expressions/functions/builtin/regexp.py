@@ -12,6 +12,13 @@ from rs_assets.expressions.functions.literals import is_null, quote, unquote
 from rs_assets.expressions.functions.patterns import fault_of, groups_of
 
 _row = Family("regexp").row
+# Java counts a character beyond 16 bits twice; all other functions count it once.
+_BEFORE = (
+    "length(decode(substring(encode(make_valid_utf8({s}), 'UTF-16BE'), 1, 2 * regexp_instr({s}, {p}) - 2), 'UTF-16BE'))"
+)
+_PLACE = (
+    "if(octet_length({s}) = length({s}) or regexp_instr({s}, {p}) = 0, regexp_instr({s}, {p}) - 1, " + _BEFORE + ")"
+)
 _REFERENCE = re.compile(r"\\.|\$(\d)?|\\$", re.DOTALL)
 
 
@@ -118,10 +125,10 @@ REGEXP = (
     _row(
         "regexinstr regexp_instr",
         "s text, p pattern",
-        _guarded("regexp_instr({s}, {p}) - 1", "cast(null as int)"),
+        _guarded(_PLACE, "cast(null as int)"),
         "int",
         "The position of the first match, counted from 0; -1 if there is none.",
-        {"regexinstr('abc','c')": 2, "regexinstr('abc','x')": -1},
+        {"regexinstr('abc','c')": 2, "regexinstr('abc','x')": -1, "regexinstr('😀c😀c','c')": 1},
     ),
     _row(
         "regexsubstr regexp_substr",
