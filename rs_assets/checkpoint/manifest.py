@@ -30,7 +30,8 @@ class QueryFacts:
     `sinks` maps its sinks to their last batches, `rows_open` is the number of groups left in state (an idle run does
     not load it), `catalogued` the last batch in the catalog, `poisons` the records that are excluded from batches that
     failed on them. `path` lists the generations that lead to this one, oldest first, each with its last valid batch.
-    `ruled` lists earlier `rules` that a person has allowed to change, oldest first, each with its last batch. `codes`
+    `ruled` lists earlier `rules` that a person has allowed to change, oldest first, each with its last batch, and
+    `shaped` the earlier steps of a `shape` whose state a person has allowed to keep. `codes`
     are digests of the pipeline versions that were started, each with its first batch, oldest first. `absent` has the
     generation in which each removed sink was last written.
     """
@@ -51,6 +52,7 @@ class QueryFacts:
     targets: Mapping[str, str] = field(default_factory=dict)
     rules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ruled: tuple[tuple[int, Mapping[str, tuple[str, ...]]], ...] = ()
+    shaped: tuple[tuple[int, tuple[Mapping[str, Any], ...]], ...] = ()
     codes: tuple[tuple[int, str], ...] = ()
     absent: Mapping[str, int] = field(default_factory=dict)
 
@@ -60,11 +62,16 @@ class QueryFacts:
         known = {**self.absent, **dict.fromkeys(self.sinks, self.generation)}
         return {sink: generation for sink, generation in known.items() if sink not in here}
 
-    def rules_at(self, batch: int) -> QueryFacts:
-        """This state with the rules of the outputs at the end of an earlier batch."""
-        later = [rules for last, rules in self.ruled if last >= batch]
-        then = tuple((last, rules) for last, rules in self.ruled if last < batch)
-        return replace(self, rules={**self.rules, **(later[0] if later else {})}, ruled=then)
+    def as_of(self, batch: int) -> QueryFacts:
+        """This state with the rules of the outputs, and the steps, at the end of an earlier batch."""
+        rules = next((rules for last, rules in self.ruled if last >= batch), {})
+        return replace(
+            self,
+            rules={**self.rules, **rules},
+            ruled=tuple(each for each in self.ruled if each[0] < batch),
+            shape=next((shape for last, shape in self.shaped if last >= batch), self.shape),
+            shaped=tuple(each for each in self.shaped if each[0] < batch),
+        )
 
     def started_with(self, code: str, batch: int) -> QueryFacts:
         """This state when the version `code` computes `batch` and those after it."""
@@ -164,6 +171,7 @@ def _facts(body: Mapping[str, Any]) -> QueryFacts:
             "origins": {name: tuple(of) for name, of in body.get("origins", {}).items()},
             "rules": _rules(body.get("rules", {})),
             "ruled": tuple((last, _rules(rules)) for last, rules in body.get("ruled", ())),
+            "shaped": tuple((last, tuple(shape)) for last, shape in body.get("shaped", ())),
             "path": tuple((generation, batch) for generation, batch in body.get("path", ())),
             "codes": tuple((batch, code) for batch, code in body.get("codes", ())),
         }

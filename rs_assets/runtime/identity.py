@@ -313,6 +313,13 @@ def _facts(
     )
 
 
+def kept_steps(topology: Topology, stored: Manifest, facts: QueryFacts, before: QueryFacts, *, last: int) -> QueryFacts:
+    """`facts` with the former steps of a query, up to the batch `last`, if the current ones make another state."""
+    if not before.shape or not changes(renamed(stored_shape(before), _renames(topology, stored)), stored_shape(facts)):
+        return facts
+    return replace(facts, shaped=(*facts.shaped, (last, before.shape)))
+
+
 def _is_reset(plan: QueryPlan, options: RunOptions) -> bool:
     """Whether the state of one of its steps is to be dropped: the state of later steps is then invalid too."""
     return not set(plan.forgettable).isdisjoint(options.reset_steps)

@@ -20,6 +20,7 @@ from rs_assets.errors import (
     TopologyChangedError,
     TopologyError,
 )
+from rs_assets.runtime.upkeep.savepoints import rewind
 from tests.crash import Crash
 from tests.operators.model import at
 
@@ -344,6 +345,19 @@ def test_a_step_that_went_with_its_state_is_not_forgotten_silently(world):
     start(world)
     with pytest.raises(TopologyChangedError, match="- window_aggregate pages"):
         world.run(world.stream("clicks").to_delta("plain"))
+
+
+def test_a_rewind_to_before_state_was_kept_leads_back_to_the_code_that_made_it(world):
+    start(world)
+    clicks = world.stream("clicks")
+    filtered = world.windowed(clicks, condition="n > 5")
+    world.first.put(*rows("a", 2))
+    world.run(filtered, keep_state=True)
+    world.run(filtered)
+    rewind(filtered.build().topology, 0, world.options)
+    with pytest.raises(TopologyChangedError, match=r"\+ filter"):
+        world.run(filtered)
+    assert end(world, world.windowed(clicks))[0][2] == 3
 
 
 def test_a_step_that_takes_the_output_of_another_one_starts_over(world):

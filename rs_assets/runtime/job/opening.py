@@ -21,7 +21,7 @@ from rs_assets.recovery import restore_marker as restoring
 from rs_assets.recovery import rollback_marker as returning
 from rs_assets.recovery.preflight import CHANGED, Finding, refuse, verify_query
 from rs_assets.recovery.savepoints.relocate import relocate_moved
-from rs_assets.runtime.identity import queries_of_now, resumed
+from rs_assets.runtime.identity import kept_steps, queries_of_now, resumed
 from rs_assets.runtime.io_compatibility import refuse_renamed, refuse_ruled, refuse_taken_over
 from rs_assets.runtime.job.ended import ended, withdraw_ends
 from rs_assets.runtime.job.inputs import check_inputs
@@ -240,7 +240,7 @@ def _return_sources(session: JobSession, stored: Manifest) -> None:
 
 
 def _check_rules(session: JobSession, stored: Manifest) -> None:
-    """TopologyChangedError for an output with rows by other rules; else record the end of the old rules.
+    """TopologyChangedError for an output with rows by other rules; else record the end of the old rules and steps.
 
     The output's own record counts: a run that was killed after its first commit has not recorded that it has rows.
     """
@@ -251,6 +251,10 @@ def _check_rules(session: JobSession, stored: Manifest) -> None:
             continue
         if not session.options.keep_state:
             refuse_ruled(session.topology, plan, replace(before, sinks=facts.sinks))
+        else:
+            last = session.log(plan).last_committed()
+            facts = kept_steps(session.topology, stored, facts, before, last=last)
+            session.manifest = session.manifest.with_query(session.folders[plan.name], facts)
         if before.rules != {name: rule for name, rule in facts.rules.items() if name in before.rules}:
             ruled = (*facts.ruled, (session.log(plan).last_committed(), before.rules))
             session.manifest = session.manifest.with_query(session.folders[plan.name], replace(facts, ruled=ruled))

@@ -82,7 +82,7 @@ def _rewound(folder: Path, stored: Manifest, query: QueryReturn, begun: int) -> 
     _rewound_copy(place, target, query.batch)
     log = CheckpointLog(place / "checkpoint", stored.aliases)
     return replace(
-        begun_with(facts.rules_at(query.batch), query.batch, begun),
+        begun_with(facts.as_of(query.batch), query.batch, begun),
         left=left_at(facts, log, query.batch),
         catalogued=query.batch,
         rows_open=0,
