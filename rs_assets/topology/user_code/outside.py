@@ -172,7 +172,9 @@ def _constant(name: str, value: Any, *, captured: bool = False) -> str | None:
         return f"{value.pattern!r} {int(value.flags)}"
     if isinstance(value, types.MappingProxyType):
         value, captured = dict(value), True
-    if isinstance(value, CONSTANTS) or _frozen(value):
+    # Other libraries have objects that are tuples.
+    plain = not isinstance(value, tuple) or type(value) is tuple or hasattr(value, "_fields")
+    if (isinstance(value, CONSTANTS) and plain) or _frozen(value):
         return value_text(value)
     if type(value) in TABLES and (captured or name.rpartition(".")[2].isupper()):
         return value_text(value) if len(value) <= MOST_IN_TABLE else f"{type(value).__name__} of {len(value)}"
