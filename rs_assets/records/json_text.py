@@ -35,6 +35,8 @@ HALF: Final = (
 )
 # A text that may be a number with a comma, which Spark leaves out: 15 for "1,5".
 COMMA: Final = r'"[-+.0-9]*,[-+.,0-9eE]*"'
+# A number of so many digits that Spark, which multiplies seconds by a million, may wrap around to any time.
+SECONDS: Final = r"(?<![0-9.])[0-9]{13}"
 # A number from 128 to 255, of which Spark makes a negative tinyint.
 UNSIGNED: Final = r"(?<![0-9])(?:1(?:2[89]|[3-9][0-9])|2(?:[0-4][0-9]|5[0-5]))(?![0-9])"
 TOO_LARGE: Final = Fault(
@@ -43,6 +45,9 @@ TOO_LARGE: Final = Fault(
     lambda value, _: (value == F.lit(float("inf"))) | (value == F.lit(float("-inf"))),
 )
 TOO_LARGE_FOR_BYTE: Final = Fault(TOO_LARGE.what, (ByteType,), lambda value, _: value > F.lit(127))
+TOO_LATE: Final = Fault(
+    "not in the years 1 to 9999 of UTC", (TimestampType,), lambda value, _: value.rlike("^-?[0-9]{13,}$")
+)
 WITH_COMMA: Final = Fault("a comma in a number", (DecimalType,), lambda value, _: value.contains(","))
 
 
@@ -60,6 +65,7 @@ def json_reason(text: Column, schema: StructType, parsed: Column, options: Mappi
         *_reason_if(~infinite, schema, parsed, TOO_LARGE),
         *_reason_if(text.rlike(UNSIGNED), schema, written, TOO_LARGE_FOR_BYTE),
         *_reason_if(text.rlike(COMMA), schema, written, WITH_COMMA),
+        *_reason_if(text.rlike(SECONDS), schema, written, TOO_LATE),
     )
 
 
@@ -104,8 +110,8 @@ def _as_written(schema: StructType) -> StructType:
 
 
 def _wider(kind: DataType) -> DataType:
-    """A type with texts for decimals and smallint for tinyint, which have the values that Spark changes."""
-    if isinstance(kind, DecimalType):
+    """A type with texts for decimals and times, and smallint for tinyint: they have the values that Spark changes."""
+    if isinstance(kind, DecimalType | TimestampType):
         return StringType()
     if isinstance(kind, ByteType):
         return ShortType()

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,12 @@ NUMBERS: Mapping[str, Mapping[str, Any]] = {
 }  # fmt: skip
 # As they are, and as parts of JSON.
 BARE: Mapping[str, Mapping[str, Any]] = {
+    # Seconds since 1970; Spark would wrap a larger number around to a time of other years.
+    "timestamp": {
+        "1767607200": datetime(2026, 1, 5, 10, tzinfo=UTC), "-1": datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC),
+        "1767607200000": None, "1767607200000000": None, "9223372036854775807": None, "-9223372036854775808": None,
+        "18446744073710": None, "-18446744073710": None, "1767607200.5": None,
+    },
     "tinyint": {"127": 127, "-128": -128, "12": 12, "128": None, "200": None, "255": None, "256": None, "-129": None},
     "string": {
         "1.50": "1.50", "-0": "-0", "1e2": "1e2", "1E400": "1E400", "true": "true", '"1.50"': "1.50",

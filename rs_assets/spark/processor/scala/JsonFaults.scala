@@ -13,6 +13,7 @@ object JsonFaults {
   private val Times = (-62135596800000000L, 253402300799999999L)
   private val Days = (-719162, 2932896)
   private val Comma = Pattern.compile("\"[-+.0-9]*,[-+.,0-9eE]*\"")
+  private val Seconds = Pattern.compile("(?<![0-9.])[0-9]{13}")
   private val CommaAlone = UTF8String.fromString(",")
 
   /** What the name of a value has that is infinite by intent. */
@@ -87,12 +88,21 @@ object JsonFaults {
     protected def is(value: Any, kind: DataType): Boolean = value.asInstanceOf[Short] > Byte.MaxValue
   }
 
+  /** A time, read as a text, that is a number of seconds after the year 9999: Spark may wrap around to another one. */
+  object Late extends Fault {
+    protected def of(kind: DataType): Boolean = kind == TimestampType
+    protected def is(value: Any, kind: DataType): Boolean = value.asInstanceOf[UTF8String].toString.matches("-?[0-9]{13,}")
+  }
+
+  /** Whether there is a number of so many digits. */
+  def hasSeconds(text: UTF8String): Boolean = Seconds.matcher(text.toString).find
+
   /** Whether one of the texts may be a number with a comma, which Spark leaves out. */
   def hasComma(text: UTF8String): Boolean = text.contains(CommaAlone) && Comma.matcher(text.toString).find
 
-  /** A type with texts for decimals and smallint for tinyint, which have the values that Spark changes. */
+  /** A type with texts for decimals and times, and smallint for tinyint: they have the values that Spark changes. */
   def wider(kind: DataType): DataType = kind match {
-    case _: DecimalType => StringType
+    case _: DecimalType | TimestampType => StringType
     case ByteType => ShortType
     case ArrayType(each, _) => ArrayType(wider(each))
     case MapType(key, each, _) => MapType(wider(key), wider(each))

@@ -16,6 +16,7 @@ final class SparkLines(rules: JsonRules) {
   private val large = places(Large)
   private val exact = places(Exact)
   private val unsigned = places(Unsigned)
+  private val late = places(Late)
   private val parser = evaluator(whole)
   private lazy val written = evaluator(wider(whole).asInstanceOf[StructType])
   private val project: UnsafeProjection = {
@@ -33,7 +34,8 @@ final class SparkLines(rules: JsonRules) {
   private def refused(row: InternalRow, text: UTF8String): Boolean =
     any(row, strange, Strange) || (any(row, large, Large) && !text.toLowerCase.contains(Infinite)) ||
       (exact.nonEmpty && hasComma(text) && any(asWritten(text), exact, Exact)) ||
-      (unsigned.nonEmpty && any(asWritten(text), unsigned, Unsigned))
+      (unsigned.nonEmpty && any(asWritten(text), unsigned, Unsigned)) ||
+      (late.nonEmpty && hasSeconds(text) && any(asWritten(text), late, Late))
 
   private def asWritten(text: UTF8String): InternalRow = written.evaluate(text)
 
