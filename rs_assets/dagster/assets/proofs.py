@@ -26,7 +26,7 @@ from rs_assets.common.priority import give_way
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.dagster.assets.closed_partitions import closed_key
 from rs_assets.dagster.assets.stream_assets import StreamAssets
-from rs_assets.dagster.nightly import nightly
+from rs_assets.dagster.nightly import newest_night, nightly
 from rs_assets.dagster.place import place_of
 from rs_assets.dagster.resources.spark import SparkResource
 from rs_assets.errors import TopologyError
@@ -65,6 +65,7 @@ def nightly_proof(assets: StreamAssets) -> tuple[list[UnresolvedAssetJobDefiniti
         name=f"{assets.label}_nightly_proof",
         job=job,
         cron_schedule=nightly(assets.name, hour=4),
+        execution_fn=newest_night,
         execution_timezone="UTC",
     )
     return [job], [schedule]
