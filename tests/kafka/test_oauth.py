@@ -69,7 +69,7 @@ def copying(cluster, topic, delivery):
     return stream.to_kafka(cluster, f"{topic}-out", delivery=delivery).build()
 
 
-@pytest.mark.parametrize("delivery", ["at_least_once", "exactly_once"])
+@pytest.mark.parametrize("delivery", ["at_least_once", pytest.param("exactly_once", marks=pytest.mark.canary)])
 def test_should_read_and_write_by_tokens_and_show_no_secret(broker, cluster, filled, options, delivery):
     broker.create_topic(f"{filled}-out")
     pipeline = copying(cluster, filled, delivery)

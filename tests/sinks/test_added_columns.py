@@ -135,6 +135,7 @@ def test_another_type_and_another_case_are_refused(source, options, fields, matc
     assert [each["id"] for each in rows_of(options)] == [1]
 
 
+@pytest.mark.canary
 def test_without_the_policy_the_fields_are_refused_and_its_remedy_takes_them(source, options):
     source.put(row(1))
     writing(source, "id").run(options)
