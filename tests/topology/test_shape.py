@@ -71,6 +71,23 @@ def ever(first: str, second: str) -> Shape:
     return of(made.to_data_stream(), "w")
 
 
+def twice_windowed(first: str, second: str, step: str = "longer") -> Shape:
+    made = window(begin()).sum("n", first).sum("m", second).to_data_stream()
+    longer = made.window(TumblingWindow.of(Time.minutes(5), "end_time"), name="longer").group_by("page")
+    return of(longer.sum("a", "total").to_data_stream(), step)
+
+
+def rows_of(first: tuple[str, ...], second: tuple[str, ...], step: str = "longer") -> Shape:
+    made = window(begin()).reduce(longest, schema="a bigint", fields=first, name="one")
+    made = made.reduce(longest, schema="b bigint", fields=second, name="two").to_data_stream()
+    longer = made.window(TumblingWindow.of(Time.minutes(5), "end_time"), name="longer").group_by("page")
+    return of(longer.sum("a", "total").to_data_stream(), step)
+
+
+def longest(value: Any, row: dict[str, Any]) -> dict[str, Any]:
+    return {"a": 1}
+
+
 def looked_up(fields: str) -> Shape:
     return sums(begin().dim_join(Dimension.from_file("d.jsonl", schema=fields), on="page"))
 
@@ -101,6 +118,8 @@ Pair = Callable[[], tuple[Shape, Shape]]
 REFUSED: dict[str, Pair] = {
     "accumulators of one type in another order": lambda: (reduced("n", "m"), reduced("m", "n")),
     "values of rows that are retracted, under other names": lambda: (ever("a", "b"), ever("b", "a")),
+    "values that a later step reads, under other names": lambda: (twice_windowed("a", "b"), twice_windowed("b", "a")),
+    "rows of functions before a later step": lambda: (rows_of(("n",), ("n", "m")), rows_of(("n", "m"), ("n",))),
     "a field of a dimension in place of one of the stream": lambda: (
         looked_up("page string, tier string"), looked_up("page string, tier string, n bigint"),
     ),
@@ -125,6 +144,12 @@ KEPT: dict[str, Pair] = {
     "a processor's own function": lambda: (counted(once, step="counts"), counted(twice, step="counts")),
     "a processor's fields in other lines": lambda: (
         counted(once), counted(once, "page  string, n LONG,\nts timestamp"),
+    ),
+    "values of the last step under other names": lambda: (
+        twice_windowed("a", "b", "w"), twice_windowed("b", "a", "w"),
+    ),
+    "rows of functions of the last step": lambda: (
+        rows_of(("n",), ("n", "m"), "w"), rows_of(("n", "m"), ("n",), "w"),
     ),
     "another function of one accumulator": lambda: (reduced("n"), reduced("m")),
     "a rule more": lambda: (judged(rules(a="(n,>,1)")), judged(rules(a="(n,>,1)", b="(n,>,2)"))),

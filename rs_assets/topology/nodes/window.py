@@ -318,6 +318,17 @@ class WindowAggregate(TimedState):
             *((f"values {', '.join(self.values)}",) if named else ()),
         )
 
+    @property
+    def emitting(self) -> tuple[str, ...]:
+        """The names of several values, which a step after it reads; the rows of each of several functions."""
+        named = not self.retracts and len(self.values) > 1
+        each = self.rows.each if self.rows is not None else ()
+        several = len(set(each)) > 1
+        return (
+            *((f"values {', '.join(self.values)}",) if named else ()),
+            *((f"rows of {'; '.join(','.join(fields) or '*' for fields in each)}",) if several else ()),
+        )
+
 
 def accumulators_of(node: Node) -> tuple[Kept, ...]:
     """The accumulators that `node` keeps: none unless it is a window."""
