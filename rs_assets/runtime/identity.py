@@ -337,6 +337,7 @@ def stored_shape(facts: QueryFacts) -> Shape:
             sides=tuple(map(tuple, node.get("sides", ()))),
             reading=_told(node, "reading"),
             further=_told(node, "further"),
+            marks=_told(node, "marks"),
         )
         for node in facts.shape
     )

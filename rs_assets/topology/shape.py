@@ -18,7 +18,7 @@ class NodeShape:
     """A stateful step or one upstream of it. `inputs` skip steps that change no row, as unions; `sources` feed it.
 
     `sides` are the inputs of each side of a join; () for other steps, and in manifests of earlier releases, which have
-    no `reading` or no `further` either.
+    no `reading` or no `further` either. `marks` say how its watermark follows its rows; state does not depend on them.
     """
 
     name: str
@@ -29,6 +29,7 @@ class NodeShape:
     sides: tuple[tuple[str, ...], ...] = ()
     reading: tuple[str, ...] | None = None
     further: tuple[str, ...] | None = None
+    marks: tuple[str, ...] | None = None
 
     def __str__(self) -> str:
         """One line for people."""
@@ -64,6 +65,7 @@ def shape_of(topology: Topology, stateful: str | None, *, through: bool = True) 
             identity=(*node.identity(), *_lag(topology, node), *_keeper(node)),
             reading=node.reading,
             further=(*node.further, *(() if node.name == stateful else node.emitting)),
+            marks=(f"{node.delay}", f"{node.by_split}") if isinstance(node, TimedState) else (),
             inputs=tuple(_seen_through(topology, node.inputs)),
             sides=tuple(tuple(_seen_through(topology, [name])) for name in node.inputs) if len(node.inputs) > 1 else (),
             sources=tuple(sorted(s.name for s in topology.sources if s.name in topology.ancestors(node.name))),
@@ -107,9 +109,17 @@ def lags(shape: Shape) -> Mapping[str, str]:
     return _parts(shape, (LAG, KEPT_BY, BUCKETS))
 
 
-def delays(shape: Shape) -> Mapping[str, str]:
-    """The part of each step's identity with its watermark delay, by which late records are judged; empty for none."""
-    return _parts(shape, DELAYS)
+def judged_otherwise(was: Shape, now: Shape) -> str | None:
+    """The first step of both whose watermark, by which late records are judged, would not be the same; None for none.
+
+    It differs by the delay, by how long windows are held open after it, and by how it follows the splits of the input.
+    """
+    delays, before = _parts(was, DELAYS), {node.name: node for node in was}
+    for step, delay in _parts(now, DELAYS).items():
+        if delays.get(step, delay) != delay:
+            return step
+    marked = (node for node in now if node.name in before and before[node.name].marks is not None)
+    return next((node.name for node in marked if node.marks != before[node.name].marks), None)
 
 
 def _parts(shape: Shape, beginnings: tuple[str, ...]) -> Mapping[str, str]:

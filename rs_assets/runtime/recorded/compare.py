@@ -25,7 +25,7 @@ from rs_assets.runtime.recorded.prove import stored_rows
 from rs_assets.runtime.recorded.recompute import Recompute, Way, Written, refuse_clock, within
 from rs_assets.runtime.recorded.recorded import Recorded, named
 from rs_assets.runtime.recorded.streamed import refuse_streamed, streamed_table
-from rs_assets.topology.shape import delays, shape_of
+from rs_assets.topology.shape import judged_otherwise, shape_of
 from rs_assets.topology.topology import Topology
 
 
@@ -121,7 +121,7 @@ class _Trial:
         if problem:
             raise TopologyChangedError(
                 problem,
-                remedy="leave names and locations as the recorded batches have them",
+                remedy="leave names, locations and watermarks as the recorded batches have them",
                 pipeline=self.topology.name,
             )
         return recorded
@@ -183,10 +183,9 @@ def _misfit(topology: Topology, recorded: Recorded, plan: QueryPlan, sink: str) 
             return f"the recorded batches have not read the source {source!r}"
         if facts.origins.get(source, origin) != origin:
             return f"the source {source!r} reads another place than the recorded batches"
-    was = delays(stored_shape(facts))
-    for step, delay in delays(shape_of(topology, plan.stateful)).items():
-        if was.get(step, delay) != delay:
-            return f"the step {step!r} has another watermark delay, so other records would be late"
+    step = judged_otherwise(stored_shape(facts), shape_of(topology, plan.stateful))
+    if step is not None:
+        return f"the step {step!r} has another watermark, so other records would be late"
     now = targets_of(topology, plan).get(sink), rules_of(topology, plan).get(sink)
     if (facts.targets.get(sink, now[0]), facts.rules.get(sink, now[1])) != now:
         return f"the output {sink!r} writes another table than before, or is parted in another way"
