@@ -165,6 +165,17 @@ def test_a_lost_entry_of_a_file_source_is_found(tmp_path, entry):
     assert (only(checkpoint).code, only(checkpoint).file.name) == ("source_log", str(entry))
 
 
+@pytest.mark.parametrize("compacted", [4, 6, 9])
+def test_a_log_that_was_compacted_after_the_batch_of_a_rewind_is_sound(tmp_path, compacted):
+    checkpoint = made(tmp_path / "c")
+    for entry in {*range(4, compacted + 3)} - {compacted}:
+        checkpoint.write(f"sources/file/{entry}", source_log_text(entry))
+    checkpoint.write(f"sources/file/{compacted}.compact", source_log_text(*range(compacted + 1)))
+    assert not look(checkpoint)
+    checkpoint.remove(f"sources/file/{compacted + 1}")
+    assert (only(checkpoint).code, only(checkpoint).file.name) == ("source_log", str(compacted + 1))
+
+
 @pytest.mark.parametrize("data", ["", "v1", "v1\n", "v1\n{", source_log_text(3)[:-1], source_log_text(3) + "\n"])
 def test_a_damaged_entry_of_a_file_source_is_found(tmp_path, data):
     checkpoint = made(tmp_path / "c")

@@ -40,7 +40,8 @@ def _source_log(folder: Path, name: str, reached: int) -> Iterator[Finding]:
     files = _log_files(folder)
     start = max((number for number, file in files.items() if file.suffix == COMPACT), default=0)
     kept = sorted(number for number in files if number >= start)
-    holes = gaps(sorted({start - 1, *kept, reached + 1}))
+    # After a rewind the log has more than is planned, and its compaction may be of later entries.
+    holes = gaps(sorted({start - 1, *kept, max(reached + 1, start)}))
     if holes:
         low, high = holes[0]
         entries = f"entry {low}" if low == high else f"entries {low} to {high}"
