@@ -6,10 +6,15 @@ from dataclasses import replace
 
 import pytest
 from deltalake import DeltaTable
+from deltalake import Schema as DeltaSchema
 
 from rs_assets import EventTimePartitions, MemoryChannel, StreamBuilder, Time, pipeline_from_sql
+from rs_assets.connectors.delta.table_rules import NAMED
+from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets.errors import SinkError, TopologyError
 
+THEIRS = """[{"name": "theirs", "type": "string", "nullable": true, "metadata": {}}, {"name": "kinds", "type":
+    {"type": "array", "elementType": "long", "containsNull": true}, "nullable": true, "metadata": {}}]"""
 SCHEMA = "id bigint, page string, n bigint, ts timestamp"
 
 
@@ -107,6 +112,39 @@ def test_a_backfill_gives_closed_partitions_the_field(source, options):
     wide = writing(source, "id", "ts", "n", partitions=hours)
     assert [each.rows for each in wide.backfill("2026-01-05-10:00", options)] == [1]
     assert [(each["id"], each["n"]) for each in rows_of(options)] == [(1, 3), (2, None)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_column_that_comes_between_staging_and_commit_is_null(source, options, monkeypatch, kind):
+    fields, stage = ("id", "page", "ts"), DeltaWriter.stage
+
+    def with_rival(writer, batch, mark):
+        staged = stage(writer, batch, mark)
+        text = DeltaSchema.from_json('{"type": "struct", "fields": ' + THEIRS + "}").fields
+        DeltaTable(writer.path).alter.add_columns(text)
+        return staged
+
+    source.put(row(1))
+    writing(source, *fields, **KINDS[kind]).run(options)
+    monkeypatch.setattr(DeltaWriter, "stage", with_rival)
+    source.put(row(1, page="b"), row(2))
+    assert writing(source, *fields, **KINDS[kind]).run(options).rows_out == 2
+    assert {(each["id"], each["theirs"], each["kinds"]) for each in rows_of(options)} == {
+        (1, None, None),
+        (2, None, None),
+    }
+
+
+@pytest.mark.parametrize("of_rows", [("id",), ("id", "page")], ids=["absent", "case"])
+def test_a_column_of_the_partitions_is_not_made_up_whatever_its_case(source, options, of_rows):
+    source.put(row(1))
+    writing(source, "id", "page AS Page", partition_by=["Page"]).run(options)
+    source.put(row(2))
+    with pytest.raises(SinkError, match="differ: Page") as refused:
+        writing(source, *of_rows).run(options)
+    # The policy that these rows have is no remedy.
+    assert refused.value.remedy == NAMED
+    assert writing(source, "id", "page AS Page").run(options).rows_out == 1
 
 
 def test_a_pipeline_that_reads_the_table_goes_on(source, options):

@@ -79,6 +79,7 @@ class Addition:
             schema=DeltaSchema.from_arrow(arrow_schema(rows)),
             partition_by=tuple(table.metadata().partition_columns),
             only_adds=True,
+            adds=self.adds,
         )
         check_rules(table, demand)
         files = stage_apart(rows, self.path, self.mark, demand.partition_by, purpose="redrive")

@@ -97,6 +97,7 @@ class Replacement:
             schema=DeltaSchema.from_arrow(arrow_schema(rows)),
             partition_by=tuple(table.metadata().partition_columns),
             only_adds=False,
+            adds=self.adds,
         )
         check_rules(table, demand)
         files = self._staged(rows, path, demand.partition_by)

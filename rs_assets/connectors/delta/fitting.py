@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Field
 from deltalake import Schema as DeltaSchema
 
@@ -33,6 +34,17 @@ def fitted(
     return _filled(rows, table, own), table
 
 
+def with_absent(rows: pa.Schema, table: DeltaTable) -> pa.Schema:
+    """`rows` and the columns that the table has got since then; see `fitted` for those that are left out."""
+    there = {*_of_partitions(table), *(name.lower() for name in rows.names)}
+    known = pa.schema(table.schema().to_arrow())
+    return pa.schema([*rows, *(column for column in known if column.name.lower() not in there)])
+
+
+def _of_partitions(table: DeltaTable) -> set[str]:
+    return {name.lower() for name in table.metadata().partition_columns}
+
+
 def _widened(rows: DataFrame, path: str, mark: BatchMark) -> DeltaTable:
     """The newest version of the table, with all columns of `rows`."""
     table = delta_table(path)
@@ -53,7 +65,7 @@ def _filled(rows: DataFrame, table: DeltaTable, own: Collection[str]) -> DataFra
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 
-    there = {*own, *table.metadata().partition_columns, *(name.lower() for name in rows.columns)}
+    there = {*own, *_of_partitions(table), *(name.lower() for name in rows.columns)}
     kinds = StructType.fromJson(json.loads(table.schema().to_json()))
     absent = {kind.name: F.lit(None).cast(kind.dataType) for kind in kinds if kind.name.lower() not in there}
     return rows.withColumns(absent) if absent else rows

@@ -34,13 +34,15 @@ OF_COLUMNS = {
 }
 CONSTRAINT = "delta.constraints."
 ADDED = "let the table have the columns of both, added_columns='add'; or write to another table"
+# With that policy: names that differ by case, and columns of which no row may have a null.
+NAMED = "give the fields the names of these columns, also in case; or write to another table"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
     """The write that a sink requests. `by_delta`: delta-rs computes and checks the rows; else Spark wrote the files.
 
-    `change_feed`: the table must have one.
+    `change_feed`: the table must have one. `adds`: columns that one side lacked were added.
     """
 
     step: str
@@ -49,6 +51,7 @@ class Demand:
     only_adds: bool = True
     by_delta: bool = False
     change_feed: bool = False
+    adds: bool = False
 
 
 def check_rules(table: DeltaTable, demand: Demand) -> None:
@@ -58,7 +61,9 @@ def check_rules(table: DeltaTable, demand: Demand) -> None:
         raise SinkError(what, remedy=remedy, step=demand.step, table=table.table_uri)
 
 
-def check_fields(table: DeltaTable, fields: Types, *, step: str, partition_by: tuple[str, ...] = ()) -> None:
+def check_fields(
+    table: DeltaTable, fields: Types, *, step: str, partition_by: tuple[str, ...] = (), adds: bool = False
+) -> None:
     """SinkError if `table` has other columns or partitions than rows with `fields` would have.
 
     For rows that are not there yet: types count only as far as they are known, and have no parts.
@@ -67,7 +72,7 @@ def check_fields(table: DeltaTable, fields: Types, *, step: str, partition_by: t
     want = {name: kind.name if kind is not None else None for name, kind in fields.items()}
     plain = {name: kind if kind in SIMPLE.values() else None for name, kind in want.items()}
     other = [name for name in have.keys() & plain.keys() if len({have[name], plain[name]} - {None}) > 1]
-    for what, remedy in (*_differing(have, plain, other), *_other_partitions(table, partition_by)):
+    for what, remedy in (*_differing(have, plain, other, adds=adds), *_other_partitions(table, partition_by)):
         raise SinkError(what, remedy=remedy, step=step, table=table.table_uri)
 
 
@@ -151,16 +156,17 @@ def _unserved(table: DeltaTable, demand: Demand) -> Refusals:
 
 def _other_columns(table: DeltaTable, demand: Demand) -> Refusals:
     have, want = _columns(table.schema()), _columns(demand.schema)
-    yield from _differing(have, want, [name for name in have.keys() & want.keys() if not fits(have[name], want[name])])
+    other = [name for name in have.keys() & want.keys() if not fits(have[name], want[name])]
+    yield from _differing(have, want, other, adds=demand.adds)
 
 
-def _differing(have: Iterable[str], want: Iterable[str], other: Sequence[str]) -> Refusals:
+def _differing(have: Iterable[str], want: Iterable[str], other: Sequence[str], *, adds: bool) -> Refusals:
     """`other` are the columns of both that have another type."""
     single = {*have} ^ {*want}
     if single or other:
         yield (
             f"the columns of the table and of the rows differ: {', '.join(sorted({*single, *other}))}",
-            "write to another table, or change the table first" if other else ADDED,
+            "write to another table, or change the table first" if other else NAMED if adds else ADDED,
         )
 
 

@@ -25,7 +25,7 @@ from rs_assets.common.storage import is_remote, storage_options
 from rs_assets.connectors.delta.files.data_files import BatchFiles, stage_files
 from rs_assets.connectors.delta.files.staging import clear_staging, staging_of
 from rs_assets.connectors.delta.files.stored_files import store_files
-from rs_assets.connectors.delta.fitting import fitted
+from rs_assets.connectors.delta.fitting import fitted, with_absent
 from rs_assets.connectors.delta.joining import alone, only_next
 from rs_assets.connectors.delta.jvm_commit import merge_jvm, write_jvm
 from rs_assets.connectors.delta.log.commit_info import last_writer_of
@@ -151,9 +151,9 @@ class DeltaWriter:
             return
         added = (*self.partition_by, *self._validity)
         kinds = {**dict.fromkeys(added), **{name: fields[name] for name in visible([*fields])}}
-        if self.added_columns == "add":
+        if self._adds:
             kinds = {column.name: kinds.get(column.name) for column in table.schema().fields}
-        check_fields(table, kinds, step=self.name, partition_by=self.partition_by)
+        check_fields(table, kinds, step=self.name, partition_by=self.partition_by, adds=self._adds)
 
     def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
         """SinkError if no version of the table has exactly the rows of `kept`."""
@@ -217,13 +217,18 @@ class DeltaWriter:
     def _fitted(self, batch: DataFrame, mark: BatchMark) -> DataFrame:
         """The batch with the columns of the table, which gets those of the batch, if added columns are taken."""
         table = self.handle.table
-        if table is None or self.added_columns != "add":
+        if table is None or not self._adds:
             return batch
         with sink_errors(self.name, self.path, mark):
             rows, now = fitted(batch, table, self.path, mark, own=self._validity)
         if now is not table:
             self.handle.newest()
         return rows
+
+    @property
+    def _adds(self) -> bool:
+        """Whether the table gets further columns, and rows those that they lack."""
+        return self.added_columns == "add"
 
     @property
     def _validity(self) -> tuple[str, ...]:
@@ -331,6 +336,9 @@ class DeltaWriter:
             )
             return
         replaces = self._check(table, schema, mark)
+        if self._adds:
+            for column in [*with_absent(schema, table)][len(schema) :]:
+                net = net.append_column(column, pa.nulls(len(net), column.type))
         marker = properties(mark, **self._noted_authors(table, mark))
         if replaces:
             rows = keyed.begun(net)
@@ -386,6 +394,7 @@ class DeltaWriter:
             only_adds=self.mode == "append" and not replaces,
             by_delta=self.mode in KEYED,
             change_feed=self.change_feed,
+            adds=self._adds,
         )
 
     @property
@@ -398,6 +407,9 @@ class DeltaWriter:
 
         The JVM connector checks the rules by itself.
         """
+        if self._adds:
+            # Another writer may have added columns since the rows were staged.
+            schema = with_absent(schema, table)
         replaces = self._replaces(mark)
         if replaces and not self.handle.at_hand:
             table = self.handle.newest() or table
@@ -437,6 +449,7 @@ class DeltaWriter:
 
     def _write_jvm(self, frame: DataFrame, mark: BatchMark) -> None:
         table = self.handle.newest()
+        frame = self._fitted(frame, mark)
         schema = arrow_schema(frame)
         replaces = self.mode == "complete" if table is None else self._check(table, schema, mark)
         if self.mode == "upsert" and table is not None and not replaces:
