@@ -8,6 +8,7 @@ import subprocess
 import sys
 import types
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,6 +48,11 @@ LEFT_OUT = {
     "a counter": "count = {0}\ndef keep(row):\n    global count\n    count += 1\n    return True",
     "a library": "import json\njson.LIMIT = {0}\ndef keep(row):\n    return json.loads('1') and json.LIMIT",
     "the file": "__file__ = '{0}'\ndef keep(row):\n    return bool(__file__)",
+    "attributes of objects in a table": "class A:\n    def __init__(self):\n        self.count = {0}\n"
+    "ALL = [A()]\ndef keep(row):\n    return bool(ALL)",
+    "linked objects": "class A:\n    pass\nALL = [A() for _ in range(60)]\nfor one in ALL:\n"
+    "    one.links, one.n = ALL, {0}\n"
+    "def keep(row):\n    return bool(ALL)",
     "what nothing reads": "LIMIT = {0}\ndef keep(row):\n    return True",
 }  # fmt: skip
 
@@ -87,6 +93,46 @@ def test_state_behind_a_function_that_reads_something_else_is_refused(case: str)
 @pytest.mark.parametrize("case", LEFT_OUT)
 def test_state_is_kept_whatever_a_function_keeps_while_it_runs(case: str) -> None:
     assert changes(windows(keep(LEFT_OUT[case], 3)), windows(keep(LEFT_OUT[case], 4))) == ()
+
+
+PLACES = """
+import os
+from collections import namedtuple
+from enum import Enum
+HERE = os.path.dirname(os.path.abspath(__file__))
+DATA = os.path.join(HERE, "data.csv")
+class Kind(Enum):
+    WANTED = frozenset({"a", "b", "c", "dd", "e"})
+class Other:
+    data = os.path.join(HERE, "other.csv")
+Pair = namedtuple("Pair", "one other")
+PAIR = Pair(1, frozenset({"a", "b", "c", "dd", "e"}))
+MANY = (Kind.WANTED, PAIR, Other)
+OBJECTS = [Other(), Pair(Other(), 1)]
+def keep(row):
+    return HERE, DATA, Other.data, PAIR, MANY, OBJECTS
+def told():
+    from rs_assets.topology.user_code.outside import whole_digest
+    print(whole_digest(keep), whole_digest(Other().__init__))
+if __name__ == "__main__":
+    told()
+"""
+
+
+def test_state_is_kept_wherever_a_project_is_and_however_it_is_started(tmp_path: Path) -> None:
+    found = {}
+    ways = (["shop_places.py"], ["-m", "shop_places"], ["-c", "import shop_places; shop_places.told()"])
+    for seed, how in enumerate([*ways, *ways]):
+        folder = tmp_path / f"release {seed}"
+        folder.mkdir()
+        (folder / "shop_places.py").write_text(PLACES)
+        paths = os.pathsep.join([str(folder), str(Path(__file__).parents[2])])
+        done = subprocess.run(
+            [sys.executable, *how], cwd=folder, capture_output=True, text=True, check=True,
+            env={**os.environ, "PYTHONHASHSEED": str(seed), "PYTHONPATH": paths},
+        )  # fmt: skip
+        found[seed, how[0]] = done.stdout
+    assert len({*found.values()}) == 1, found
 
 
 def test_state_of_releases_that_did_not_look_outside_is_kept() -> None:

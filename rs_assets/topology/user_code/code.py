@@ -6,9 +6,12 @@ import functools
 import hashlib
 import inspect
 import re
+import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from enum import Enum
+from pathlib import Path
 from typing import Any, TypeGuard
 
 # Between the digest of a function's own code and that of the rest: helpers, keyword defaults, bound objects.
@@ -202,28 +205,41 @@ def _feed(digest: Any, code: types.CodeType) -> None:
             digest.update(value_text(constant).encode())
 
 
-def value_text(value: object, depth: int = 0) -> str:
-    """`repr(value)` where it is the same in every process, else a text that is."""
+def value_text(value: object, depth: int = 0, *, states: bool = True) -> str:
+    """`repr(value)` where it is the same in every process, else a text that is.
+
+    Of an object without a `repr` of its own it is the class, and with `states` the attributes.
+    """
+    inner = functools.partial(value_text, depth=depth + 1, states=states)
     if depth > DEEPEST:
         return _type_name(type(value))
     told = TEXTS.get(type(value))
     if told is not None:
-        return told(value, functools.partial(value_text, depth=depth + 1))
+        return told(value, inner)
     if is_dataclass(value) and not isinstance(value, type) and value.__dataclass_params__.repr:  # type: ignore[attr-defined]
-        parts = (f"{of.name}={value_text(getattr(value, of.name, None), depth + 1)}" for of in fields(value) if of.repr)
+        parts = (f"{of.name}={inner(getattr(value, of.name, None))}" for of in fields(value) if of.repr)
         return f"{type(value).__qualname__}({', '.join(parts)})"
     if _is_function(value):
         return f"function {own_digest(value)}"
+    return _repr_text(value, inner, states=states)
+
+
+def _repr_text(value: object, inner: Callable[[object], str], *, states: bool) -> str:
+    """`repr(value)`, with stable texts of its parts, and of its state instead of an address."""
     try:
         text = repr(value)
+        if _ADDRESS.search(text):
+            return f"{_type_name(type(value))} {_short_state(value, inner) if states else ''}"
+        form = next((form for form in FORMS if form(value, repr) == text), None)
+        told = form(value, inner) if form is not None else None
     except Exception:  # noqa: BLE001  an object of the user's
         return _type_name(type(value))
-    return f"{_type_name(type(value))} {_short_state(value, depth)}" if _ADDRESS.search(text) else text
+    return text if told is None else told
 
 
-def _short_state(value: object, depth: int) -> str:
+def _short_state(value: object, inner: Callable[[object], str]) -> str:
     attributes = sorted(getattr(value, "__dict__", {}).items())
-    return ", ".join(f"{name}={value_text(attribute, depth + 1)}" for name, attribute in attributes)
+    return ", ".join(f"{name}={inner(attribute)}" for name, attribute in attributes)
 
 
 def _set_text(value: set[object] | frozenset[object], inner: Callable[[object], str]) -> str:
@@ -243,8 +259,39 @@ TEXTS: Mapping[type, Callable[[Any, Callable[[object], str]], str]] = {
 }
 
 
+def _named_text(value: Any, inner: Callable[[object], str]) -> str | None:
+    """The text of a named tuple, whose `repr` has those of its parts."""
+    if not isinstance(value, tuple) or not hasattr(value, "_fields"):
+        return None
+    parts = (f"{name}={inner(part)}" for name, part in zip(value._fields, value, strict=True))
+    return f"{type(value).__name__}({', '.join(parts)})"
+
+
+def _member_text(value: Any, inner: Callable[[object], str]) -> str | None:
+    """The text of a member of an enum."""
+    return f"<{type(value).__name__}.{value.name}: {inner(value.value)}>" if isinstance(value, Enum) else None
+
+
+def _kind_text(value: Any, inner: Callable[[object], str]) -> str | None:
+    """The text of a class; `inner` is `repr`, or not, as for those of parts."""
+    if not isinstance(value, type):
+        return None
+    return f"<class '{value.__module__}.{value.__qualname__}'>" if inner is repr else f"<class '{_type_name(value)}'>"
+
+
+# Texts that are as `repr`, but for their parts.
+FORMS = (_named_text, _member_text, _kind_text)
+
+
 def _type_name(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
+    return f"{main_name() if kind.__module__ == '__main__' else kind.__module__}.{kind.__qualname__}"
+
+
+def main_name() -> str:
+    """The name by which others import the module that runs as a program."""
+    main = sys.modules.get("__main__")
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    return spec.name if spec is not None else Path(file).stem if file else "__main__"
 
 
 def digest_of(text: str) -> str:

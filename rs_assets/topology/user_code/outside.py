@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import os
 import re
 import sys
 import types
@@ -22,6 +23,7 @@ from rs_assets.topology.user_code.code import (
     cells,
     code_digest,
     digest_of,
+    main_name,
     own_digest,
     value_text,
 )
@@ -32,6 +34,8 @@ TABLES = (list, dict, set)
 # The most items of a table to look at, and the most functions, classes and modules.
 MOST_IN_TABLE, MOST_FOLLOWED = 100_000, 200
 OURS = "rs_assets"
+# In place of the folder of a project, which may be moved.
+PROJECT = "<project>"
 # The folders of installed packages.
 INSTALLED = frozenset({"site-packages", "dist-packages"})
 
@@ -111,7 +115,7 @@ class _Walk:
             self._helper(name, value, reader)
         elif isinstance(value, type):
             self._class(value, reader.__module__)
-        elif (text := _constant(name, value, captured=captured)) is not None:
+        elif (text := _constant(name, _anywhere(value, reader.__module__), captured=captured)) is not None:
             self.told.append(f"{name}={text}")
         elif not isinstance(value, types.ModuleType):
             self._class(type(value), reader.__module__)
@@ -137,13 +141,13 @@ class _Walk:
 
     def _member(self, kind: type, name: str, value: Any) -> None:
         if isinstance(kind, EnumType) and isinstance(value, Enum):
-            self.told.append(f"{name}={value_text(value.value)}")
+            self.told.append(f"{name}={_text(value.value)}")
             return
         function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
         if isinstance(function, FUNCTIONS):
             self.told.append(f"{name} {own_digest(function)}")
             self.follow(function)
-        elif not name.startswith("__") and (text := _constant(name, value)) is not None:
+        elif not name.startswith("__") and (text := _constant(name, _anywhere(value, kind.__module__))) is not None:
             self.told.append(f"{name}={text}")
 
 
@@ -175,10 +179,33 @@ def _constant(name: str, value: Any, *, captured: bool = False) -> str | None:
     # Other libraries have objects that are tuples.
     plain = not isinstance(value, tuple) or type(value) is tuple or hasattr(value, "_fields")
     if (isinstance(value, CONSTANTS) and plain) or _frozen(value):
-        return value_text(value)
+        return _text(value)
     if type(value) in TABLES and (captured or name.rpartition(".")[2].isupper()):
-        return value_text(value) if len(value) <= MOST_IN_TABLE else f"{type(value).__name__} of {len(value)}"
+        return _text(value) if len(value) <= MOST_IN_TABLE else f"{type(value).__name__} of {len(value)}"
     return None
+
+
+# Attributes of objects may change while they are used, and objects may be linked in any way.
+_text = functools.partial(value_text, states=False)
+
+
+def _anywhere(value: Any, module: str) -> Any:
+    """The path of something in the folder of a module's project, as it is in every copy of that; else the value."""
+    folder = _folder(module) if type(value) is str else None
+    inside = folder is not None and (value == folder or value.startswith(folder + os.sep))
+    return f"{PROJECT}{value[len(folder) :]}" if folder is not None and inside else value
+
+
+def _folder(module: str) -> str | None:
+    """The folder from which a module is imported, by its whole name; None for one without a file, or the root."""
+    found = sys.modules.get(module)
+    file = getattr(found, "__file__", None)
+    if not file:
+        return None
+    name = main_name() if module == "__main__" else module
+    up = name.count(".") + hasattr(found, "__path__")
+    folder = str(Path(file).parents[up]) if up < len(Path(file).parents) else os.sep
+    return folder if folder != os.sep else None
 
 
 def _frozen(value: object) -> bool:
