@@ -109,7 +109,18 @@ def test_should_say_that_the_brokers_do_not_accept_a_token(broker, filled, optio
     assert "audience" in caught.value.remedy
 
 
-@pytest.mark.parametrize("answer", [b"no JSON", b"[]", b'{"access_token": "secret", "expires_in": "soon"}'])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"no JSON",
+        b"[]",
+        b'{"access_token": "secret", "expires_in": "soon"}',
+        b'{"access_token": "secret", "expires_in": "NaN"}',
+        b'{"access_token": "secret", "expires_in": "Infinity"}',
+        b'{"access_token": null, "expires_in": 60}',
+        b'{"access_token": "", "expires_in": 60}',
+    ],
+)
 def test_an_answer_of_another_service_is_refused_without_showing_it(monkeypatch, answer):
     oauth = KafkaOAuth(token_url="http://127.0.0.1:9/token", client_id="shop", client_secret=SECRET)
     found = Answer(status=200, headers={}, body=answer)
@@ -118,6 +129,14 @@ def test_an_answer_of_another_service_is_refused_without_showing_it(monkeypatch,
         oauth.token()
     assert "token endpoint" in caught.value.remedy
     assert "secret" not in str(caught.value)
+
+
+def test_a_service_that_repeats_the_secret_does_not_show_it(monkeypatch):
+    oauth = KafkaOAuth(token_url="http://127.0.0.1:9/token", client_id="shop", client_secret=SECRET)
+    found = Answer(status=401, headers={}, body=f"shop:{SECRET} is unknown".encode())
+    monkeypatch.setattr("rs_assets.connectors.kafka.client.oauth.HttpClient.ask", lambda *_, **__: found)
+    with pytest.raises(SourceReadError, match=r"HTTP 401 shop:\*\*\* is unknown"):
+        oauth.token()
 
 
 def test_a_token_is_used_until_it_ends(tmp_path):

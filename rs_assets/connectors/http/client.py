@@ -15,6 +15,7 @@ from typing import Final, Self
 from urllib.parse import urlsplit
 
 from rs_assets.common.database import without
+from rs_assets.common.secrets import revealed
 from rs_assets.connectors.http.endpoint import HttpEndpoint
 from rs_assets.errors import RsError
 
@@ -170,6 +171,8 @@ class HttpClient:
 
     def _shown(self, text: str) -> str:
         secrets = [part for value in self._headers.values() for part in (value, value.partition(" ")[2])]
+        if self.endpoint.password is not None:
+            secrets.append(revealed(self.endpoint.password, what="password of an HTTP service"))
         return without([*filter(None, secrets), *filter(None, [urlsplit(self.endpoint.address()).query])], text)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Mapping
@@ -128,21 +129,28 @@ class KafkaOAuth:
 
     def _read(self, answer: Answer) -> tuple[str, float]:
         try:
-            found = orjson.loads(answer.body)
-            token, seconds = found["access_token"], float(found.get("expires_in") or 0)
+            return _token_of(answer)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             # The cause may show a token.
             raise SourceReadError(
                 f"the answer of {self.where} is not that of a token service: {type(error).__name__}",
                 remedy="set token_url to the address which the service calls its token endpoint",
             ) from None
-        return token, seconds
 
     def _endpoint(self) -> HttpEndpoint:
         return HttpEndpoint(url=self.token_url, username=self.client_id, password=self.client_secret, patience=PATIENCE)
 
     def _secret(self) -> str:
         return revealed(self.client_secret, what="client_secret for Kafka")
+
+
+def _token_of(answer: Answer) -> tuple[str, float]:
+    """The token of an answer, and its seconds; an error without text for a token or a time that is none."""
+    found = orjson.loads(answer.body)
+    token, seconds = found["access_token"], float(found.get("expires_in") or 0)
+    if not (isinstance(token, str) and token and math.isfinite(seconds)):
+        raise ValueError
+    return token, seconds
 
 
 @dataclass(frozen=True, slots=True)
