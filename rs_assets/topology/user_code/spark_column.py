@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
+
+from rs_assets.topology.user_code.outside import whole_digest
 
 # In the tree of a Column, as Spark writes it: its functions, SQL texts, and texts that are read as a time.
 _FUNCTION: Final = re.compile(r"UnresolvedFunction\((\w+),")
@@ -15,6 +19,8 @@ _READ: Final = re.compile(r"(?:try_)?to_(?:date|timestamp\w*)\('\w+[^']*'")
 # variables, and places in a program.
 _SEED: Final = re.compile(r"(\b(?:rand|randn|random|randstr|uniform|uuid|shuffle)\([^()]*?)-?\d{10,}L\)")
 _ADDRESS: Final = re.compile(r"@[0-9a-f]+\b")
+# A node of a Column that holds an expression of Spark, an expression that holds a node, and a function in Python.
+_HOLDS_EXPRESSION, _HOLDS_NODE, _FUNCTION_IN_PYTHON = "ExpressionColumnNode", "ColumnNodeExpression", "PythonUDF"
 _VARIABLES: Final = re.compile(r"(\w+_\d+(?:, \w+_\d+)*)\)? ->")
 
 
@@ -36,8 +42,29 @@ def parts_of(column: Any) -> Parts:
 
 
 def column_text(column: Any) -> str:
-    """The expression of a Column as a text: the same in each process in which it does the same."""
-    return steady_text(column._jc.node().normalized().sql())  # noqa: SLF001
+    """The expression of a Column as a text: the same in each process in which it does the same.
+
+    The digests of functions in Python that it calls (`udf`, `pandas_udf`) follow.
+    """
+    node = column._jc.node()  # noqa: SLF001
+    return " ".join([steady_text(node.normalized().sql()), *map(whole_digest, _functions_in(node))])
+
+
+def _functions_in(node: Any) -> Iterator[Callable[..., Any]]:
+    """The functions in Python that a node of a Column calls: Spark holds them as they are sent to its workers."""
+    kind = node.getClass().getSimpleName()
+    inner = {_HOLDS_EXPRESSION: "expression", _HOLDS_NODE: "node"}.get(kind)
+    if inner is not None:
+        yield from _functions_in(getattr(node, inner)())
+        return
+    if kind == _FUNCTION_IN_PYTHON:
+        # A pair of the function and its type; a large one is only named.
+        sent = pickle.loads(node.func().command().unsafeArray())  # noqa: S301  pickled in this process
+        if isinstance(sent, tuple) and callable(sent[0]):
+            yield sent[0]
+    children = node.children()
+    for place in range(children.size()):
+        yield from _functions_in(children.apply(place))
 
 
 def steady_text(text: str) -> str:
