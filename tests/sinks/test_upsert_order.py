@@ -189,6 +189,17 @@ def test_a_field_without_a_type_is_refused(options):
         stream.to_delta("rows").build().run(options)
 
 
+def test_an_interval_is_refused_and_its_remedy_taken_and_a_name_like_a_type_is_none(options):
+    channel = MemoryChannel(schema="n bigint")
+    channel.put({"n": 1})
+    stream = StreamBuilder.data_stream("shop", "spans").from_memory(channel)
+    spans = stream.with_fields(span="make_dt_interval(n)", deep="named_struct('avoided', n, 'interval', n)")
+    with pytest.raises(TopologyError, match="'span' is an interval") as refused:
+        spans.to_delta("rows").build().run(options)
+    assert ".with_fields(span='CAST(span AS string)')" in refused.value.remedy
+    assert spans.with_fields(span="CAST(span AS string)").to_delta("rows").build().run(options).rows_out == 1
+
+
 def test_a_name_that_delta_cannot_merge_is_refused_before_a_batch():
     frame = ArrowFrame(pa.table({"n": [1], "a`b": [1]}))
     sink = DeltaSink(name="out", inputs=("in",), table="t", mode="upsert", keys=("n",))

@@ -23,6 +23,7 @@ from tests.topology.test_followed import may_make
 
 RICH = "page string, ms bigint, tags map<string,string>, more array<string>, ts timestamp"
 COLUMNS = "connectors/delta/columns.py::check_columns"
+TYPES = "connectors/delta/columns.py::_check_types"
 DIAMOND = "compile/planner/diamond.py"
 JOIN = "operators/join/stream_join.py::_check_names"
 
@@ -159,7 +160,7 @@ CASES = [
         ),
     ),
     Case(
-        COLUMNS,
+        TYPES,
         lambda: to_delta(rich().with_fields(ms="null")),
         "give the source a schema, or cast it with with_fields",
         lambda: to_delta(rich().with_fields(ms="cast(null as bigint)")),

@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.sql import DataFrame
-from pyspark.sql.types import ArrayType, BooleanType, MapType, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    CalendarIntervalType,
+    DataType,
+    DayTimeIntervalType,
+    MapType,
+    NullType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    YearMonthIntervalType,
+)
 
 from rs_assets.connectors.delta.files.event_partitions import EventTimePartitions
 from rs_assets.connectors.delta.files.partitions import may_partition
@@ -22,6 +36,7 @@ from rs_assets.records.columns import check_fields, visible
 # Types whose values are compared by their parts, or not at all.
 NESTED = (ArrayType, MapType, StructType)
 TIMES = (TimestampType, TimestampNTZType)
+INTERVALS = (DayTimeIntervalType, YearMonthIntervalType, CalendarIntervalType)
 
 
 def check_columns(df: DataFrame, node: DeltaSink) -> None:
@@ -51,13 +66,7 @@ def check_columns(df: DataFrame, node: DeltaSink) -> None:
     fed = [name for name in kinds if name.lower() in FEED_COLUMNS] if node.change_feed else []
     if fed:
         raise feed_taken(fed[0], step=node.name)
-    void = [name for name, kind in kinds.items() if "void" in kind.simpleString()]
-    if void:
-        raise TopologyError(
-            f"step {node.name!r}: the field {void[0]!r} is null in all rows, so it has no type",
-            remedy="give the source a schema, or cast it with with_fields",
-            step=node.name,
-        )
+    _check_types(kinds, step=node.name)
     quote = [name for name in kinds if "`" in name]
     if quote and node.mode in KEYED and node.connector == "native":
         raise TopologyError(
@@ -67,6 +76,34 @@ def check_columns(df: DataFrame, node: DeltaSink) -> None:
         )
     if node.partition_by and not set(visible(df.columns)) - set(node.partition_by):
         raise TopologyError(f"step {node.name!r}: partition_by leaves no field for the files", step=node.name)
+
+
+def _check_types(kinds: Mapping[str, DataType], *, step: str) -> None:
+    """TopologyError for a field with a type, or a part of one, that no table has."""
+    for name, kind in kinds.items():
+        if _holds(kind, (NullType,)):
+            raise TopologyError(
+                f"step {step!r}: the field {name!r} is null in all rows, so it has no type",
+                remedy="give the source a schema, or cast it with with_fields",
+                step=step,
+            )
+        if _holds(kind, INTERVALS):
+            raise TopologyError(
+                f"step {step!r}: the field {name!r} is an interval ({kind.simpleString()}), which tables do not have",
+                remedy=f"make it a text before: .with_fields({name}='CAST({name} AS string)')",
+                step=step,
+            )
+
+
+def _holds(kind: DataType, types: tuple[type[DataType], ...]) -> bool:
+    """Whether a type is one of `types`, or has a part that is."""
+    if isinstance(kind, ArrayType):
+        return _holds(kind.elementType, types)
+    if isinstance(kind, MapType):
+        return _holds(kind.keyType, types) or _holds(kind.valueType, types)
+    if isinstance(kind, StructType):
+        return any(_holds(field.dataType, types) for field in kind.fields)
+    return isinstance(kind, types)
 
 
 def _check_partitions(df: DataFrame, partitions: EventTimePartitions, *, step: str) -> None:

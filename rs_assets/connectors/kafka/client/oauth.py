@@ -29,9 +29,18 @@ LEFT_S: Final = 30.0
 EXAMPLE: Final = "KafkaOAuth(token_url='https://host/token', client_id='shop', client_secret=EnvVar('...'))"
 PATIENCE: Final = timedelta(seconds=30)
 
-# The tokens of this process, and the moments of the monotonic clock at which they end, by client. Never shown.
-_KNOWN: Final[dict[tuple[str, ...], tuple[str, float]]] = {}
-_LOCK: Final = threading.Lock()
+
+@dataclass(slots=True)
+class _Held:
+    """The token of a client, and the moment of the monotonic clock at which it ends. Never shown."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    token: str = field(default="", repr=False)
+    until: float = 0.0
+
+
+# The tokens of this process by client.
+_HELD: Final[dict[tuple[str, ...], _Held]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,13 +112,12 @@ class KafkaOAuth:
 
         SourceReadError if the service refuses the client, does not answer within 30 s, or answers something else.
         """
-        client = (str(self.token_url), self.client_id, self._secret(), self.scope or "")
-        with _LOCK:
-            token, until = _KNOWN.get(client, ("", 0.0))
-            if time.monotonic() + LEFT_S > until:
-                token, seconds = self._asked()
-                _KNOWN[client] = token, time.monotonic() + seconds
-            return token
+        held = _HELD.setdefault((str(self.token_url), self.client_id, self._secret(), self.scope or ""), _Held())
+        with held.lock:
+            if time.monotonic() + LEFT_S > held.until:
+                held.token, seconds = self._asked()
+                held.until = time.monotonic() + seconds
+            return held.token
 
     def _asked(self) -> tuple[str, float]:
         """A new token, and the seconds for which it is valid, 0 if that is not known."""
