@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 )
 
 from rs_assets.records.columns import REASON
+from rs_assets.records.contained import contains
 from rs_assets.records.schema import quoted
 
 # The first and the last value in Python, by type; as text, since Java reads Python's early times as Julian dates.
@@ -78,7 +79,7 @@ def fault_reason(fields: Iterable[StructField], column: Callable[[str], Column],
         F.when(_has(column(field.name), field.dataType, fault), F.lit(f"{field.name}: {fault.what}"))
         for field in fields
         for fault in faults
-        if may_have(field.dataType, fault)
+        if contains(field.dataType, fault.kinds)
     ]
     return F.coalesce(*reasons, F.lit(None).cast("string"))
 
@@ -90,26 +91,15 @@ def judged(rows: DataFrame, schema: StructType, address: Mapping[str, Column] = 
     return rows.select(*fields, reason, *(column.alias(name) for name, column in address.items()))
 
 
-def may_have(kind: DataType, fault: Fault) -> bool:
-    """Whether values of `kind` are of the kinds of a fault, or contain some."""
-    if type(kind) in fault.kinds:
-        return True
-    if isinstance(kind, StructType):
-        return any(may_have(field.dataType, fault) for field in kind.fields)
-    if isinstance(kind, MapType):
-        return may_have(kind.keyType, fault) or may_have(kind.valueType, fault)
-    return isinstance(kind, ArrayType) and may_have(kind.elementType, fault)
-
-
 def _has(value: Column, kind: DataType, fault: Fault) -> Column:
     """Whether a `value` of a kind that may have a fault has it; null counts as false."""
     found = [fault.holds(value, kind)] if type(kind) in fault.kinds else []
     if isinstance(kind, StructType):
-        parts = [field for field in kind.fields if may_have(field.dataType, fault)]
+        parts = [field for field in kind.fields if contains(field.dataType, fault.kinds)]
         found += [_has(value[field.name], field.dataType, fault) for field in parts]
     if isinstance(kind, MapType):
         sides = ((F.map_keys(value), kind.keyType), (F.map_values(value), kind.valueType))
-        found += [_within(values, of, fault) for values, of in sides if may_have(of, fault)]
+        found += [_within(values, of, fault) for values, of in sides if contains(of, fault.kinds)]
     if isinstance(kind, ArrayType):
         found.append(_within(value, kind.elementType, fault))
     return reduce(or_, (F.coalesce(each, F.lit(col=False)) for each in found))

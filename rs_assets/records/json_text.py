@@ -26,7 +26,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from rs_assets.records.calendar import Fault, calendar_reason, fault_reason, may_have
+from rs_assets.records.calendar import Fault, calendar_reason, fault_reason
+from rs_assets.records.contained import contains
 
 # An escape of half a surrogate pair, of which Spark makes a question mark, in a text without escaped backslashes.
 HALF: Final = (
@@ -100,7 +101,7 @@ def _has_half(text: Column) -> Column:
 
 def _reason_if(condition: Column, schema: StructType, values: Column, fault: Fault) -> tuple[Column, ...]:
     """The reason for a fault that counts under a condition, if fields may have it."""
-    if not may_have(schema, fault):
+    if not contains(schema, fault.kinds):
         return ()
     return (F.when(condition, fault_reason(schema.fields, values.__getitem__, [fault])),)
 

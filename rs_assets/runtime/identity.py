@@ -92,8 +92,8 @@ def resumed(
     removed = {folder: facts for folder, facts in {**stored.removed, **before}.items() if folder not in queries}
     # Queries that begin now are to read the input that has ended, too.
     begun = all(folders[plan.name] in stored.queries and not _is_reset(plan, options) for plan in plans)
-    made = replace(stored, sealed=stored.sealed and begun, aliases=aliases, queries=queries, removed=removed)
-    made = replace(made, python=PYTHON)
+    sealed = stored.sealed and begun
+    made = replace(stored, sealed=sealed, aliases=aliases, queries=queries, removed=removed, python=PYTHON)
     return made, folders
 
 

@@ -32,6 +32,7 @@ from rs_assets.connectors.messages import (
 )
 from rs_assets.errors import TopologyError
 from rs_assets.records.columns import check_fields, visible
+from rs_assets.records.contained import contains
 
 # Types whose values are compared by their parts, or not at all.
 NESTED = (ArrayType, MapType, StructType)
@@ -81,29 +82,18 @@ def check_columns(df: DataFrame, node: DeltaSink) -> None:
 def _check_types(kinds: Mapping[str, DataType], *, step: str) -> None:
     """TopologyError for a field with a type, or a part of one, that no table has."""
     for name, kind in kinds.items():
-        if _holds(kind, (NullType,)):
+        if contains(kind, (NullType,)):
             raise TopologyError(
                 f"step {step!r}: the field {name!r} is null in all rows, so it has no type",
                 remedy="give the source a schema, or cast it with with_fields",
                 step=step,
             )
-        if _holds(kind, INTERVALS):
+        if contains(kind, INTERVALS):
             raise TopologyError(
                 f"step {step!r}: the field {name!r} is an interval ({kind.simpleString()}), which tables do not have",
                 remedy=f"make it a text before: .with_fields({name}='CAST({name} AS string)')",
                 step=step,
             )
-
-
-def _holds(kind: DataType, types: tuple[type[DataType], ...]) -> bool:
-    """Whether a type is one of `types`, or has a part that is."""
-    if isinstance(kind, ArrayType):
-        return _holds(kind.elementType, types)
-    if isinstance(kind, MapType):
-        return _holds(kind.keyType, types) or _holds(kind.valueType, types)
-    if isinstance(kind, StructType):
-        return any(_holds(field.dataType, types) for field in kind.fields)
-    return isinstance(kind, types)
 
 
 def _check_partitions(df: DataFrame, partitions: EventTimePartitions, *, step: str) -> None:

@@ -62,7 +62,7 @@ def _writer(node: DeltaSink, home: Home, namespace: str) -> SinkWriter:
         partition_by=node.partitioned_by,
         change_feed=node.change_feed,
         time_field=node.time_field,
-        added_columns=node.added_columns,
+        adds=node.adds,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -34,15 +34,16 @@ def fitted(
     return _filled(rows, table, own), table
 
 
-def with_absent(rows: pa.Schema, table: DeltaTable) -> pa.Schema:
-    """`rows` and the columns that the table has got since then; see `fitted` for those that are left out."""
-    there = {*_of_partitions(table), *(name.lower() for name in rows.names)}
+def absent_columns(rows: pa.Schema, table: DeltaTable) -> list[pa.Field]:
+    """The columns that the table has got since the `rows` were fitted; see `fitted` for those that are left out."""
     known = pa.schema(table.schema().to_arrow())
-    return pa.schema([*rows, *(column for column in known if column.name.lower() not in there)])
+    return [known.field(name) for name in _absent(rows.names, table)]
 
 
-def _of_partitions(table: DeltaTable) -> set[str]:
-    return {name.lower() for name in table.metadata().partition_columns}
+def _absent(names: Iterable[str], table: DeltaTable) -> list[str]:
+    """The columns of the table that are not among `names`, in any case, and are not of its partitions."""
+    there = {name.lower() for name in (*names, *table.metadata().partition_columns)}
+    return [column.name for column in table.schema().fields if column.name.lower() not in there]
 
 
 def _widened(rows: DataFrame, path: str, mark: BatchMark) -> DeltaTable:
@@ -65,7 +66,6 @@ def _filled(rows: DataFrame, table: DeltaTable, own: Collection[str]) -> DataFra
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 
-    there = {*own, *_of_partitions(table), *(name.lower() for name in rows.columns)}
     kinds = StructType.fromJson(json.loads(table.schema().to_json()))
-    absent = {kind.name: F.lit(None).cast(kind.dataType) for kind in kinds if kind.name.lower() not in there}
+    absent = {name: F.lit(None).cast(kinds[name].dataType) for name in _absent((*own, *rows.columns), table)}
     return rows.withColumns(absent) if absent else rows

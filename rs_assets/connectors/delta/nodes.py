@@ -131,6 +131,11 @@ class DeltaSink(Sink):
     partitions: EventTimePartitions | None = None
 
     @property
+    def adds(self) -> bool:
+        """Whether fields that the table lacks become columns of it."""
+        return self.added_columns == "add"
+
+    @property
     def partitioned_by(self) -> tuple[str, ...]:
         """The partition columns of a new table."""
         return (*self.partition_by, *((self.partitions.column,) if self.partitions else ()))

@@ -25,13 +25,13 @@ from rs_assets.common.storage import is_remote, storage_options
 from rs_assets.connectors.delta.files.data_files import BatchFiles, stage_files
 from rs_assets.connectors.delta.files.staging import clear_staging, staging_of
 from rs_assets.connectors.delta.files.stored_files import store_files
-from rs_assets.connectors.delta.fitting import fitted, with_absent
+from rs_assets.connectors.delta.fitting import absent_columns, fitted
 from rs_assets.connectors.delta.joining import alone, only_next
 from rs_assets.connectors.delta.jvm_commit import merge_jvm, write_jvm
 from rs_assets.connectors.delta.log.commit_info import last_writer_of
 from rs_assets.connectors.delta.log.sole_writer import ALONE
 from rs_assets.connectors.delta.merge import Upsert, create, stays
-from rs_assets.connectors.delta.nodes import FEED, KEYED, VALIDITY, DeltaMode, OnNewFields
+from rs_assets.connectors.delta.nodes import FEED, KEYED, VALIDITY, DeltaMode
 from rs_assets.connectors.delta.rewind import (
     accept,
     act,
@@ -80,8 +80,8 @@ class DeltaWriter:
     A commit is based on the version at which the marker was read: delta-rs refuses it if the same writer or a newer
     token committed in between, so two drivers can never both write a batch. Of the rows of one batch with equal `keys`
     the last by `order_by` is kept, else the last that was read; it is a deletion if its field `deletes` is true.
-    `partition_by` defines the partitions of a new table, `change_feed` whether it has a change feed. With
-    `added_columns="add"` a table gets the columns that it lacks, and rows those that they lack.
+    `partition_by` defines the partitions of a new table, `change_feed` whether it has a change feed. With `adds`
+    a table gets the columns that it lacks, and rows those that they lack.
     """
 
     name: str
@@ -94,7 +94,7 @@ class DeltaWriter:
     partition_by: tuple[str, ...] = ()
     change_feed: bool = False
     time_field: str | None = None
-    added_columns: OnNewFields = "fail"
+    adds: bool = False
     handle: TableHandle = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -151,9 +151,9 @@ class DeltaWriter:
             return
         added = (*self.partition_by, *self._validity)
         kinds = {**dict.fromkeys(added), **{name: fields[name] for name in visible([*fields])}}
-        if self._adds:
+        if self.adds:
             kinds = {column.name: kinds.get(column.name) for column in table.schema().fields}
-        check_fields(table, kinds, step=self.name, partition_by=self.partition_by, adds=self._adds)
+        check_fields(table, kinds, step=self.name, partition_by=self.partition_by, adds=self.adds)
 
     def check_rewind(self, kept: BatchMark, begun: BatchMark, had: int = -1) -> None:
         """SinkError if no version of the table has exactly the rows of `kept`."""
@@ -217,18 +217,13 @@ class DeltaWriter:
     def _fitted(self, batch: DataFrame, mark: BatchMark) -> DataFrame:
         """The batch with the columns of the table, which gets those of the batch, if added columns are taken."""
         table = self.handle.table
-        if table is None or not self._adds:
+        if table is None or not self.adds:
             return batch
         with sink_errors(self.name, self.path, mark):
             rows, now = fitted(batch, table, self.path, mark, own=self._validity)
         if now is not table:
             self.handle.newest()
         return rows
-
-    @property
-    def _adds(self) -> bool:
-        """Whether the table gets further columns, and rows those that they lack."""
-        return self.added_columns == "add"
 
     @property
     def _validity(self) -> tuple[str, ...]:
@@ -336,8 +331,8 @@ class DeltaWriter:
             )
             return
         replaces = self._check(table, schema, mark)
-        if self._adds:
-            for column in [*with_absent(schema, table)][len(schema) :]:
+        if self.adds:
+            for column in absent_columns(schema, table):
                 net = net.append_column(column, pa.nulls(len(net), column.type))
         marker = properties(mark, **self._noted_authors(table, mark))
         if replaces:
@@ -394,7 +389,7 @@ class DeltaWriter:
             only_adds=self.mode == "append" and not replaces,
             by_delta=self.mode in KEYED,
             change_feed=self.change_feed,
-            adds=self._adds,
+            adds=self.adds,
         )
 
     @property
@@ -407,9 +402,9 @@ class DeltaWriter:
 
         The JVM connector checks the rules by itself.
         """
-        if self._adds:
+        if self.adds:
             # Another writer may have added columns since the rows were staged.
-            schema = with_absent(schema, table)
+            schema = pa.schema([*schema, *absent_columns(schema, table)])
         replaces = self._replaces(mark)
         if replaces and not self.handle.at_hand:
             table = self.handle.newest() or table

@@ -115,7 +115,7 @@ def _replaced(made: Recompute, judge: Judge, until: int | None, *, plan: bool) -
         value=made.value,
         mark=written.mark,
         late=late,
-        adds=made.way.sink.added_columns == "add",
+        adds=made.way.sink.adds,
     )
     replacement.check()
     batches = made.batches(written.mark.batch_id)

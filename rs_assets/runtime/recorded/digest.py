@@ -18,6 +18,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from rs_assets.records.contained import contains
 from rs_assets.records.poison import EXACT
 from rs_assets.records.schema import quoted
 
@@ -27,6 +28,8 @@ DIGITS: Final = "%.11e"
 AS_JSON: Final = dict(EXACT)
 # A hash is summed in slices of so many bits: a sum of them has room for 2^47 rows.
 SLICE_BITS: Final = 16
+# Types whose values cannot be compared.
+WITHOUT_ORDER: Final = (MapType, VariantType)
 
 
 def comparable(rows: DataFrame) -> DataFrame:
@@ -59,13 +62,4 @@ def _same(column: Column, kind: DataType) -> Column:
     if isinstance(kind, DoubleType | FloatType):
         # Which of two zeros a least value is depends on the order of rows.
         return F.format_string(DIGITS, column.cast("double") + F.lit(0.0))
-    return F.to_json(column, AS_JSON) if _has_no_order(kind) else column
-
-
-def _has_no_order(kind: DataType) -> bool:
-    """Whether values of a type cannot be compared, or a part of them."""
-    if isinstance(kind, ArrayType):
-        return _has_no_order(kind.elementType)
-    if isinstance(kind, StructType):
-        return any(_has_no_order(each.dataType) for each in kind)
-    return isinstance(kind, MapType | VariantType)
+    return F.to_json(column, AS_JSON) if contains(kind, WITHOUT_ORDER) else column

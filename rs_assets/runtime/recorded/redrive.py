@@ -182,7 +182,7 @@ class _Redrive:
             committed=query.log.last_committed,
             claim=claim or claim_id(mark.pipeline_id, generation, name, number),
             number=number,
-            adds=sink.added_columns == "add",
+            adds=sink.adds,
         )
 
     def _settle(self, query: RecordedQuery, addition: Addition, batch: int, *, counts: bool) -> None:

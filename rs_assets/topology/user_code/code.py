@@ -125,7 +125,7 @@ def _around(function: Function, seen: _Seen) -> Iterator[str]:
     for value in cells(function):
         if _is_function(value) and value is not wrapped:
             yield from _followed(value, seen)
-    for name in _names(code):
+    for name in (name for each in codes(code) for name in each.co_names):
         helper = getattr(function, "__globals__", {}).get(name)
         if _is_function(helper) and getattr(helper, "__module__", None) == function.__module__:
             yield from _followed(helper, seen)
@@ -174,11 +174,12 @@ def _captured(value: object) -> str:
     return value_text(value) if isinstance(value, (*PLAIN, tuple)) else repr(type(value).__name__)
 
 
-def _names(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
+def codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """The code, and the code within it."""
+    yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _names(constant)
+            yield from codes(constant)
 
 
 def _state(value: object) -> str:

@@ -8,7 +8,6 @@ import os
 import re
 import sys
 import types
-from collections.abc import Iterator
 from datetime import date, time, timedelta, tzinfo
 from decimal import Decimal
 from enum import Enum, EnumType
@@ -22,6 +21,7 @@ from rs_assets.topology.user_code.code import (
     Function,
     cells,
     code_digest,
+    codes,
     digest_of,
     main_name,
     own_digest,
@@ -153,17 +153,10 @@ class _Walk:
 
 def _loaded(code: types.CodeType) -> list[str]:
     """The names that code and the code within it read, each once; not those that it assigns itself."""
-    codes, assigned = [*_codes(code)], set()
-    for each in codes:
+    every, assigned = [*codes(code)], set()
+    for each in every:
         assigned |= {made.argval for made in dis.get_instructions(each) if made.opname == "STORE_GLOBAL"}
-    return [name for name in dict.fromkeys(name for each in codes for name in each.co_names) if name not in assigned]
-
-
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _codes(constant)
+    return [name for name in dict.fromkeys(name for each in every for name in each.co_names) if name not in assigned]
 
 
 def _constant(name: str, value: Any, *, captured: bool = False) -> str | None:

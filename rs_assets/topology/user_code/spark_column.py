@@ -15,12 +15,12 @@ _FUNCTION: Final = re.compile(r"UnresolvedFunction\((\w+),")
 _SQL: Final = re.compile(r"SqlExpression\((.*?),Origin\(", re.DOTALL)
 _CAST: Final = re.compile(r"CAST\('\w+[^']*' AS \w+\)")
 _READ: Final = re.compile(r"(?:try_)?to_(?:date|timestamp\w*)\('\w+[^']*'")
+# A node of a Column that holds an expression of Spark, an expression that holds a node, and a function in Python.
+_HOLDS_EXPRESSION, _HOLDS_NODE, _FUNCTION_IN_PYTHON = "ExpressionColumnNode", "ColumnNodeExpression", "PythonUDF"
 # What differs between processes in which a Column does the same: seeds that Spark draws, addresses, numbers of
 # variables, and places in a program.
 _SEED: Final = re.compile(r"(\b(?:rand|randn|random|randstr|uniform|uuid|shuffle)\([^()]*?)-?\d{10,}L\)")
 _ADDRESS: Final = re.compile(r"@[0-9a-f]+\b")
-# A node of a Column that holds an expression of Spark, an expression that holds a node, and a function in Python.
-_HOLDS_EXPRESSION, _HOLDS_NODE, _FUNCTION_IN_PYTHON = "ExpressionColumnNode", "ColumnNodeExpression", "PythonUDF"
 _VARIABLES: Final = re.compile(r"(\w+_\d+(?:, \w+_\d+)*)\)? ->")
 
 

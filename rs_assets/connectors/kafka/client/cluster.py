@@ -26,6 +26,11 @@ LOGIN_MODULES: Mapping[str, str] = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
+# Which of username, password and oauth are given together, by whether the protocol requires a login.
+LOGINS: Mapping[bool, tuple[tuple[bool, bool, bool], ...]] = {
+    True: ((True, True, False), (False, False, True)),
+    False: ((False, False, False),),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,10 +83,8 @@ class KafkaCluster:
             raise ConfigurationError(
                 f"unknown mechanism {self.mechanism!r}", remedy=f"use one of {get_args(Mechanism)}"
             )
-        by_tokens = self.oauth is not None
-        if {self.username is not None, self.password is not None} != {self.with_login and not by_tokens} or (
-            by_tokens and not self.with_login
-        ):
+        given = tuple(each is not None for each in (self.username, self.password, self.oauth))
+        if given not in LOGINS[self.with_login]:
             raise ConfigurationError(
                 "a login (username and password, or oauth) belongs to the protocols SASL_PLAINTEXT and SASL_SSL, which"
                 " need one",
