@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -10,6 +10,7 @@ from sqlalchemy import URL, Engine, Table, create_engine, inspect, make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
+from rs_assets.common.secrets import without
 from rs_assets.errors import ConfigurationError
 
 # The most characters of what a driver said.
@@ -84,14 +85,3 @@ def secrets_of(url: URL) -> tuple[str, ...]:
         values += [value] if isinstance(value, str) else value
     written = {form for value in values if value for form in (value, quote(value, safe=""), quote_plus(value))}
     return tuple(sorted(written, key=len, reverse=True))
-
-
-def without(secrets: Sequence[str], text: str) -> str:
-    """`text` with each secret replaced by stars.
-
-    >>> without(("geheim",), "no login for me:geheim")
-    'no login for me:***'
-    """
-    for secret in secrets:
-        text = text.replace(secret, "***")
-    return text

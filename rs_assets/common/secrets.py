@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Protocol, Self, runtime_checkable
 
 from rs_assets.errors import ConfigurationError
@@ -85,3 +86,14 @@ def without_userinfo(address: str) -> str:
     '***@broker'
     """
     return f"***@{address.rsplit('@', 1)[1]}" if "@" in address else address
+
+
+def without(secrets: Sequence[str], text: str) -> str:
+    """`text` with each secret replaced by stars.
+
+    >>> without(("geheim",), "no login for me:geheim")
+    'no login for me:***'
+    """
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return text

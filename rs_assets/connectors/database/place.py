@@ -9,9 +9,9 @@ from types import MappingProxyType
 
 from sqlalchemy import URL, Connection, Engine, text
 
-from rs_assets.common.database import engine_of, parsed_url, secrets_of, where, without
+from rs_assets.common.database import engine_of, parsed_url, secrets_of, where
 from rs_assets.common.extras import check_extra
-from rs_assets.common.secrets import Deferred, Hidden, Secret
+from rs_assets.common.secrets import Deferred, Hidden, Secret, without
 from rs_assets.connectors.database.session import settings_of
 from rs_assets.connectors.location import real_place
 from rs_assets.errors import RsError

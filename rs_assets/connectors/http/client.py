@@ -14,8 +14,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Final, Self
 from urllib.parse import urlsplit
 
-from rs_assets.common.database import without
-from rs_assets.common.secrets import revealed
+from rs_assets.common.secrets import revealed, without
 from rs_assets.connectors.http.endpoint import HttpEndpoint
 from rs_assets.errors import RsError
 

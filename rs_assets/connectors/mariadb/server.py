@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import URL
 
-from rs_assets.common.database import secrets_of, where, without
-from rs_assets.common.secrets import Hidden
+from rs_assets.common.database import secrets_of, where
+from rs_assets.common.secrets import Hidden, without
 from rs_assets.connectors.database.place import SHOWN, Place
 from rs_assets.connectors.mariadb.binlog import ARTIFICIAL, FORMAT, Event, event_of, has_sums, unsummed
 from rs_assets.connectors.source import BEGIN_ANEW

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from rs_assets.common.database import secrets_of, where, without
-from rs_assets.common.secrets import Hidden
+from rs_assets.common.database import secrets_of, where
+from rs_assets.common.secrets import Hidden, without
 from rs_assets.connectors.database.place import SHOWN, Place
 from rs_assets.errors import RsError, SourceReadError
 

@@ -8,17 +8,19 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
 import orjson
 
 from rs_assets.common.node import NO_EFFECT
 from rs_assets.common.secrets import Deferred, Hidden, Secret, revealed
-from rs_assets.connectors.http.client import Answer, HttpClient
 from rs_assets.connectors.http.endpoint import HttpEndpoint
 from rs_assets.connectors.kafka.client.jaas import jaas
 from rs_assets.errors import ConfigurationError, RsError, SourceReadError
+
+if TYPE_CHECKING:
+    from rs_assets.connectors.http.client import Answer
 
 MECHANISM: Final = "OAUTHBEARER"
 MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
@@ -121,6 +123,8 @@ class KafkaOAuth:
 
     def _asked(self) -> tuple[str, float]:
         """A new token, and the seconds for which it is valid, 0 if that is not known."""
+        from rs_assets.connectors.http.client import HttpClient
+
         asked = {"grant_type": "client_credentials", **({"scope": self.scope} if self.scope is not None else {})}
         with HttpClient(endpoint=self._endpoint(), step=MECHANISM, failure=SourceReadError) as service:
             try:
