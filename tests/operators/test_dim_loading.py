@@ -1,6 +1,8 @@
 """What a dimension is loaded from, and loads that are refused."""
 
+import bz2
 import csv
+import gzip
 import json
 from asyncio import CancelledError
 
@@ -133,10 +135,47 @@ def test_a_folder_has_changed_when_one_of_its_files_has(spark, tmp_path):
     assert loader.mark() == marks[1] != marks[0]
 
 
-def test_what_spark_cannot_read_is_told_with_its_cause(load, tmp_path):
-    (tmp_path / "d.jsonl").write_text('{"k": "a", "age": "old"}\n')
-    with pytest.raises(SourceReadError, match="(?i)malformed|old|cannot be parsed|bigint"):
-        load(Dimension.from_file(tmp_path / "d.jsonl", schema="k string, age bigint"))
+def test_a_record_that_cannot_be_used_is_named_by_its_file_and_line(load, tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"k": "a", "age": 1}\n')
+    (tmp_path / "b.jsonl").write_text('{"k": "b", "age": 1}\n\n{"k": "c", "age": "old"}\n{"k": "d", "age": "new"}\n')
+    with pytest.raises(SourceReadError, match=r"line 3 of \S*b.jsonl cannot be used: .*age") as refused:
+        load(Dimension.from_file(tmp_path, schema="k string, age bigint"))
+    assert "correct the line" in refused.value.remedy
+    (tmp_path / "b.jsonl").write_text('{"k": "b", "age": 1}\n\n{"k": "c", "age": 2}\n')
+    found = load(Dimension.from_file(tmp_path, schema="k string, age bigint"))
+    assert sorted((row["k"], row["age"]) for row in found) == [("a", 1), ("b", 1), ("c", 2)]
+
+
+JUDGED = [
+    ("d.jsonl", "v double", b'{"v": 1e400}\n', "larger than its type holds"),
+    ("d.jsonl", "v float", b'{"v": 1e39}\n', "larger than its type holds"),
+    ("d.jsonl", "v date", b'{"v": "10000-01-01"}\n', "years 1 to 9999"),
+    ("d.jsonl", "v timestamp", b'{"v": 99999999999999}\n', "years 1 to 9999"),
+    ("d.jsonl", "v string", b'{"v": "\\ud800"}\n', "surrogate pair"),
+    ("d.jsonl", "v string", b'{"v": "\xff"}\n', "invalid UTF-8"),
+    ("d.jsonl", "v map<string,int>", b'{"v": {"a": 1, "a": 2}}\n', "twice in a map"),
+    ("d.jsonl", "v int", b'[{"v": 1}]\n', "malformed JSON"),
+    ("d.csv", "v double", b"v\n1e400\n", "larger than its type holds"),
+    ("d.csv", "v date", b"v\n19000\n", "years 1 to 9999"),
+    ("d.csv", "v string", b"v\n\xff\n", "invalid UTF-8"),
+    ("d.csv", "v string, w int", b'v,w\na"b,1\n', "a quote is not closed"),
+    ("d.csv", "v string, w int", b"v,w\na\n", "malformed CSV"),
+]
+
+
+@pytest.mark.parametrize(("name", "schema", "text", "words"), JUDGED, ids=[f"{t}"[2:-3] for _n, _s, t, _w in JUDGED])
+def test_records_are_judged_as_those_of_a_source(load, tmp_path, name, schema, text, words):
+    (tmp_path / name).write_bytes(text)
+    with pytest.raises(SourceReadError, match=f"cannot be used: .*{words}"):
+        load(Dimension.from_file(tmp_path / name, schema=schema))
+
+
+def test_a_packed_file_is_unpacked_and_one_that_nothing_unpacks_is_refused(load, tmp_path):
+    (tmp_path / "d.csv.gz").write_bytes(gzip.compress(b"k,tier\na,1\n"))
+    assert load(Dimension.from_file(tmp_path / "d.csv.gz", format="csv", schema=SCHEMA)) == [{"k": "a", "tier": "1"}]
+    (tmp_path / "d.csv.bz2").write_bytes(bz2.compress(b"k,tier\na,1\n"))
+    with pytest.raises(SourceReadError, match="ending in .bz2 are not read"):
+        load(Dimension.from_file(tmp_path / "d.csv.bz2", format="csv", schema=SCHEMA))
 
 
 @pytest.mark.parametrize("error", [SystemExit, CancelledError])

@@ -4,40 +4,28 @@ from __future__ import annotations
 
 import re
 from asyncio import CancelledError
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from rs_assets.connectors.delta.log.store import delta_table
 from rs_assets.connectors.delta.rows import small_table
-from rs_assets.connectors.files.header import Columns, check_header, columns_of
-from rs_assets.connectors.files.lines.offsets import LineRange
 from rs_assets.connectors.files.listing import walked
-from rs_assets.connectors.files.whole.spark_files import as_glob
+from rs_assets.connectors.files.parse import LineFormat
 from rs_assets.errors import RsError, SchemaError, SourceReadError
 from rs_assets.operators.dimension.spec import DatabaseOrigin, DeltaOrigin, Dimension, FileOrigin, LoaderOrigin
-from rs_assets.records.columns import PREFIX
+from rs_assets.operators.dimension.text_files import rows_of
 from rs_assets.records.rows import infer_schema, to_table
-from rs_assets.records.schema import quoted
 
 # Prefixes of hidden files, for Spark as for Arrow.
 HIDDEN = (".", "_")
-# How Spark reads the formats that it parses for us: a record that does not fit fails the load.
-OPTIONS: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        "json": {"mode": "FAILFAST"},
-        # Only a parser that reads all columns finds a line with too many values.
-        "csv": {"mode": "FAILFAST", "escape": '"', "columnPruning": "false"},
-    }
-)
 
 
 class Loader(Protocol):
@@ -54,7 +42,7 @@ class Loader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FileLoader:
-    """A file of text that Spark parses, or Parquet."""
+    """Files of JSON, CSV or Parquet."""
 
     origin: FileOrigin
     spark: SparkSession
@@ -87,37 +75,11 @@ class FileLoader:
                 remedy="give the dimension's file another name",
                 file=path,
             )
-        if self.origin.format == "csv":
-            tables = [self._csv(schema, columns, files) for columns, files in self._by_columns(schema).items()]
-            return pa.concat_tables(tables) if tables else to_arrow_schema(schema, timezone="UTC").empty_table()
         files = _files(path)
         if not files:
             return to_arrow_schema(schema, timezone="UTC").empty_table()
-        # File by file: of a folder Spark leaves out those in its folders, and takes one called `a=1` for a column.
-        reader = self.spark.read.schema(schema).options(**OPTIONS["json"])
-        return reader.json([as_glob(str(file)) for file in files]).toArrow()
-
-    def _by_columns(self, schema: StructType) -> Mapping[Columns, list[Path]]:
-        """The files by their columns; SourceReadError names one whose header lacks a field."""
-        path, found = Path(self.origin.path), dict[Columns, list[Path]]()
-        declared = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in schema)
-        by_place = Columns(tuple(range(len(schema))), len(schema))
-        for file in _files(path):
-            check_header(file, declared, header=self.origin.header)
-            head = columns_of(LineRange(file=str(file), split=file.name), schema.names) if self.origin.header else None
-            # A file without a line has no header, and no row.
-            if head is not None or not self.origin.header:
-                found.setdefault(head[1] if head is not None else by_place, []).append(file)
-        return found
-
-    def _csv(self, schema: StructType, columns: Columns, files: Sequence[Path]) -> pa.Table:
-        """The rows of files with the same columns."""
-        fields = dict(zip(columns.places, schema.fields, strict=True))
-        there = [fields.get(place, StructField(f"{PREFIX}{place}", StringType())) for place in range(columns.width)]
-        reader = (
-            self.spark.read.schema(StructType(there)).options(**OPTIONS["csv"]).option("header", self.origin.header)
-        )
-        return reader.csv([as_glob(str(file)) for file in files]).select(*map(quoted, schema.names)).toArrow()
+        form = LineFormat(format=self.origin.format, schema=schema, header=self.origin.header)
+        return rows_of(self.spark, files, form)
 
     def _parquet(self, schema: StructType | None) -> pa.Table:
         import pyarrow.dataset as ds

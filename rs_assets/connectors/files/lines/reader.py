@@ -63,7 +63,9 @@ class LinesReader:
     def batch(self, reading: Reading, batch: SourceBatch) -> DataFrame:
         """The records between the offsets of a batch."""
         end = batch.end
-        return read_ranges(reading, self._form(reading), ranges_between(batch.start, end) if end is not None else [])
+        return read_ranges(
+            reading.spark, self._form(reading), ranges_between(batch.start, end) if end is not None else []
+        )
 
     @property
     def positioned(self) -> bool:

@@ -14,7 +14,7 @@ from rs_assets.records.policy import BadRecords
 from rs_assets.spark.processor.session import processors_in
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
 FORMAT: Final = "org.apache.spark.sql.rsassets.JsonLines"
@@ -31,27 +31,31 @@ def json_lines(files: DataStreamReader, path: str, form: LineFormat, reading: Re
     counted (`BatchExecution.judged`), by the name of `reading`. A line beyond the length limit always ends the batch.
     """
     assert form.schema is not None  # noqa: S101  given or inferred before
-    return files.format(FORMAT).options(**_options(form, reading)).schema(form.schema).load(path)
+    options = _options(reading.spark, form, name=reading.name, bad_records=reading.bad_records)
+    return files.format(FORMAT).options(**options).schema(form.schema).load(path)
 
 
-def json_lines_of(files: Sequence[str], form: LineFormat, reading: Reading) -> DataFrame:
-    """The same of some files, at least one, as a bounded frame."""
+def json_lines_of(
+    spark: SparkSession, files: Sequence[str], form: LineFormat, *, name: str, bad_records: BadRecords
+) -> DataFrame:
+    """The same of some files, at least one, as a bounded frame; `name` is that of the source."""
     assert form.schema is not None  # noqa: S101  as above
     # A name of a file is not taken for a pattern, nor a folder called `a=1` for a column.
-    reader = reading.spark.read.options(**{"recursiveFileLookup": "true", AS_NAMED: "false"})
-    return reader.format(FORMAT).options(**_options(form, reading)).schema(form.schema).load([*files])
+    reader = spark.read.options(**{"recursiveFileLookup": "true", AS_NAMED: "false"})
+    options = _options(spark, form, name=name, bad_records=bad_records)
+    return reader.format(FORMAT).options(**options).schema(form.schema).load([*files])
 
 
-def _options(form: LineFormat, reading: Reading) -> Mapping[str, str]:
-    processors_in(reading.spark)
+def _options(spark: SparkSession, form: LineFormat, *, name: str, bad_records: BadRecords) -> Mapping[str, str]:
+    processors_in(spark)
     options = {
-        "rs.source": reading.name,
+        "rs.source": name,
         "rs.cap": str(form.max_line_bytes),
         "rs.beyond": to_wire(too_long(form.max_line_bytes, file=FILE)),
     }
-    if reading.bad_records is BadRecords.FAIL:
+    if bad_records is BadRecords.FAIL:
         # Which one, and why, is found by a replay of the batch.
-        refusal = to_wire(BadRecordError("a record cannot be used", step=reading.name))
+        refusal = to_wire(BadRecordError("a record cannot be used", step=name))
         options |= {"rs.bad": refusal, "rs.beyond": refusal}
     if form.time_format:
         options["timestampFormat"] = form.time_format

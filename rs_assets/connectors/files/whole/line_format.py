@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import orjson
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from rs_assets.connectors.files.lines.spark_source import FORMAT as LINES
 from rs_assets.connectors.files.lines.spark_source import register
@@ -26,10 +26,10 @@ def form_with_schema(form: LineFormat, reading: Reading, *, step: str, path: str
     return replace(made, schema=schema)
 
 
-def read_ranges(reading: Reading, form: LineFormat, ranges: Sequence[Mapping[str, Any]]) -> DataFrame:
+def read_ranges(spark: SparkSession, form: LineFormat, ranges: Sequence[Mapping[str, Any]]) -> DataFrame:
     """The records in ranges of files, with REASON and ADDRESS."""
-    register(reading.spark)
-    reader = reading.spark.read.format(LINES).option("ranges", orjson.dumps(ranges).decode())
+    register(spark)
+    reader = spark.read.format(LINES).option("ranges", orjson.dumps(ranges).decode())
     return parse_lines(reader.options(**form.line_options).load(), form, addressed=True)
 
 

@@ -58,9 +58,9 @@ class FilesReader:
         as_streamed = form.format == "json" and not reading.addressed
         # That a file is gone is said by the reader of lines.
         if as_streamed and files and all(file.local.exists() for file in batch.files):
-            return json_lines_of(files, form, reading)
+            return json_lines_of(reading.spark, files, form, name=reading.name, bad_records=reading.bad_records)
         whole = [{"file": file, "start_line": 1, "start_byte": 0, "end_byte": None} for file in files]
-        return read_ranges(reading, form, whole)
+        return read_ranges(reading.spark, form, whole)
 
     def splits(self, batch: SourceBatch) -> Positions:
         """A file is a split of the batch that reads it; its offset is its size."""
