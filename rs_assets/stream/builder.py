@@ -288,7 +288,7 @@ class DataStreamSource(CollectedSources, DatabaseSources, HttpSources, Fluent):
         node = KafkaSource(
             name=name,
             cluster=KafkaCluster.of(bootstrap_servers),
-            topics=(*((topic,) if topic is not None else ()), *topics),
+            topics=(*((topic,) if topic is not None else ()), *one_or_more(topics)),
             pattern=pattern,
             group=group,
             format=format,

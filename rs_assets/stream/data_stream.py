@@ -165,7 +165,7 @@ class DataStream(JoinSteps, DimJoinSteps, TableSteps, ProcessSteps, RuleSteps, S
                 step=step,
             )
         called = PythonFunction(function, returned_schema(function, schema, step=step), trace=False)
-        return self._then(MapBatches(name=step, inputs=(self.step,), function=called, fields=tuple(fields)))
+        return self._then(MapBatches(name=step, inputs=(self.step,), function=called, fields=one_or_more(fields)))
 
     def flat_map(
         self, function: object, *, schema: Schema | None = None, trace: bool = True, name: str | None = None

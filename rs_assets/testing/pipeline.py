@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final, Literal
 from uuid import uuid4
 
+from rs_assets.common.names import one_or_more
 from rs_assets.common.node import Node
 from rs_assets.common.plural import count_of
 from rs_assets.connectors.console.nodes import PrintSink
@@ -154,7 +155,7 @@ def check_pipeline(
     if unknown:
         raise ConfigurationError(f"a way must be one of {', '.join(WAYS)}, not {unknown[0]!r}")
     given, chance = given_rows(pipeline.topology, rows), random.Random(seed)  # noqa: S311  not for secrets
-    trial = _Trial(pipeline, spark or SparkDriver.shared(), frozenset(ignore))
+    trial = _Trial(pipeline, spark or SparkDriver.shared(), frozenset(one_or_more(ignore)))
     cuts = _cut(given, batches, None)
     first = trial.run(cuts)
     plans: Mapping[Way, Callable[[], _Outcome]] = {

@@ -41,6 +41,12 @@ def test_a_function_by_chance_should_be_found_and_named(driver):
     assert "step 'draw' gives other rows if it is computed twice" in str(found)
 
 
+def test_a_field_may_be_left_out_by_its_name_alone(driver):
+    drawn = read("left_out").with_fields(kn="rand()").to_print(name="out").build()
+    assert check_pipeline(drawn, rows(6), ways=["again"], ignore="k", spark=driver).findings
+    assert not check_pipeline(drawn, rows(6), ways=["again"], ignore="kn", spark=driver).findings
+
+
 def test_late_rows_should_make_windows_depend_on_batches_and_be_counted(driver):
     windows = read("late").window(TumblingWindow.of(Time.minutes(5), "ts"), name="minutes").group_by("k").count("rows")
     pipeline = windows.to_data_stream().to_print(name="out").build()

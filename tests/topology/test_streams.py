@@ -266,3 +266,10 @@ def test_a_column_needs_no_spark():
     with pytest.raises(TopologyError, match="neither true nor false") as caught:
         _ = (F.col("ms") > 1) and (F.col("ms") < 3)
     assert "&, | and ~" in caught.value.remedy
+
+
+def test_one_name_may_be_given_as_a_text():
+    topics = StreamBuilder.data_stream("shop", "job").from_kafka("broker:9092", topics="clicks", schema=SCHEMA)
+    assert topics.to_print().build().topology["kafka"].topics == ("clicks",)
+    step = begin().map_batches(lambda table: table, fields="ms", schema="ms bigint", name="batches")
+    assert step.to_print().build().topology["batches"].fields == ("ms",)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from rs_assets.common.names import one_or_more
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.connectors.delta.nodes import DeltaSink
 from rs_assets.errors import ConfigurationError, TopologyChangedError
@@ -83,7 +84,7 @@ def _output(topology: Topology, sink: str | None, *, parted_by_time: bool) -> De
 
 def _keys(sink: DeltaSink, keys: Sequence[str]) -> tuple[str, ...]:
     """The fields that identify a row; of upserts those of the table."""
-    return tuple(keys) or (sink.keys if sink.mode == "upsert" else ())
+    return one_or_more(keys) or (sink.keys if sink.mode == "upsert" else ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
