@@ -230,6 +230,20 @@ def test_should_read_each_value_exactly_with_a_secret_that_came_late(options, mo
         assert len(out.rows()) == 1
 
 
+def test_should_refuse_a_key_that_is_twice_in_a_map(options):
+    """Python's JSON would drop its first value; as a file of lines has it, it is a bad record."""
+    out, schema = MemoryChannel(), "i bigint, m map<string,int>"
+    body = b'[{"i": 1, "m": {"a": 1}}, {"i": 2, "m": {"a": 1, "a": 2}}]'
+    with HttpServer() as server:
+        server.answer = lambda request: HttpReply(body=b"[]" if "after" in request.path else body)
+        stream = StreamBuilder.data_stream("shop", "odd").from_http(
+            endpoint(server), schema=schema, items="", last="i", bad_records="dead_letter"
+        )
+        report = stream.to_memory(out).build().run(options)
+    assert out.rows() == [{"i": 1, "m": {"a": 1}}]
+    assert report.rows_dead == 1
+
+
 SQL = """
     CREATE TABLE tickets (n BIGINT) WITH ('connector' = 'http', 'url' = '{url}', 'last' = 'n', 'token' = 'right',
         'scan.startup.cursor' = '2', 'max-rows-per-batch' = '3', 'scan.poll.interval' = '1'{more});
