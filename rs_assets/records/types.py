@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
@@ -103,8 +103,19 @@ def fields_in(ddl: str) -> Mapping[str, Type | None] | None:
         made = reader.whole()
     except _UnknownError:
         return None
-    # Two fields of one name: Spark accepts the schema, and refuses every step that uses that name.
-    return MappingProxyType(dict(made)) if len({name.lower() for name, _ in made}) == len(made) else None
+    _check_twice([name for name, _ in made])
+    return MappingProxyType(dict(made))
+
+
+def _check_twice(names: Sequence[str]) -> None:
+    """DdlError for two names that Spark does not distinguish: it takes the schema, and no step with such a name."""
+    seen: dict[str, str] = {}
+    for name in names:
+        first = seen.get(name.lower())
+        seen[name.lower()] = name
+        if first is not None:
+            what = f"{name!r} is there twice" if name == first else f"{first!r} and {name!r} are one name for Spark"
+            raise DdlError(what, "leave one out, or give it another name")
 
 
 @lru_cache(maxsize=1024)

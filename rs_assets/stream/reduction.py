@@ -79,7 +79,7 @@ def _fields_of(schema: str, name: str) -> tuple[str, ...]:
     if not made.whole:
         raise SchemaError(
             f"the fields that step {name!r} makes are not known",
-            remedy="write them as 'page string, ms bigint', each under a name of its own",
+            remedy="write them as 'page string, ms bigint', without further words",
             step=name,
         )
     return tuple(made.types)

@@ -157,8 +157,8 @@ CASES = [
     ),
     Case(
         f"{REDUCTION}_fields_of",
-        lambda: reduced(mapped, "page string, page string"),
-        "write them as 'page string, ms bigint', each under a name of its own",
+        lambda: reduced(mapped, "page string default 1"),
+        "write them as 'page string, ms bigint', without further words",
         lambda: reduced(mapped, "first string, ms bigint"),
     ),
     Case(

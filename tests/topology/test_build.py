@@ -194,6 +194,8 @@ MISTAKES = {
     "schema, misspelled": (lambda: orders("a strin"), SchemaError, "'strin'", "write string"),
     "schema, a field alone": (lambda: orders("a int, b"), SchemaError, "'b' has no type", "page string, ms bigint"),
     "schema, a bracket": (lambda: orders("a array<int"), SchemaError, "not closed", "page string, ms bigint"),
+    "schema, twice": (lambda: orders("a int, b int, a int"), SchemaError, "'a' is there twice", "another name"),
+    "schema, case": (lambda: orders("a int, A string"), SchemaError, "'a' and 'A' are one name", "another name"),
     "schema, array": (lambda: orders("a array"), SchemaError, "array without element types", "array<string>"),
     "schema, decimal": (lambda: orders("a decimal(50)"), SchemaError, "decimal(50,0)", "38"),
     "a struct's field": (
@@ -327,7 +329,6 @@ def test_a_node_type_without_a_row_is_not_looked_at(monkeypatch):
 
 def test_a_schema_is_read_as_spark_reads_it():
     assert isinstance(fields_in("a int"), Mapping)
-    assert fields_in("a int, A string") is None
     assert fields_in("a varchar(5), b interval day to second")["a"] is None
 
 
