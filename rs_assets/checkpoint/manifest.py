@@ -144,6 +144,10 @@ class Manifest:
         """What is known of the input of a source; a renamed one is stored under its former name."""
         return self.inputs.get(source) or self.inputs.get(self.stored_name(source), {})
 
+    def schema_of(self, source: str) -> str | None:
+        """The inferred schema of a source, as JSON; a renamed one is stored under its former name."""
+        return self.schemas.get(source) or self.schemas.get(self.stored_name(source))
+
     def with_query(self, folder: str, facts: QueryFacts) -> Manifest:
         """This manifest with another state of one query."""
         return replace(self, queries={**self.queries, folder: facts})

@@ -18,6 +18,8 @@ class Source(Node):
     family: ClassVar[Family] = "source"
     # Whether Spark's real-time mode can read it.
     real_time: ClassVar[bool] = False
+    # Whether recorded batches say where their records are, or the home has them: the place of the node is not read.
+    self_contained: ClassVar[bool] = False
 
     schema: str | None = None
 

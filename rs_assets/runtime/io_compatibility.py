@@ -70,6 +70,23 @@ def refuse_reread(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> Non
         raise read_again(topology, plan, name, former, remedy=f"{remedy}; or {_afresh(plan)}")
 
 
+def refuse_elsewhere(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> None:
+    """TopologyChangedError if recorded batches of a query would be read from another place than that of their records.
+
+    At the same offsets there are other records. A start checks whether it may go on there.
+    """
+    for name, origin in origins_of(topology, plan).items():
+        source, former = topology[name], facts.origins.get(name, origin)
+        if former != origin and not (isinstance(source, Source) and source.self_contained):
+            raise TopologyChangedError(
+                f"the source {name!r} reads another place than the recorded batches: {' '.join(origin)}, not"
+                f" {' '.join(former)}",
+                remedy="use code that reads the former place; or, if the same records have moved, run the pipeline with"
+                " this code first",
+                pipeline=topology.name,
+            )
+
+
 def refuse_renamed(topology: Topology, queries: Mapping[str, QueryFacts]) -> None:
     """TopologyChangedError for an output that writes to the location of a removed output."""
     here = {node.name for node in topology}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -37,6 +38,7 @@ from rs_assets.errors import (
     SinkError,
     SourceReadError,
     StepError,
+    TopologyChangedError,
     TopologyError,
 )
 from rs_assets.runtime.options import RunOptions
@@ -44,6 +46,7 @@ from rs_assets.stream.data_stream import DataStream
 from rs_assets.stream.pipeline import Pipeline
 from tests.runtime.test_batch_offsets import drop
 
+PLACES, SETTLED = ("one", "two"), {"settle": Time.minutes(0)}
 NINE = datetime(2026, 1, 5, 9, tzinfo=UTC)
 NOTHING = timedelta(0)
 TEN, ELEVEN = "2026-01-05-10:00", "2026-01-05-11:00"
@@ -391,6 +394,86 @@ def minutes_of(before: Any, row: dict[str, Any]) -> dict[str, str]:
 
 
 @pytest.mark.long
+def test_records_of_another_place_are_not_taken_for_those_of_a_batch(tmp_path: Path, options: RunOptions) -> None:
+    def written(name: str, key: int) -> str:
+        rows = {"id": pa.array([key, key + 1]), "ts": pa.array([_at("10:05"), _at("11:06")])}
+        write_deltalake(str(tmp_path / name), pa.table(rows))
+        return str(tmp_path / name)
+
+    def reading(place: str) -> Pipeline:
+        rows_of = StreamBuilder.data_stream("fill", "hits").from_delta(place, name="taken")
+        return rows_of.to_delta("hits", partitions=hourly("ts", settle=Time.minutes(0))).build()
+
+    read, other = reading(written("read", 1)), reading(written("other", 7))
+    read.run(options)
+    # Batch 0 is versions of the one table: the same versions of another one have other rows.
+    for asks in (
+        lambda: other.backfill(TEN, options),
+        lambda: other.prove(options),
+        lambda: other.why(options, where="id = 7"),
+        lambda: other.records_of({"id": 1}, options),
+        lambda: other.capture(options, into=tmp_path / "captured"),
+        lambda: other.redrive(options),
+    ):
+        with pytest.raises(
+            TopologyChangedError, match="'taken' reads another place than the recorded batches"
+        ) as error:
+            asks()
+        assert error.value.remedy.startswith("use code that reads the former place")
+    (tmp_path / "read").rename(tmp_path / "former")
+    (tmp_path / "other").rename(tmp_path / "read")
+    with pytest.raises(DataLossError, match="replaced by a new one since batch 0 read it"):
+        read.backfill(TEN, options)
+    assert rows(options, "id") == Counter({(1,): 1, (2,): 1})
+    # The same records have moved.
+    moved = reading(str(tmp_path / "former"))
+    moved.run(options)
+    assert [each.rows for each in moved.backfill(TEN, options)] == [1]
+    shutil.rmtree(tmp_path / "read")
+    (tmp_path / "former").rename(tmp_path / "read")
+    read.run(options)
+    assert [each.rows for each in read.backfill(TEN, options)] == [1]
+    assert rows(options, "id") == Counter({(1,): 1, (2,): 1})
+
+
+def test_records_of_files_that_moved_are_read_where_a_batch_read_them(log: Log, options: RunOptions) -> None:
+    log.put((1, "10:05"), (2, "10:06"), (3, "11:10"))
+    kept(log).run(options)
+    elsewhere = Log(log.folder.with_name("elsewhere"))
+    (filled,) = kept(elsewhere, "id <> 1").backfill(TEN, options)
+    assert (filled.rows_before, filled.rows) == (2, 1)
+    assert rows(options, "id") == Counter({(2,): 1, (3,): 1})
+
+
+def test_a_source_that_was_added_or_renamed_since_is_none_of_the_batches_before(
+    tmp_path: Path, options: RunOptions
+) -> None:
+    # Their fields are inferred.
+    for key, name in ((1, "one"), (7, "two")):
+        write_deltalake(str(tmp_path / name), pa.table({"id": pa.array([key]), "ts": pa.array([_at("10:05")])}))
+    begin = StreamBuilder.data_stream("fill", "hits")
+
+    def united(condition: str, *names: str, **renamed: str) -> Pipeline:
+        one, *others = (
+            begin.from_delta(str(tmp_path / place), name=name) for place, name in zip(PLACES, names, strict=False)
+        )
+        rows_of = one.union(*others, name="united") if others else one
+        written = rows_of.filter(condition, name="kept").to_delta(
+            "hits", name="out", partitions=hourly("ts", **SETTLED)
+        )
+        return written.build(renamed=renamed)
+
+    united("true", "first").run(options, finish=True)
+    both = united("id <> 1", "first", "second")
+    (found,) = both.why(options, source="first", where="id = 1")
+    assert [each.outcome for each in found.steps][-1] == "dropped"
+    assert both.why(options, source="second", where="id = 7") == ()
+    (filled,) = both.backfill(TEN, options)
+    assert (filled.rows_before, filled.rows) == (1, 0)
+    (filled,) = united("true", "again", first="again").backfill(TEN, options)
+    assert (filled.rows_before, filled.rows) == (0, 1)
+
+
 def test_steps_after_the_window_are_those_of_a_run(log: Log, options: RunOptions) -> None:
     """Expectations, dimensions, and functions in Python under quarantine."""
     tiers = Dimension.from_loader(

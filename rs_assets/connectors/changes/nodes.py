@@ -29,6 +29,7 @@ class ChangesSource(Source):
     """
 
     system: ClassVar[str] = ""
+    self_contained: ClassVar[bool] = True
 
     url: Deferred = field(repr=False, compare=False, metadata=NO_EFFECT)
     where: str = ""

@@ -37,6 +37,7 @@ class CollectedSource(Source):
     messages stay after they were received and read. `collect`: a run collects if no other process does.
     """
 
+    self_contained: ClassVar[bool] = True
     # What the fields of metadata begin with, and which there are.
     prefix: ClassVar[str]
     facts: ClassVar[tuple[str, ...]]

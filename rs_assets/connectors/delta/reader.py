@@ -20,6 +20,7 @@ from rs_assets.connectors.delta.log.versions import (
     ALL_FILES,
     Needed,
     check_kept,
+    check_read,
     check_same,
     files_added,
     files_removed,
@@ -74,6 +75,7 @@ class DeltaReader:
         versions = versions_of(batch, self._first or 0)
         if not versions:
             return self._addressed(spark.createDataFrame([], schema), schema, version=-1)
+        check_read(batch, self._table(), self.path)
         if self.changes:
             feed = spark.read.format("delta").option("readChangeFeed", "true")
             feed = feed.option("startingVersion", versions[0]).option("endingVersion", versions[-1])

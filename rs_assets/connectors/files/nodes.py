@@ -43,6 +43,7 @@ class FileSource(Source):
     """
 
     icon: ClassVar[str] = "file"
+    self_contained: ClassVar[bool] = True
 
     path: str = field(metadata=NO_EFFECT)
     format: Format = "json"

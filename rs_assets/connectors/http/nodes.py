@@ -52,6 +52,8 @@ class HttpSink(Sink):
 class HttpSource(Source):
     """Pages of rows after a cursor; unbounded. See `from_http` for `cursor`, `items`, `next` and `last`."""
 
+    self_contained: ClassVar[bool] = True
+
     endpoint: HttpEndpoint
     cursor: str = "after"
     items: str = "items"

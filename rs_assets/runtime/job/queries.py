@@ -156,7 +156,7 @@ def _watches(session: JobSession, plan: QueryPlan) -> dict[str, Watch]:
 
 def _inferred(session: JobSession, source: str) -> str | None:
     """The inferred schema of a source, as JSON; the manifest has it once the query is wired."""
-    return session.manifest.schemas.get(source)
+    return session.manifest.schema_of(source)
 
 
 def context_of(session: JobSession, spark: SparkSession, plan: QueryPlan, folder: Path) -> CompileContext:
@@ -213,7 +213,7 @@ def _behind(session: JobSession, step: str) -> StructType:
 
 def _pinned(session: JobSession, source: Source, infer: Callable[[], StructType]) -> StructType:
     """The schema that was inferred once for `source`; a restart must use the same one."""
-    stored = session.manifest.schemas.get(source.name)
+    stored = session.manifest.schema_of(source.name)
     if stored is not None:
         return StructType.fromJson(json.loads(stored))
     schema = infer()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -39,7 +39,8 @@ from rs_assets.errors import (
 from rs_assets.recovery import forget_marker as forgetting
 from rs_assets.recovery import rollback_marker as returning
 from rs_assets.runtime.batch.split_watermarks import by_split_of, split_watermarks_of
-from rs_assets.runtime.identity import resumed
+from rs_assets.runtime.identity import queries_of_now, resumed
+from rs_assets.runtime.io_compatibility import refuse_elsewhere
 from rs_assets.runtime.job.dimensions import dimensions_of
 from rs_assets.runtime.job.queries import context_of, poisons_in
 from rs_assets.runtime.job.session import JobSession
@@ -71,7 +72,7 @@ class Recorded:
     def of(cls, topology: Topology, options: RunOptions) -> Recorded:
         """Those of a home; CheckpointError before the first run, or after a rollback that was interrupted.
 
-        TopologyChangedError as for a start.
+        TopologyChangedError as for a start, and for a source that reads another place.
         """
         session = JobSession(topology, options)
         stored = manifests.load(session.folder)
@@ -82,6 +83,11 @@ class Recorded:
         forgetting.refuse(session.folder, topology.name)
         returning.refuse(session.folder)
         session.manifest, session.folders = resumed(topology, session.plans, stored, options)
+        known = queries_of_now(topology, stored)
+        for plan in session.plans:
+            facts = known.get(session.folders[plan.name])
+            if facts is not None:
+                refuse_elsewhere(topology, plan, facts)
         return cls(session, stored)
 
     def plan_of(self, sink: str) -> QueryPlan:
@@ -109,11 +115,11 @@ class Recorded:
                 remedy="follow a record of the source into the shuffle: pipeline.why(where='id = 17')",
                 pipeline=session.topology.name,
             )
-        pinned = session.manifest.schemas
-        session.dimensions = dimensions_of(session.topology, session.options.home, spark, session.failures, pinned)
+        schemas, home = session.manifest.schemas, session.options.home
+        session.dimensions = dimensions_of(session.topology, home, spark, session.failures, schemas)
         context = context_of(session, spark, plan, folder)
         notes = session.dimensions.of_query(folder, plan.nodes).notes
-        reading = replace(context, noted=notes.of, pinned=partial(_known, pinned), streaming=False)
+        reading = replace(context, noted=notes.of, pinned=partial(_known, session.manifest), streaming=False)
         return RecordedQuery(self, plan, reading, self.log(plan), removals(session, plan))
 
     def log(self, plan: QueryPlan) -> RecalledLog:
@@ -287,6 +293,7 @@ def translated(query: str) -> Iterator[None]:
         raise translate(error, query=query) from error
 
 
-def _known(schemas: Mapping[str, str], source: Source, infer: object) -> StructType:  # noqa: ARG001  the context's form
-    """The schema that was inferred before the first batch."""
-    return StructType.fromJson(json.loads(schemas[source.name]))
+def _known(manifest: Manifest, source: Source, infer: Callable[[], StructType]) -> StructType:
+    """The schema that was inferred before the first batch; of a source that no batch has read, the present one."""
+    stored = manifest.schema_of(source.name)
+    return infer() if stored is None else StructType.fromJson(json.loads(stored))

@@ -52,6 +52,18 @@ def check_same(log: SourceLog, table: DeltaTable, path: str) -> None:
     )
 
 
+def check_read(batch: SourceBatch, table: DeltaTable, path: str) -> None:
+    """DataLossError if `table` is not the one that a batch has read: its versions have other rows."""
+    known = None if batch.end is None else orjson.loads(batch.end).get("reservoirId")
+    if known not in (None, table.metadata().id):
+        raise DataLossError(
+            f"the table was replaced by a new one since batch {batch.id} read it, so the batch cannot be read again",
+            remedy="put the former table back, or choose later batches or partitions",
+            source=batch.log.source,
+            table=path,
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Needed:
     """What a start needs of the log of a table: all versions from `first` on, and `whole` with all its rows."""
