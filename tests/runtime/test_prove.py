@@ -6,6 +6,7 @@ import errno
 import json
 import random
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from rs_assets import Pipeline, StreamBuilder, Time, TumblingWindow, build_defin
 from rs_assets.catalog.catalog import Catalog
 from rs_assets.catalog.ledger import SCHEMA, Ledger
 from rs_assets.dagster.resources.spark import SparkResource
-from rs_assets.errors import CheckpointError, ConfigurationError
+from rs_assets.errors import CheckpointError, ConfigurationError, TopologyChangedError
 from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.recorded.digest import comparable
 from rs_assets.runtime.recorded.prove import _facts
@@ -182,6 +183,36 @@ def test_a_partition_equals_a_batch_until_it_is_changed_by_hand(log: Log, option
     assert (proof.equal, proof.rows_stream) == (True, 2)
     ledger = Ledger(options.home.catalog, "fill.hits")
     assert ([entry["equal"] for entry in ledger.entries()], ledger.first_break()) == ([True, True, False, True], "")
+
+
+def test_rows_that_were_replaced_since_are_proved_again_also_if_they_are_as_many(log: Log, options: RunOptions) -> None:
+    def valued(**fields: str) -> Pipeline:
+        rows_of = log.stream().with_fields(**fields)
+        return rows_of.to_delta("hits", partitions=hourly("ts", settle=Time.minutes(0))).build()
+
+    former, current = valued(value="id"), valued(value="id + 1")
+    log.put((1, "10:05"), (2, "10:07"), (3, "11:15"))
+    former.run(options)
+    assert [(each.partition, each.holds) for each in former.prove(options)] == [(TEN, True)]
+    assert former.prove(options) == ()
+    (proof,) = current.prove(options, partition=TEN)
+    assert (proof.holds, proof.code_changed) == (False, True)
+    assert "the table may have the rows of the former code" in str(proof)
+    former.prove(options)
+    # As many rows as were proved, and others.
+    current.backfill(TEN, options)
+    assert [(each.partition, each.holds) for each in former.prove(options)] == [(TEN, False)]
+    assert [(each.partition, each.holds) for each in current.prove(options)] == [(TEN, True)]
+    current.run(replace(options, new_generation=True))
+    assert [(each.partition, each.holds) for each in current.prove(options)] == [(TEN, True)]
+    assert current.prove(options) == ()
+    for fields in ({"value": "id + 1", "more": "id"}, {"value": "cast(id AS int)"}):
+        with pytest.raises(TopologyChangedError, match="that the table lacks, or has as another type: (more|value)"):
+            valued(**fields).prove(options, partition=TEN)
+    fewer = log.stream().to_delta("hits", name="hits_table", partitions=hourly("ts", settle=Time.minutes(0))).build()
+    (proof,) = fewer.prove(options, partition=TEN)
+    assert (proof.holds, proof.left_out) == (True, ("value",))
+    assert "not compared, as the current code does not make it: value" in str(proof)
 
 
 def test_rows_whose_nulls_are_in_other_places_are_not_equal(spark: SparkSession) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from rs_assets.catalog.ledger import SCHEMA, Ledger
 from rs_assets.common.plural import count_of
 from rs_assets.connectors.delta.log.store import rows_at
+from rs_assets.errors import TopologyChangedError
 from rs_assets.operators.window.durations import EPOCH
 from rs_assets.operators.window.spec import HoppingWindow, TumblingWindow
 from rs_assets.records.schema import quoted
@@ -23,15 +24,17 @@ from rs_assets.runtime.options import RunOptions
 from rs_assets.runtime.recorded.closed import as_streamed, named_or
 from rs_assets.runtime.recorded.digest import comparable, hashed
 from rs_assets.runtime.recorded.equation import TERMS, Accounts, Equation
-from rs_assets.runtime.recorded.partitions import Partition, parted, partitions_of
+from rs_assets.runtime.recorded.partitions import Partition, filled_by, parted, partitions_of
 from rs_assets.runtime.recorded.recompute import Recompute, Way, Written, within
 from rs_assets.runtime.recorded.recorded import Recorded
 from rs_assets.runtime.recorded.streamed import refuse_streamed, streamed_table
+from rs_assets.runtime.upkeep.returns import valid_batches
 from rs_assets.topology.topology import Topology
 
 # How many differing rows are shown.
 SHOWN: Final = 20
 NOT_COUNTED: Final = "its records are not accounted for: they have passed a join, a session, or several states"
+CHANGED: Final = "  the code has changed since some of these batches: the table may have the rows of the former code"
 Method = Literal["batch", "stream"]
 
 
@@ -42,7 +45,8 @@ class Proof:
     `method`: "batch" if they were computed again as one batch, "stream" if they went through the code as a stream.
     The digests are sums of the rows' hashes. `only_stream` and `only_batch` are the first rows, as JSON, that only the
     table, or only the batch has. `records` is None for a stream, after a join and after several steps with state: a
-    record is in rows of several partitions there, or in those that others made.
+    record is in rows of several partitions there, or in those that others made. `left_out` are columns of the table
+    that the current code does not make. `code_changed`: other code has computed some of the batches.
     """
 
     partition: str
@@ -57,6 +61,8 @@ class Proof:
     only_stream: tuple[str, ...] = ()
     only_batch: tuple[str, ...] = ()
     method: Method = "batch"
+    left_out: tuple[str, ...] = ()
+    code_changed: bool = False
 
     @property
     def holds(self) -> bool:
@@ -70,6 +76,10 @@ class Proof:
     def __str__(self) -> str:
         """A line, one for each row that differs, and the equation."""
         equation = [f"  {line}" for line in str(self.records or NOT_COUNTED).splitlines()]
+        if self.left_out:
+            equation.insert(0, f"  not compared, as the current code does not make it: {', '.join(self.left_out)}")
+        if self.code_changed and not self.equal:
+            equation.insert(0, CHANGED)
         if self.equal:
             made = "one batch over" if self.method == "batch" else "a stream of"
             proven, batches = count_of(self.rows_stream, "row"), count_of(self.batches, "batch")
@@ -121,11 +131,21 @@ def _as_stream(
     recorded: Recorded, way: Way, chosen: Sequence[Partition], ledger: Ledger, spark: SparkSession
 ) -> tuple[Proof, ...]:
     with streamed_table(spark, recorded, way.sink, chosen) as tables:
-        made, stored = comparable(tables.made), comparable(tables.stored.select(*map(quoted, tables.made.columns)))
+        made, stored, left_out = _alike(way, tables.made, tables.stored)
+        changed = _code_changed(recorded, way, tables.batches)
         found = [_facts(*(within(rows, way.partitions, each) for rows in (stored, made))) for each in chosen]
     version, batches = tables.written.table.version(), len(tables.batches)
     proofs = [
-        Proof(partition=each.key, batches=batches, version=version, records=None, method="stream", **facts)
+        Proof(
+            partition=each.key,
+            batches=batches,
+            version=version,
+            records=None,
+            method="stream",
+            left_out=left_out,
+            code_changed=changed,
+            **facts,
+        )
         for each, facts in zip(chosen, found, strict=True)
     ]
     for each, proof in zip(chosen, proofs, strict=True):
@@ -135,11 +155,12 @@ def _as_stream(
 
 def _unproved(recorded: Recorded, options: RunOptions, way: Way, ledger: Ledger, newest: int) -> Sequence[Partition]:
     """The newest closed partitions without a proof of the rows that they have now."""
+    topology, sink = way.topology, way.sink.name
+    stands = _standing(recorded, way)
     known = {entry["start"]: entry for entry in ledger.entries() if entry["sink"] == way.sink.name}
     # Those of earlier releases have no equation.
     held = {start: entry for start, entry in known.items() if entry["equal"] and entry["accounted"] is not False}
-    proved = {start: entry["rows_stream"] for start, entry in held.items()}
-    topology, sink = way.topology, way.sink.name
+    proved = {start: entry["rows_stream"] for start, entry in held.items() if stands(start, entry)}
     closed = list(partitions_of(topology, options, sink=sink).closed)
     # Partitions of which all rows are gone, before the first one with rows.
     begun = _begun(recorded, way)
@@ -148,6 +169,22 @@ def _unproved(recorded: Recorded, options: RunOptions, way: Way, ledger: Ledger,
         span = way.partitions.value_of(lost), way.partitions.value_of(closed[-1].start if closed else lost)
         closed = list(partitions_of(topology, options, sink=sink, span=span).closed)
     return [each for each in closed if proved.get(each.start) != each.rows][-newest:]
+
+
+def _standing(recorded: Recorded, way: Way) -> Callable[[datetime, Mapping[str, Any]], bool]:
+    """Whether the rows that a proof of the partition with a start has seen were not replaced since.
+
+    A backfill has replaced them, and so has what went back to an earlier batch, or began a new generation.
+    """
+    session, plan, sink = recorded.session, recorded.plan_of(way.sink.name), way.sink.name
+    filled = filled_by(plan, sink, session.manifest, session.catalog, pipeline=way.topology.name)
+    valid = valid_batches(session.manifest, plan) or {}
+
+    def stands(start: datetime, entry: Mapping[str, Any]) -> bool:
+        replaced = filled[start]["version"] if start in filled else -1
+        return bool(entry["batch_id"] <= valid.get(entry["generation"], -1) and replaced <= entry["version"])
+
+    return stands
 
 
 def _begun(recorded: Recorded, way: Way) -> datetime | None:
@@ -176,14 +213,46 @@ def _proved(made: Recompute, accounts: Accounts | None, ledger: Ledger) -> Proof
     written = Written.by(made.query, made.way.sink)
     batches = made.batches(written.mark.batch_id)
     with made.reading(batches) as folder:
-        batch = comparable(made.rows(batches, folder))
-        stream = comparable(stored_rows(made, written.path, written.table).select(*map(quoted, batch.columns)))
+        stored = stored_rows(made, written.path, written.table)
+        batch, stream, left_out = _alike(made.way, made.rows(batches, folder), stored)
         facts = _facts(stream, batch)
         records = accounts.equation(made, batches) if accounts is not None else None
     version, key = written.table.version(), made.partition.key
-    proof = Proof(partition=key, batches=len(batches), version=version, records=records, **facts)
+    proof = Proof(
+        partition=key,
+        batches=len(batches),
+        version=version,
+        records=records,
+        left_out=left_out,
+        code_changed=_code_changed(made.query.recorded, made.way, batches),
+        **facts,
+    )
     ledger.add(_entry(made.way, made.partition, proof, written))
     return proof
+
+
+def _alike(way: Way, made: DataFrame, stored: DataFrame) -> tuple[DataFrame, DataFrame, tuple[str, ...]]:
+    """Both sides with the columns of the current code, and the other columns of the table.
+
+    TopologyChangedError if the table lacks some of them, or has them as other types.
+    """
+    # Not whether they may be null, which the table does not keep.
+    there = {each.name: each.dataType.simpleString() for each in stored.schema}
+    otherwise = [each.name for each in made.schema if there.get(each.name) != each.dataType.simpleString()]
+    if otherwise:
+        raise TopologyChangedError(
+            f"the current code makes columns that the table lacks, or has as another type: {', '.join(otherwise)}",
+            remedy="prove with the code that has written the table; what the current code would change is shown by"
+            " rs-assets try",
+            step=way.sink.name,
+        )
+    others = tuple(name for name in there if name not in made.columns)
+    return comparable(made), comparable(stored.select(*map(quoted, made.columns))), others
+
+
+def _code_changed(recorded: Recorded, way: Way, batches: Sequence[int]) -> bool:
+    plan = recorded.plan_of(way.sink.name)
+    return any(recorded.code_changed(plan, batch) for batch in batches)
 
 
 def _facts(stream: DataFrame, batch: DataFrame) -> dict[str, Any]:
