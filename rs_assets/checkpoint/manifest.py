@@ -63,7 +63,7 @@ class QueryFacts:
         return {sink: generation for sink, generation in known.items() if sink not in here}
 
     def as_of(self, batch: int) -> QueryFacts:
-        """This state with the rules of the outputs, and the steps, at the end of an earlier batch."""
+        """This state with the rules of the outputs, the steps, and the code, at the end of an earlier batch."""
         rules = next((rules for last, rules in self.ruled if last >= batch), {})
         return replace(
             self,
@@ -71,6 +71,8 @@ class QueryFacts:
             ruled=tuple(each for each in self.ruled if each[0] < batch),
             shape=next((shape for last, shape in self.shaped if last >= batch), self.shape),
             shaped=tuple(each for each in self.shaped if each[0] < batch),
+            # One that was to compute the next batch has to be decided for again.
+            codes=tuple(each for each in self.codes if each[0] <= batch),
         )
 
     def started_with(self, code: str, batch: int) -> QueryFacts:

@@ -170,3 +170,46 @@ def test_a_run_is_asked_to_stop_and_a_stream_to_go_on(
     assert "run stream was stopped" in str(done)
     assert requests.asked(folder, "stop") is None
     assert requests.asked(folder, "resume") is not None
+
+
+def test_a_promotion_that_was_undone_by_a_rewind_is_made_again(log: Log, options: RunOptions) -> None:
+    former, current = summed(log, "id < 100"), summed(log, "id <> 2")
+    keeping = replace(options, keep_state=True)
+    for records in ([(1, "10:05"), (2, "10:07")], [(2, "11:15")], [(1, "12:30"), (2, "12:31")]):
+        log.put(*records)
+    former.run(options)
+    code = current.compare(options).code
+    current.promote(code, keeping)
+    log.put((1, "13:40"), (2, "13:41"))
+    current.run(options)
+    former.rewind(1, options)
+    assert codes(options) == {former.topology.code}
+    # The state is that of the former code again, and the first batch is another one.
+    done = current.promote(code, keeping)
+    assert (done.switched, done.batches, done.former) == (True, {"windows": 2}, former.topology.code)
+    with pytest.raises(TopologyChangedError, match="another version of the pipeline"):
+        former.run(options)
+    current.run(options)
+    assert codes(options) == {code}
+
+
+def test_what_a_promotion_of_an_earlier_generation_has_noted_does_not_count(log: Log, options: RunOptions) -> None:
+    former, current = kept(log, "id < 4"), kept(log, "id <> 2")
+    for records in ([(1, "10:05"), (2, "10:07")], [(2, "11:15"), (3, "11:20")]):
+        log.put(*records)
+    former.run(options)
+    code = current.compare(options).code
+    current.promote(code, options, rewrite_from=TEN)
+    # Another generation, in which the current code begins with the same batch, and later in the input.
+    (one, two) = sorted(log.folder.iterdir())
+    two.write_bytes(one.read_bytes() + two.read_bytes())
+    one.unlink()
+    log.put((2, "12:30"), (1, "13:31"))
+    former.run(replace(options, new_generation=True))
+    log.put((1, "14:10"))
+    current.run(options)
+    assert rows(options, "id")[(2,)] == 3
+    done = current.promote(code, options, rewrite_from=TEN)
+    assert (done.switched, done.batches) == (False, {"file": 2})
+    assert keys(done) == (TEN, ELEVEN, TWELVE, "2026-01-05-13:00")
+    assert rows(options, "id")[(2,)] == 0

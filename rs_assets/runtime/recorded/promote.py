@@ -31,6 +31,7 @@ from rs_assets.runtime.recorded.backfill import Backfilled, Judge, backfill, che
 from rs_assets.runtime.recorded.partitions import Partition, filled_by, parted, parted_sinks, partitions_of
 from rs_assets.runtime.recorded.recompute import Way
 from rs_assets.runtime.recorded.recorded import Recorded
+from rs_assets.runtime.upkeep.returns import valid_batches
 from rs_assets.topology.nodes.timed import NONE
 from rs_assets.topology.topology import Topology
 
@@ -172,7 +173,9 @@ class Promotion:
         ):
             until = {node.name: self._last(node, parts).isoformat() for node, parts in parted_sinks(self.topology)}
             batches = dict(self._begun()[0])
-            session.note(PROMOTE, f"code {self.code}", code=self.code, batches=batches, until=until)
+            generations = {plan.name: session.facts(plan).generation for plan in session.plans}
+            told = {"code": self.code, "batches": batches, "generations": generations, "until": until}
+            session.note(PROMOTE, f"code {self.code}", **told)
 
     def rewrite(self, *, plan: bool = False) -> Promoted:
         """Replace the rows of closed partitions, if asked; what is done now, was before, and is left."""
@@ -217,10 +220,16 @@ class Promotion:
 
     def _noted(self) -> Mapping[str, datetime]:
         """The start of the last partition of each output when the code became that of the pipeline; {} if unknown."""
-        batches = dict(self._begun()[0])
+        batches, (manifest, _) = dict(self._begun()[0]), self._matched()
+        valid = {plan.name: valid_batches(manifest, plan) or {} for plan in plan_queries(self.topology)}
         rows = Catalog(self.options.home.catalog).rows("operations", pipeline=self.topology.name, kind=PROMOTE)
-        for details in (json.loads(row["details"]) for row in reversed(rows)):
-            if details["code"] == self.code and details["batches"] == batches:
+        for row in reversed(rows):
+            details = json.loads(row["details"])
+            # Earlier releases noted that of the pipeline only.
+            begun = details.get("generations") or dict.fromkeys(batches, row["generation"])
+            if details["code"] != self.code or details["batches"] != batches:
+                continue
+            if all(valid[query].get(begun[query], -2) >= batch - 1 for query, batch in batches.items()):
                 return {sink: datetime.fromisoformat(at) for sink, at in details["until"].items()}
         return {}
 
