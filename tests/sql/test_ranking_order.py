@@ -69,3 +69,21 @@ def test_columns_may_have_the_names_that_the_ranking_gives_its_fields(driver: Sp
     rows = [dict(zip(["part_1", "order_1", "Order_2", "g", "v", "w"], (1, 2, 3, 4, n, 6), strict=True)) for n in (0, 5)]
     found = pipeline_from_sql(text, tables={"t": []}).try_(rows, spark=driver)
     assert [(row["part_1"], row["order_1"], row["Order_2"]) for row in found["o"]] == [(1, 2, 3)] * 2
+
+
+def test_decimals_of_38_digits_are_turned_with_all_of_them(driver: SparkDriver) -> None:
+    """Spark's minus and its `abs` keep 34 digits."""
+    text = "CREATE TABLE t (id INT, g INT, p DECIMAL(38, 10)) WITH ('connector' = 'memory');"
+    text += """CREATE TABLE o (id INT, rn BIGINT) WITH ('connector' = 'print');
+        INSERT INTO o SELECT id, rn FROM (SELECT id, ROW_NUMBER() OVER (ORDER BY g, p DESC) AS rn FROM t) AS s
+        WHERE rn <= 4;
+        CREATE TABLE v (id INT, opposite DECIMAL(38, 10), size DECIMAL(38, 10)) WITH ('connector' = 'print');
+        INSERT INTO v SELECT id, -p, ABS(p) FROM t;"""
+    values = [*map(Decimal, ["1234567890123456789012345678.1234567891", "1234567890123456789012345678.1234567892"])]
+    values += [values[1].copy_negate(), Decimal(0)]
+    rows = [{"id": number, "g": 1, "p": value} for number, value in enumerate(values)]
+    found = pipeline_from_sql(text, tables={"t": []}).try_(rows, spark=driver)
+    assert {row["rn"]: row["id"] for row in found["o"]} == {1: 1, 2: 0, 3: 3, 4: 2}
+    assert [(row["opposite"], row["size"]) for row in sorted(found["v"], key=lambda row: row["id"])] == [
+        (value.copy_negate(), value.copy_abs()) for value in values
+    ]

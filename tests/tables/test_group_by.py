@@ -3,6 +3,7 @@
 import math
 import random
 from collections import Counter
+from decimal import Decimal
 
 import pytest
 
@@ -58,6 +59,22 @@ def test_the_least_whole_numbers_can_be_subtracted(follow):
     )
     assert [row for row in told[1] if not row["retracted"]] == [
         {"user": "ann", "tiny": -127, "ms": 1 - 2**31, "mean": (1 - 2**31) / 2, "retracted": False}
+    ]
+
+
+def test_decimals_of_38_digits_are_subtracted_with_all_of_them(follow):
+    """Spark's minus keeps 34 digits."""
+    most, least = Decimal("1234567890123456789012345678.1234567891"), Decimal("-0.0000000001")
+    orders = source("id bigint, user string, v decimal(38,10)").to_table("id").group_by("user")
+    row = {"id": 1, "user": "ann", "v": most}
+    told = follow(
+        orders.sum("v").to_stream(),
+        [[row, {**row, "id": 2, "v": least}, {**row, "id": 3}], [{**row, "user": "bo"}], [{**row, "id": 3, "v": None}]],
+    )
+    assert [{row["user"]: row["v"] for row in changes if not row["retracted"]} for changes in told] == [
+        {"ann": Decimal("2469135780246913578024691356.2469135781")},
+        {"ann": Decimal("1234567890123456789012345678.1234567890"), "bo": most},
+        {"ann": least},
     ]
 
 

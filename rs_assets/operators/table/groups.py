@@ -11,6 +11,7 @@ from pyspark.sql.types import DataType, DecimalType, FractionalType, IntegralTyp
 
 from rs_assets.operators.window.output import Aggregate
 from rs_assets.records.columns import PREFIX, RETRACTED
+from rs_assets.records.decimals import opposite
 from rs_assets.records.schema import quoted
 from rs_assets.spark.processor.session import check_types, processors_of
 
@@ -76,14 +77,15 @@ def _signed(frame: DataFrame, aggregate: Aggregate) -> Column:
     if aggregate.function == "count":
         return number
     kind = frame.schema[aggregate.field].dataType
-    total = _total(frame, column, kind)
+    total = _total(frame, quoted(aggregate.field), kind)
     if aggregate.function == "avg":
         return F.when(number > 0, total.cast("double") / number)
     return F.when(number > 0, total.cast("bigint") if isinstance(kind, LongType) else total)
 
 
-def _total(frame: DataFrame, column: Column, kind: DataType) -> Column:
-    """The sum of the values that are there."""
+def _total(frame: DataFrame, name: str, kind: DataType) -> Column:
+    """The sum of the values that are there, in the column `name`."""
+    column = F.col(name)
     if isinstance(kind, LongType):
         return _sum_of_longs(column)
     if isinstance(kind, FractionalType) and not isinstance(kind, DecimalType):
@@ -91,7 +93,7 @@ def _total(frame: DataFrame, column: Column, kind: DataType) -> Column:
     if isinstance(kind, IntegralType):
         # The least int has no opposite among ints.
         return _signed_sum(column.cast("bigint"))
-    return _signed_sum(column)
+    return F.sum(F.when(F.col(RETRACTED), F.expr(opposite(name, kind.simpleString()))).otherwise(column))
 
 
 def _signed_sum(column: Column) -> Column:

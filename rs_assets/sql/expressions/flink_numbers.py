@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+from rs_assets.records.decimals import magnitude
 from rs_assets.records.types import Type
 from rs_assets.sql.expressions.arithmetic import computed
 from rs_assets.sql.expressions.decimals import rounded, whole_part
@@ -85,7 +86,8 @@ def _sign(values: Sequence[Value]) -> Value:
 
 
 def _absolute(values: Sequence[Value]) -> Value:
-    return Value(f"abs({values[0].plain})", values[0].type)
+    kind = values[0].type
+    return Value(magnitude(values[0].plain, kind.name if kind is not None else None), kind)
 
 
 def _hex_only(values: Sequence[Value]) -> Refusal:

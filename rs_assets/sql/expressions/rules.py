@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from rs_assets.expressions.functions.literals import quote, quote_name
+from rs_assets.records.decimals import opposite
 from rs_assets.records.types import Type, type_in
 from rs_assets.sql.expressions.aggregates import is_aggregate
 from rs_assets.sql.expressions.arithmetic import computed
@@ -56,7 +57,7 @@ def _bracketed(made: Expressions, tree: Any) -> Value:
 def _negative(made: Expressions, tree: Any) -> Value:
     value = made.value(tree.this)
     _need_number(made, value, tree)
-    return Value(f"(- {value.text})", value.type)
+    return Value(opposite(value.text, value.type.name if value.type is not None else None), value.type)
 
 
 def arithmetic(

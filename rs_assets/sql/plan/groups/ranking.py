@@ -10,6 +10,7 @@ from typing import Any, Final
 from rs_assets.expressions.functions.literals import quote_name
 from rs_assets.operators.window.output import EmitStrategy
 from rs_assets.operators.window.spec import Window
+from rs_assets.records.decimals import opposite
 from rs_assets.records.types import Type
 from rs_assets.sql.expressions.values import BOUNDS, Value
 from rs_assets.sql.plan.groups.first_rows import first_rows
@@ -342,6 +343,6 @@ def _turned(planner: Planner, value: Value, each: Any) -> list[Value]:
     end = Value(f"(CASE WHEN {value.text} IS NULL THEN 1{number} END)", Type("int"))
     whole = f"unix_micros({value.text})" if kind.name == "timestamp" else value.text
     # The least whole number has no negative one.
-    turned = f"(~ {whole})" if whole != value.text or is_whole(kind) else f"(- {value.text})"
+    turned = f"(~ {whole})" if whole != value.text or is_whole(kind) else opposite(value.text, kind.name)
     made = Value(turned, Type("bigint") if kind.name == "timestamp" else kind)
     return [made] if value.role == "rowtime" else [end, made]
