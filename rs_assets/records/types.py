@@ -136,8 +136,13 @@ def type_in(text: str) -> Type | None:
 def holding(one: str, other: str) -> str | None:
     """The type that holds all values of two types, as Spark compares them; None if there is none, or it is unknown.
 
+    Of exact numbers that need more than 38 digits it is the one that rounds nothing; a value that is too large ends a
+    run.
+
     >>> holding("decimal(10,2)", "int"), holding("date", "timestamp"), holding("bigint", "date")
     ('decimal(12,2)', 'timestamp', None)
+    >>> holding("decimal(38,0)", "decimal(38,10)")
+    'decimal(38,10)'
     """
     if one == other or "string" in (one, other):
         return other if one == other else "string"
@@ -163,12 +168,29 @@ def _digits(kind: str) -> tuple[int, int] | None:
     return (int(found[1]) - int(found[2]), int(found[2])) if found else None
 
 
-def _exact(one: str, other: str, here: tuple[int, int], there: tuple[int, int]) -> str | None:
-    """The type of all digits of two exact numbers; None if a decimal does not have so many."""
+def _exact(one: str, other: str, here: tuple[int, int], there: tuple[int, int]) -> str:
+    """The type of all digits of two exact numbers."""
     if {one, other} <= {*_WHOLE_DIGITS}:
         return max(one, other, key=list(_WHOLE_DIGITS).index)
     before, after = (max(each) for each in zip(here, there, strict=True))
-    return f"decimal({before + after},{after})" if before + after <= MOST_DIGITS else None
+    return f"decimal({min(before + after, MOST_DIGITS)},{after})"
+
+
+def compared_by_rounding(one: str, other: str) -> bool:
+    """Whether Spark rounds a value of one of two types of exact numbers before it compares them, without a word.
+
+    It does so where both need more than 38 digits, of which it takes 20 for a bigint.
+
+    >>> compared_by_rounding("decimal(38,10)", "decimal(38,0)"), compared_by_rounding("decimal(20,19)", "bigint")
+    (True, True)
+    >>> compared_by_rounding("decimal(38,18)", "bigint"), compared_by_rounding("int", "double")
+    (False, False)
+    """
+    here, there = _digits(one), _digits(other)
+    if here is None or there is None or one == other:
+        return False
+    before = max(20 if kind == "bigint" else digits[0] for kind, digits in ((one, here), (other, there)))
+    return before + max(here[1], there[1]) > MOST_DIGITS
 
 
 def _check_brackets(tokens: list[str]) -> None:

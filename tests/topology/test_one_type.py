@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from rs_assets import Dimension, Range, StreamBuilder, pipeline_from_sql
+from rs_assets import Dimension, Range, StreamBuilder, Time, pipeline_from_sql
 from rs_assets.errors import SqlError, TopologyError
 
 # Two types, and the one that holds the values of both; None: there is none, then that of the first is named.
@@ -21,6 +21,9 @@ PAIRS = [
     ("smallint", "float", "double"),
     ("date", "timestamp", "timestamp"),
     ("string", "bigint", "string"),
+    # Spark rounds before it compares these. Values that the last one cannot hold end the run.
+    ("bigint", "decimal(20,19)", "decimal(38,19)"),
+    ("decimal(38,0)", "decimal(38,10)", "decimal(38,10)"),
 ]
 BOTH = [each for one, two, wide in PAIRS for each in ((one, two, wide), (two, one, wide))]
 
@@ -107,6 +110,23 @@ def test_a_lookup_by_intervals_of_another_type_says_which_one_holds_both(one, tw
             declared |= dict(re.findall(r"declare '(\w+)' as (\S+) in the schema of the dimension", error.remedy))
     assert {*declared.values()} == {wide}
     assert looked_up(left, declared)
+
+
+@pytest.mark.parametrize(("one", "two", "wide"), BOTH[-4:])
+@pytest.mark.parametrize("how", ["join", "asof_join"])
+def test_a_join_of_streams_by_numbers_that_spark_would_round_is_refused(one, two, wide, how):
+    """1 and 1.0000000001 were equal keys."""
+
+    def joined(a, b):
+        a, b = (each.with_fields(at="timestamp'2026-01-05 10:00:00'") for each in (a, b))
+        within = {"within": Time.seconds(1)} if how == "join" else {}
+        made = getattr(a, how)(b, on={"a_k": "b_k"}, time_field="at", prefix="b_", **within)
+        return made.to_print().build()
+
+    sides = streams(a=one, b=two)
+    remedy = refused(lambda: joined(**sides))
+    assert set(re.findall(r" as ([^']+)\)'", remedy)) == {wide}
+    assert joined(**followed(remedy, **sides))
 
 
 def test_types_that_nothing_holds_are_cast_to_one_of_them():

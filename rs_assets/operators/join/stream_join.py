@@ -18,6 +18,7 @@ from rs_assets.operators.state.barrier import fully_computed
 from rs_assets.operators.window.assign import WINDOW, assigned, earlier
 from rs_assets.records.columns import EVENT_TIME, PREFIX, visible
 from rs_assets.records.schema import quoted
+from rs_assets.records.types import compared_by_rounding
 
 LEFT, RIGHT = "left", "right"
 # 0 where a row has all keys, else 1 on the left and 2 on the right side: Spark's full outer join treats nulls as equal.
@@ -175,11 +176,13 @@ def placed(window: Column, spec: JoinSpec) -> list[Column]:
 
 
 def check_join(left: DataFrame, right: DataFrame, spec: JoinSpec, *, step: str) -> None:
-    """TopologyError for keys that Spark would compare by a cast, and for duplicate field names."""
+    """TopologyError for keys that Spark would compare by a cast, or by rounding, and for duplicate field names."""
     for one, two in spec.on:
         kinds = left.schema[one].dataType, right.schema[two].dataType
-        if kinds[0] != kinds[1] and not all(isinstance(kind, NumericType) for kind in kinds):
-            raise unlike_keys((one, kinds[0].simpleString()), (two, kinds[1].simpleString()), step=step)
+        here, there = (kind.simpleString() for kind in kinds)
+        numbers = all(isinstance(kind, NumericType) for kind in kinds)
+        if kinds[0] != kinds[1] and (not numbers or compared_by_rounding(here, there)):
+            raise unlike_keys((one, here), (two, there), step=step)
     _check_names(left, right, spec, step)
 
 

@@ -19,6 +19,7 @@ from rs_assets.expressions.functions.registry import (
 )
 from rs_assets.expressions.functions.udf import UDF, AggregateFunction, Declared
 from rs_assets.records.types import Type, type_in
+from rs_assets.sql.expressions.comparing import comparison, is_rounded
 from rs_assets.sql.expressions.expressions import Expressions, a_type
 from rs_assets.sql.expressions.flink_collections import COLLECTIONS
 from rs_assets.sql.expressions.flink_json import JSON_FUNCTIONS, clause
@@ -94,6 +95,11 @@ LOOKUP_CALLS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
+def _unless_equal(made: Expressions, value: Value, other: Value) -> str:
+    """Null if two numbers are equal, of which Spark would round one."""
+    return f"CASE WHEN NOT coalesce({comparison(made, '=', value, other)}, false) THEN {value.text} END"
+
+
 def _unless_null(name: str, values: Sequence[Value]) -> str:
     """Null if one of them is null; Spark skips nulls."""
     arguments = [value.text for value in values]
@@ -148,7 +154,8 @@ def checked_call(made: Expressions, name: str, function: SqlFunction, values: li
     if refusal is not None:
         raise made.error(f"{name}: {refusal[0]}", tree, remedy=refusal[1])
     kind, values = _returned(made, function, values, tree)
-    text = function.sql(values)
+    rounded = function.compares and is_rounded(made, *values)
+    text = _unless_equal(made, *values) if rounded else function.sql(values)
     if isinstance(text, Value):
         return text
     return Value(_operand(text), kind, "proctime" if name == "PROCTIME" else "")

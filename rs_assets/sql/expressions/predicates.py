@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from itertools import combinations
 from types import MappingProxyType
 from typing import Any, Final
 
 from rs_assets.expressions.functions.literals import quote, unquote
 from rs_assets.records.types import Type
+from rs_assets.sql.expressions.comparing import comparison, is_rounded
 from rs_assets.sql.expressions.expressions import Expressions, a_type
 from rs_assets.sql.expressions.flink_json_made import is_json
 from rs_assets.sql.expressions.values import Value
@@ -26,7 +28,7 @@ def _compared(sign: str) -> Callable[[Expressions, Any], Value]:
         if sign != "<=>":
             _check_known(made, tree)
         check_alike(made, left, right, tree)
-        return Value(f"({left.text} {sign} {right.text})", BOOLEAN)
+        return Value(comparison(made, sign, left, right), BOOLEAN)
 
     return rule
 
@@ -113,6 +115,9 @@ def _between(made: Expressions, tree: Any) -> Value:
     parts = [made.value(part) for part in (tree.this, tree.args["low"], tree.args["high"])]
     for part in parts[1:]:
         check_alike(made, parts[0], part, tree)
+    if any(is_rounded(made, parts[0], part) for part in parts[1:]):
+        both = (comparison(made, sign, parts[0], part) for sign, part in zip((">=", "<="), parts[1:], strict=True))
+        return Value(f"({' AND '.join(both)})", BOOLEAN)
     return Value(f"({parts[0].text} BETWEEN {parts[1].text} AND {parts[2].text})", BOOLEAN)
 
 
@@ -128,6 +133,9 @@ def _in(made: Expressions, tree: Any) -> Value:
     value, among = made.value(tree.this), [made.value(each) for each in tree.expressions]
     for each in among:
         check_alike(made, value, each, tree)
+    # Spark gives all of them one type.
+    if any(is_rounded(made, one, two) for one, two in combinations([value, *among], 2)):
+        return Value(f"({' OR '.join(comparison(made, '=', value, each) for each in among)})", BOOLEAN)
     return Value(f"({value.text} IN ({', '.join(each.text for each in among)}))", BOOLEAN)
 
 
@@ -157,14 +165,15 @@ def _escape(made: Expressions, tree: Any) -> Value:
 
 def _case(made: Expressions, tree: Any) -> Value:
     subject = made.value(tree.this) if tree.this is not None else None
-    heads, results = list[str](), list[Value]()
+    whens, results = list[Value](), list[Value]()
     for branch in tree.args["ifs"]:
         when = made.value(branch.this) if subject is not None else made.condition(branch.this)
         if subject is not None:
             check_alike(made, subject, when, branch)
-        then = made.value(branch.args["true"])
-        results.append(then)
-        heads.append(f"WHEN {when.plain} THEN")
+        whens.append(when)
+        results.append(made.value(branch.args["true"]))
+    subject, conditions = _asked(made, subject, whens)
+    heads = [f"WHEN {when} THEN" for when in conditions]
     if tree.args.get("default") is not None:
         results.append(made.value(tree.args["default"]))
         heads.append("ELSE")
@@ -172,6 +181,13 @@ def _case(made: Expressions, tree: Any) -> Value:
     parts = [f"{head} {aligned(made, each, kind).plain}" for head, each in zip(heads, results, strict=True)]
     head = f"CASE {subject.text}" if subject is not None else "CASE"
     return Value(f"{head} {' '.join(parts)} END", kind)
+
+
+def _asked(made: Expressions, subject: Value | None, whens: list[Value]) -> tuple[Value | None, list[str]]:
+    """What is after CASE, if anything, and after each WHEN: comparisons where Spark would round a number."""
+    if subject is None or not any(is_rounded(made, subject, when) for when in whens):
+        return subject, [when.plain for when in whens]
+    return None, [comparison(made, "=", subject, when) for when in whens]
 
 
 def aligned(made: Expressions, value: Value, kind: Type | None) -> Value:

@@ -23,7 +23,7 @@ from rs_assets.operators.join.spec import OF_BOTH, two_fields, unlike_keys
 from rs_assets.operators.window.messages import no_event_time, no_number
 from rs_assets.operators.window.output import Aggregate
 from rs_assets.records.fields import UNKNOWN, Fields, Types, declared
-from rs_assets.records.types import Type, type_in
+from rs_assets.records.types import Type, compared_by_rounding, type_in
 from rs_assets.topology.check.sql import Item, all_of, check_sql
 from rs_assets.topology.check.united import check_kinds
 from rs_assets.topology.nodes import (
@@ -251,11 +251,13 @@ def _check_named(node: Joined, left: Fields, right: Fields) -> None:
 
 
 def _check_keys(node: Joined, left: Fields, right: Fields, *, alike: Callable[[Type | None], bool]) -> None:
-    """TopologyError for keys that Spark would compare by a cast, unless both are `alike`."""
+    """TopologyError for keys that Spark would compare by a cast, unless both are `alike`, and none is rounded."""
     for one, two in node.on:
         kinds = left.type_of(one), right.type_of(two)
         here, there = map(_known, kinds)
-        if here is not None and there is not None and here != there and not all(map(alike, kinds)):
+        if here is None or there is None or here == there:
+            continue
+        if not all(map(alike, kinds)) or compared_by_rounding(here, there):
             raise unlike_keys((one, here), (two, there), step=node.name, loaded=isinstance(node, dim_join.DimJoin))
 
 
