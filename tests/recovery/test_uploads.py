@@ -256,6 +256,25 @@ def test_only_what_is_needed_stays_in_the_store(home, monkeypatch):
     assert {path.rpartition("/")[2] for path in states} == {"10.changelog", "11.changelog"}
 
 
+def test_what_the_upload_before_needs_stays_for_its_readers_however_long_it_was_the_newest(home, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(uploading.time, "monotonic", lambda: clock[0])
+    with opened(home.pipeline.topology, home.options) as session:
+        (plan,) = session.plans
+        query = FakeQuery(session.query_folder(plan), partitions=2, control=False).begin()
+        for batch in range(7):
+            before = uploads_of(home).newest() if batch else None
+            clock[0] += 3_600
+            home.one_batch(session, query, batch)
+            query.change(batch + 1)
+            query.snapshot(batch + 1)
+            session.uploader.committed()
+            # Waits for its thread.
+            session.uploader.begin_again()
+            stored = {path.rpartition("/")[2] for path in uploads_of(home).store.objects()}
+            assert before is None or {file.sha256 for file in before.content.files} <= stored
+
+
 def test_the_store_is_tried_again_and_then_the_batch_fails(home, monkeypatch):
     home.start()
     saved, tries = SavepointStore.write, []

@@ -72,8 +72,9 @@ class Uploader:
         self._copied: dict[str, Copied] = {}
         self._number = 0
         self._begun = False
-        # The stored content, by digest, with the time when an upload last needed it.
+        # The stored content, by digest, with the time until which the newest upload needed it; and what that needs now.
         self._needed_at: dict[str, float] = {}
+        self._needed: frozenset[str] = frozenset()
         self._tidied = time.monotonic()
         self._swept = False
         self._guard = threading.Lock()
@@ -153,7 +154,8 @@ class Uploader:
         self._refuse_outranked()
         self._number += 1
         self._copier.remember(content.files)
-        self._needed_at |= dict.fromkeys((file.sha256 for file in content.files), time.monotonic())
+        before, self._needed = self._needed, frozenset(file.sha256 for file in content.files)
+        self._needed_at |= dict.fromkeys(before | self._needed, time.monotonic())
 
     def _refuse_outranked(self) -> None:
         above = self.uploads.outranked(self._run)
