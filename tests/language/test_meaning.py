@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 
 from rs_assets.expressions.condition.parse import parse_condition
@@ -53,3 +55,21 @@ def test_should_compare_long_numbers_in_texts_as_they_are(source, compute):
     rows = compute(source("id string").script(text), [{"id": "9007199254740992"}, {"id": "18.5"}, {"id": "x"}])
     found = [[row[name] for name in ("same", "more", "other", "some")] for row in rows]
     assert found == [[False, False, True, True], [False, False, True, True], [False, False, True, False]]
+
+
+def test_should_compare_fields_of_numbers_with_all_of_their_digits(source, compute):
+    """Spark rounds one of two numbers that need more than 38 digits together."""
+    text = "same=whole==part;other=whole!=part;less=whole<part;most=whole>=part;long=n==longer"
+    stream = source("whole decimal(38,0), part decimal(38,10), n bigint, longer decimal(38,20)").script(text)
+    pairs = [("1", "1.0000000001"), ("-1", "-1.0000000001"), ("7", "7"), (None, None), (None, "1"), ("-1", "-0.5")]
+    names = ("whole", "part")
+    given = [{name: value and Decimal(value) for name, value in zip(names, pair, strict=True)} for pair in pairs]
+    rows = compute(stream, [{**row, "n": 1, "longer": Decimal("1.00000000000000000001")} for row in given])
+    assert [[row[name] for name in ("same", "other", "less", "most", "long")] for row in rows] == [
+        [False, True, True, False, False],
+        [False, True, False, True, False],
+        [True, False, False, True, False],
+        [True, False, False, False, False],
+        [False, True, False, False, False],
+        [False, True, True, False, False],
+    ]

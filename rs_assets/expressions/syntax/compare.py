@@ -7,6 +7,8 @@ from decimal import Decimal
 
 from rs_assets.expressions.functions.kinds import local_time_of
 from rs_assets.expressions.syntax.typed import Sql, is_numeric
+from rs_assets.records.decimals import Typed, exactly
+from rs_assets.records.types import compared_by_rounding
 
 # Numbers that differ by less are equal, if one was written with a decimal point.
 NEAR = "0.001D"
@@ -26,11 +28,21 @@ def compared(operator: str, left: Sql, right: Sql, zone: str = "UTC") -> Sql:
         return _boolean({"==": f"({known.text} is null)", "!=": f"({known.text} is not null)"}.get(operator, "false"))
     if _is_number(right):
         return _with_number(operator, left, str(right.literal))
+    if left.kind and right.kind and compared_by_rounding(left.kind, right.kind):
+        return _exactly(operator, (left.text, left.kind), (right.text, right.kind))
     one, other = _alike(left, right, zone)
     if operator in ("==", "!="):
         equal = f"({one} <=> {other})"
         return _boolean(equal if operator == "==" else f"(not {equal})")
     return _boolean(f"coalesce({one} {operator} {other}, false)")
+
+
+def _exactly(operator: str, left: Typed, right: Typed) -> Sql:
+    """Two numbers of which Spark would round one."""
+    if operator in ("==", "!="):
+        equal = exactly("<=>", left, right)
+        return _boolean(equal if operator == "==" else f"(not {equal})")
+    return _boolean(f"coalesce({exactly(operator, left, right)}, false)")
 
 
 def _is_number(value: Sql) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rs_assets.records.types import MOST_DIGITS, compared_by_rounding
-from rs_assets.sql.expressions.decimals import size_of
+from rs_assets.records.decimals import Typed, exactly
+from rs_assets.records.types import compared_by_rounding
 from rs_assets.sql.expressions.expressions import Expressions
 from rs_assets.sql.expressions.values import Value
 
@@ -19,19 +19,9 @@ def comparison(made: Expressions, sign: str, left: Value, right: Value) -> str:
     """The SQL of two values under a sign of comparison, with all of their digits."""
     if not is_rounded(made, left, right):
         return f"({left.text} {sign} {right.text})"
-    whole = [f"floor({each.text})" for each in (left, right)]
-    # Of a whole number it is 0, with one digit: Spark takes 20 for a bigint here, too.
-    rest = [f"cast(pmod({each.text}, 1) AS {_rest_of(each)})" for each in (left, right)]
-    if sign in ("=", "<=>", "<>"):
-        plain = "=" if sign == "<>" else sign
-        same = f"({whole[0]} {plain} {whole[1]} AND {rest[0]} {plain} {rest[1]})"
-        return f"(NOT {same})" if sign == "<>" else same
-    equal = f"{whole[0]} = {whole[1]} AND {rest[0]} {sign} {rest[1]}"
-    return f"({whole[0]} {sign[0]} {whole[1]} OR ({equal}))"
+    return exactly(sign, _typed(left), _typed(right))
 
 
-def _rest_of(value: Value) -> str:
-    """The type of the digits after the decimal point, with one before it."""
+def _typed(value: Value) -> Typed:
     assert value.type is not None  # noqa: S101  checked before
-    scale = size_of(value.type)[1]
-    return f"decimal({min(scale + 1, MOST_DIGITS)},{scale})"
+    return value.text, value.type.name
