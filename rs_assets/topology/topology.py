@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from rs_assets.common.loaded import note_modules
 from rs_assets.common.names import checked_name
 from rs_assets.common.node import Node, equal_names
 from rs_assets.connectors.nodes import Sink, Source
@@ -53,6 +54,8 @@ class Topology:
         _ = self.closings
         check_targets(self.sinks)
         self._check_renamed(seen)
+        # Functions were just imported: workers have to import the same files.
+        note_modules()
 
     def _check_renamed(self, here: set[str]) -> None:
         for old, new in self.renamed:

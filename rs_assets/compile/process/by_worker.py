@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from rs_assets.compile.planner.context import Flow
 from rs_assets.compile.process import worker
 from rs_assets.compile.process.touched import Shape
+from rs_assets.compile.python.sent import sent
 from rs_assets.operators.process import PythonProcess, processed
 from rs_assets.topology.nodes.process import Process
 from rs_assets.topology.nodes.table_reduce import TableReduce
@@ -29,8 +30,8 @@ def by_worker(
     timed: bool = False,
 ) -> Flow:
     """What a worker makes of `rows`, of which it gets `fields`; it runs what `call` makes of their types."""
-    sent = StructType([rows.schema[name] for name in fields])
-    kinds = (to_arrow_schema(each, timezone="UTC") for each in (sent, state, made))
+    given = StructType([rows.schema[name] for name in fields])
+    kinds = (to_arrow_schema(each, timezone="UTC") for each in (given, state, made))
     spec = PythonProcess(
         step=node.name,
         keys=node.keys,
@@ -42,6 +43,6 @@ def by_worker(
         timed=timed,
         timeout=node.timeout,
         module=worker.__name__,
-        function=cloudpickle.dumps(call(Shape(node.name, node.keys, *kinds))),  # type: ignore[no-untyped-call]
+        function=cloudpickle.dumps(sent(call(Shape(node.name, node.keys, *kinds)), node.function.call)),  # type: ignore[no-untyped-call]
     )
     return Flow(processed(rows, spec))

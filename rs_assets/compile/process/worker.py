@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-from rs_assets.common.errors_wire import to_wire
+from rs_assets.common.errors_wire import MARKER, to_wire
 from rs_assets.compile.process.wire import Frame, Kind, batch_in, read, write
 from rs_assets.errors import RsError, StepError
 
@@ -47,7 +47,8 @@ def _nothing() -> None:
 
 
 def _failed(frame: Frame, error: RsError) -> Frame:
-    return Frame(frame.number, Kind.ERROR, to_wire(error).encode("ascii", "backslashreplace"))
+    told = error.what if error.what.startswith(MARKER) else to_wire(error)
+    return Frame(frame.number, Kind.ERROR, told.encode("ascii", "backslashreplace"))
 
 
 def private_pipes() -> tuple[BinaryIO, BinaryIO]:

@@ -20,6 +20,7 @@ from rs_assets.compile.process.answers import clean
 from rs_assets.compile.python.batch_step import apply_to_batches
 from rs_assets.compile.python.contract import RAISED, check_sendable, remedy_for, text_of
 from rs_assets.compile.python.record import Columns
+from rs_assets.compile.python.sent import sent
 from rs_assets.compile.python.udf import shaped
 from rs_assets.errors import StepError
 from rs_assets.operators.window.accumulated import merged
@@ -66,7 +67,7 @@ def merged_columns(spark: SparkSession, kept: Sequence[Kept]) -> Mapping[str, Co
             F.col(quoted(_column(each))),
             step=each.step,
             module=merge_worker.__name__,
-            function=cloudpickle.dumps(merge),  # type: ignore[no-untyped-call]
+            function=cloudpickle.dumps(sent(merge, each.accumulator)),  # type: ignore[no-untyped-call]
             timeout=TIMEOUT,
         )
     return made

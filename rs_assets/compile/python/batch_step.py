@@ -17,6 +17,7 @@ from rs_assets.compile.python.contract import RAISED, check_sendable, text_of
 from rs_assets.compile.python.failure import raised, reason_of
 from rs_assets.compile.python.fitted import UnfitError, fitted, whole
 from rs_assets.compile.python.placeholders import blank
+from rs_assets.compile.python.sent import sent
 from rs_assets.errors import StepError
 from rs_assets.records.columns import REASON, hidden, visible
 from rs_assets.records.rows import as_dicts
@@ -43,11 +44,11 @@ def apply_to_batches(
     check_sendable(call, f"of step {step!r}", step=step)
     kept = hidden(frame.columns)
     wanted = fields or visible(frame.columns)
-    sent = frame.select(*map(quoted, [*wanted, *kept]))
+    asked = frame.select(*map(quoted, [*wanted, *kept]))
     reasons = [StructField(REASON, StringType())] if quarantines else []
-    out = StructType([*schema.fields, *(sent.schema[name] for name in kept), *reasons])
+    out = StructType([*schema.fields, *(asked.schema[name] for name in kept), *reasons])
     made = BatchStep(step, call, tuple(wanted), to_arrow_schema(schema, timezone="UTC"), quarantines)
-    return map_in_arrow(sent, made, out)
+    return map_in_arrow(asked, sent(made, call), out)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from rs_assets.compile.python.python_step import FusedSteps, PythonStep
+from rs_assets.compile.python.sent import sent
 from rs_assets.records.columns import PREFIX, REASON, hidden
 from rs_assets.spark.arrow import map_in_arrow
 
@@ -31,7 +32,7 @@ def apply_to_asked(frame: DataFrame, step: PythonStep, *, quarantines: bool) -> 
         out = StructType([*out.fields, StructField(REASON, StringType())])
     made, schema = (to_arrow_schema(each, timezone="UTC") for each in (step.schema or StructType(), out))
     fused = FusedSteps((step,), (made,), schema.append(pa.field(NUMBER, pa.int64())), quarantines)
-    return map_in_arrow(frame, AskedRows(fused, schema), out)
+    return map_in_arrow(frame, sent(AskedRows(fused, schema), step.call), out)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from rs_assets.compile.python.placeholders import blank
 from rs_assets.compile.python.purity import is_pure
 from rs_assets.compile.python.record import Columns, Record, Row
 from rs_assets.compile.python.results import mapping, mappings
+from rs_assets.compile.python.sent import sent
 from rs_assets.records.columns import LABEL, PREFIX, REASON, hidden, visible
 from rs_assets.records.rows import misfits, to_arrays
 from rs_assets.records.schema import quoted
@@ -88,12 +89,12 @@ def apply_python(frame: DataFrame, steps: Sequence[PythonStep], *, quarantines: 
         schema = StructType([*schema.fields, StructField(REASON, StringType())])
     made = tuple(to_arrow_schema(s.schema, timezone="UTC") if s.schema is not None else None for s in steps)
     fused = FusedSteps(tuple(steps), made, to_arrow_schema(schema, timezone="UTC"), quarantines)
-    return map_in_arrow(frame, fused, schema)
+    return map_in_arrow(frame, sent(fused, *(step.call for step in steps)), schema)
 
 
 def _kept(frame: DataFrame, step: PythonStep, reads: tuple[str, ...]) -> DataFrame:
     """The rows that a filter keeps, of whose records Python gets the fields `reads`."""
-    judge = Judge(step, reads)
+    judge = sent(Judge(step, reads), step.call)
 
     def judged(*columns: pa.Array) -> pa.Array:
         return judge(columns)

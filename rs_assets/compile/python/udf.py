@@ -22,6 +22,7 @@ from rs_assets.common.errors_wire import to_wire
 from rs_assets.common.plural import count_of
 from rs_assets.compile.python.contract import RAISED, check_sendable, remedy_for, text_of
 from rs_assets.compile.python.results import fields_of, mapping, plain
+from rs_assets.compile.python.sent import sent
 from rs_assets.errors import ConfigurationError, StepError
 from rs_assets.expressions.functions.udf import ASKED, Body, JavaBody
 from rs_assets.records.rows import MisfitError, misfits, to_arrays
@@ -76,9 +77,10 @@ def _register(spark: SparkSession, body: Body) -> None:
 
     runner = Runner(body, to_arrow_type(DataType.fromDDL(body.gives), timezone="UTC"))
     check_sendable(runner, repr(body.label))
+    runs = sent(runner, body.call)
 
     def run(*columns: pa.Array) -> pa.Array:
-        return runner(*columns)
+        return runs(*columns)
 
     gives = f"struct<value: {body.gives}, fault: string>"
     made = F.arrow_udf(run, gives)  # type: ignore[attr-defined]

@@ -14,6 +14,7 @@ from enum import Enum, EnumType
 from pathlib import Path
 from typing import Any
 
+from rs_assets.common.loaded import OURS, installed
 from rs_assets.topology.user_code.code import (
     FUNCTIONS,
     OUTSIDE,
@@ -33,11 +34,8 @@ CONSTANTS = (*PLAIN, tuple, frozenset, date, time, timedelta, tzinfo, Decimal, E
 TABLES = (list, dict, set)
 # The most items of a table to look at, and the most functions, classes and modules.
 MOST_IN_TABLE, MOST_FOLLOWED = 100_000, 200
-OURS = "rs_assets"
 # In place of the folder of a project, which may be moved.
 PROJECT = "<project>"
-# The folders of installed packages.
-INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 def whole_digest(function: Function) -> str:
@@ -212,14 +210,4 @@ def _of_project(module: str, reader: str) -> bool:
     top = module.partition(".")[0]
     if top == OURS or not top:
         return False
-    return top == reader.partition(".")[0] or not _installed(top)
-
-
-@functools.cache
-def _installed(top: str) -> bool:
-    """Whether a package or module is Python's, or was installed."""
-    if top in sys.stdlib_module_names:
-        return True
-    module = sys.modules.get(top)
-    places = [getattr(module, "__file__", None) or "", *(getattr(module, "__path__", None) or ())]
-    return any(not INSTALLED.isdisjoint(Path(place).parts) for place in places)
+    return top == reader.partition(".")[0] or not installed(top)
