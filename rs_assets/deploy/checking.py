@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from rs_assets.catalog.deployments import Version
@@ -53,11 +54,14 @@ def way_back(good: Version | None) -> Topology | None:
         return None
 
 
-def left_behind(version: Version, good: Version | None) -> str:
-    """Text about outputs that a failed trial of `version` has added: a rollback to `good` leaves their rows."""
+def left_behind(version: Version, good: Version | None, written: Collection[str]) -> str:
+    """Text about outputs whose rows of a failed trial of `version` a rollback to `good` leaves.
+
+    These are outputs that it has added, and those that it has `written` by queries that did not fail.
+    """
     before, tried = way_back(good), way_back(version)
     if before is None or tried is None:
         return ""
     known = {sink.name for sink in before.sinks}
-    begun = [sink.name for sink in tried.sinks if sink.name not in known]
+    begun = [sink.name for sink in tried.sinks if sink.name not in known or sink.name in written]
     return f"; rows that it wrote to {', '.join(begun)} stay there" if begun else ""

@@ -49,6 +49,12 @@ def position_of(folder: Path) -> Position:
     return Position({name: _of_query(manifest, folder, name) for name in manifest.queries})
 
 
+def written_since(folder: Path, before: Position) -> frozenset[str]:
+    """The outputs of the queries of the job in `folder` that have committed input since `before`."""
+    manifest, read = manifests.load(folder), position_of(folder).read_since(before)
+    return frozenset(sink for name in read if manifest is not None for sink in manifest.queries[name].sinks)
+
+
 def _of_query(manifest: Manifest, folder: Path, name: str) -> dict[str, Any]:
     facts = manifest.queries[name]
     log = CheckpointLog(manifest.place(folder, name) / "checkpoint", manifest.aliases)

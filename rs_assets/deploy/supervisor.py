@@ -19,7 +19,7 @@ from rs_assets.common.plural import count_of
 from rs_assets.deploy.change import Change, options_of
 from rs_assets.deploy.checking import checked, left_behind, way_back
 from rs_assets.deploy.history import Event, Happened, History, Standing, standing
-from rs_assets.deploy.progress import Proof, position_of
+from rs_assets.deploy.progress import Proof, position_of, written_since
 from rs_assets.deploy.texts import pipeline_of
 from rs_assets.deploy.trial import Trial
 from rs_assets.errors import ConfigurationError, LeaseLostError, PipelineBusyError, RsError
@@ -219,7 +219,7 @@ class Supervisor:
         elif last.event == "returning" or now.tries >= MOST_TRIES:
             self._return(trial, now.good)
             why = f"its process has ended {count_of(now.tries, 'time')} before its first batch"
-            self._note(trial.version, "failed", f"{why}{left_behind(trial.version, now.good)}")
+            self._note(trial.version, "failed", f"{why}{self._left(trial, now)}")
         elif not trial.version.same(now.chosen):
             self._return(trial, now.good)
             self._note(trial.version, "passed", f"version {now.desired.version} came before its first batch")
@@ -291,7 +291,7 @@ class Supervisor:
             self._note(trial.version, "returning", why, **trial.details)
             raise
         back = f"version {now.before.version} runs again" if now.before is not None else "no version ran before it"
-        self._note(trial.version, "failed", f"{_told(error)}; {back}{left_behind(trial.version, now.good)}")
+        self._note(trial.version, "failed", f"{_told(error)}; {back}{self._left(trial, now)}")
         self._start_before(error)
 
     def _return(self, trial: Trial, good: Version | None) -> None:
@@ -299,6 +299,11 @@ class Supervisor:
         if trial.savepoint is not None and good is not None:
             self._note(trial.version, "returning", f"to savepoint {trial.savepoint}", **trial.details)
             restore(pipeline_of(good).topology, self.options, savepoint_id=trial.savepoint)
+
+    def _left(self, trial: Trial, now: Standing) -> str:
+        """Text about the rows of a failed trial that stay; a savepoint has none of those that it wrote to outputs."""
+        written = frozenset[str]() if trial.savepoint is not None else written_since(self._folder, trial.before)
+        return left_behind(trial.version, now.good, written)
 
     def _refuse(self, version: Version, error: RsError) -> None:
         self._note(version, "refused", _told(error))

@@ -285,3 +285,37 @@ def test_should_leave_stopped_what_was_stopped_when_the_next_version_cannot_run(
         Supervisor(NAME, options).run()
     assert deployed.events(3) == ["refused"]
     assert Supervisor(NAME, options).run() is None
+
+
+@pytest.mark.long
+def test_should_name_the_outputs_that_keep_rows_of_a_version_of_which_another_query_failed(
+    deployed, options, tmp_path, driver
+):
+    other = Deployed(deployed.home, tmp_path / "other")
+    first = TWO.format(folder=deployed.folder, other=other.folder, seen="seen", ms="ms")
+    second = TWO.format(folder=deployed.folder, other=other.folder, seen="seen", ms="10 / ms")
+    deployed.insert(1, text=first)
+    deployed.write(("/", 1))
+    other.write(("/x", 1))
+    supervisor = Supervisor(NAME, options)
+    with Supervised(deployed, supervisor):
+        deployed.until(lambda: deployed.events(1)[-1:] == ["committed"], "version 1")
+        deployed.insert(
+            2, text=second.replace("SELECT page, ms FROM clicks", "SELECT page, ms + 100 AS ms FROM clicks")
+        )
+        deployed.ask()
+        deployed.until(lambda: supervisor._version.version == 2, "version 2 is started")
+        deployed.until(lambda: supervisor._proof._running is supervisor._running, "version 2 is looked at")
+        query = supervisor._running.session.queries["views"]
+        lock = driver.call(lambda _: query._query._jsq.streamingQuery().awaitProgressLock())
+        driver.call(lambda _: lock.lock())
+        other.write(("/y", 0))
+        deployed.write(("/a", 2))
+        deployed.until(lambda: "views" in supervisor._proof._asked, "the first query has committed")
+        driver.call(lambda _: lock.unlock())
+        deployed.until(lambda: deployed.events(2)[-1:] == ["failed"], "version 2")
+        deployed.write(("/b", 3))
+        deployed.until(lambda: len(deployed.rows()) == 3, "version 1 again")
+    # The first one was not undone: the state of both queries fits version 1.
+    assert sorted((row["page"], row["ms"]) for row in deployed.rows()) == [("/", 1), ("/a", 102), ("/b", 3)]
+    assert deployed.told(2)[-1].endswith("version 1 runs again; rows that it wrote to totals stay there")
