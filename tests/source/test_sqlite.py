@@ -105,7 +105,7 @@ def test_should_refuse_a_planned_batch_whose_rows_are_not_the_same_any_more(tabl
     table.run()
     table.forget_last_commit()
     table.execute(change)
-    with pytest.raises(DataLossError, match="3 rows of the table 'hits' were planned") as refused:
+    with pytest.raises(DataLossError, match="planned with 3 rows of the table 'hits'") as refused:
         table.run()
     assert "put them back as they were, or begin a new generation (--new-generation)" in refused.value.remedy
     table.execute(CHANGED[change])
