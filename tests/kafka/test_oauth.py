@@ -124,7 +124,7 @@ def test_should_say_that_the_brokers_do_not_accept_a_token(broker, filled, optio
 def test_an_answer_of_another_service_is_refused_without_showing_it(monkeypatch, answer):
     oauth = KafkaOAuth(token_url="http://127.0.0.1:9/token", client_id="shop", client_secret=SECRET)
     found = Answer(status=200, headers={}, body=answer)
-    monkeypatch.setattr("rs_assets.connectors.kafka.client.oauth.HttpClient.ask", lambda *_, **__: found)
+    monkeypatch.setattr("rs_assets.connectors.http.client.HttpClient.ask", lambda *_, **__: found)
     with pytest.raises(SourceReadError, match="not that of a token service") as caught:
         oauth.token()
     assert "token endpoint" in caught.value.remedy
@@ -134,7 +134,7 @@ def test_an_answer_of_another_service_is_refused_without_showing_it(monkeypatch,
 def test_a_service_that_repeats_the_secret_does_not_show_it(monkeypatch):
     oauth = KafkaOAuth(token_url="http://127.0.0.1:9/token", client_id="shop", client_secret=SECRET)
     found = Answer(status=401, headers={}, body=f"shop:{SECRET} is unknown".encode())
-    monkeypatch.setattr("rs_assets.connectors.kafka.client.oauth.HttpClient.ask", lambda *_, **__: found)
+    monkeypatch.setattr("rs_assets.connectors.http.client.HttpClient.ask", lambda *_, **__: found)
     with pytest.raises(SourceReadError, match=r"HTTP 401 shop:\*\*\* is unknown"):
         oauth.token()
 

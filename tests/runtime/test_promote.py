@@ -202,8 +202,8 @@ def test_what_a_promotion_of_an_earlier_generation_has_noted_does_not_count(log:
     current.promote(code, options, rewrite_from=TEN)
     # Another generation, in which the current code begins with the same batch, and later in the input.
     (one, two) = sorted(log.folder.iterdir())
-    two.write_bytes(one.read_bytes() + two.read_bytes())
-    one.unlink()
+    one.write_bytes(one.read_bytes() + two.read_bytes())
+    two.unlink()
     log.put((2, "12:30"), (1, "13:31"))
     former.run(replace(options, new_generation=True))
     log.put((1, "14:10"))
