@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from rs_assets.connectors.files.header import check_header
 from rs_assets.connectors.files.parse import LineFormat
 from rs_assets.connectors.files.whole.json_lines import json_lines_of
-from rs_assets.connectors.files.whole.line_format import read_ranges
+from rs_assets.connectors.files.whole.line_format import read_files
 from rs_assets.connectors.files.whole.spark_files import check_name, check_whole_frames
 from rs_assets.errors import SourceReadError
 from rs_assets.records.columns import LINE, REASON, SPLIT
@@ -27,34 +27,26 @@ def rows_of(spark: SparkSession, files: Sequence[Path], form: LineFormat) -> pa.
     """The rows of `files`, at least one; SourceReadError names a record that cannot be used, its line and its file."""
     assert form.schema is not None  # noqa: S101  such a dimension has one
     declared = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in form.schema)
+    names = [str(file) for file in files]
     for file in files:
         check_name(file)
         check_whole_frames(file)
         if form.format == "csv":
             check_header(file, declared, header=form.header)
     try:
-        return _rows(spark, files, form)
+        return _rows(spark, names, form)
     except Exception as error:
-        refused = _first_bad(_lines(spark, files, form))
+        refused = _first_bad(read_files(spark, form, names))
         raise (refused or error) from error
 
 
-def _rows(spark: SparkSession, files: Sequence[Path], form: LineFormat) -> pa.Table:
+def _rows(spark: SparkSession, files: Sequence[str], form: LineFormat) -> pa.Table:
     if form.format == "json":
-        names = [str(file) for file in files]
-        return json_lines_of(spark, names, form, name="dimension", bad_records=BadRecords.FAIL).toArrow()
+        return json_lines_of(spark, files, form, name="dimension", bad_records=BadRecords.FAIL).toArrow()
     assert form.schema is not None  # noqa: S101  as above
-    lines = _lines(spark, files, form)
+    lines = read_files(spark, form, files)
     good = lines.filter(F.assert_true(F.col(REASON).isNull()).isNull())
     return good.select(*map(quoted, form.schema.names)).toArrow()
-
-
-def _lines(spark: SparkSession, files: Sequence[Path], form: LineFormat) -> DataFrame:
-    """The records, line by line, with REASON and ADDRESS."""
-    whole: list[dict[str, Any]] = [
-        {"file": str(file), "start_line": 1, "start_byte": 0, "end_byte": None} for file in files
-    ]
-    return read_ranges(spark, form, whole)
 
 
 def _first_bad(lines: DataFrame) -> SourceReadError | None:

@@ -33,6 +33,12 @@ def read_ranges(spark: SparkSession, form: LineFormat, ranges: Sequence[Mapping[
     return parse_lines(reader.options(**form.line_options).load(), form, addressed=True)
 
 
+def read_files(spark: SparkSession, form: LineFormat, files: Sequence[str]) -> DataFrame:
+    """The records of whole files, line by line, with REASON and ADDRESS."""
+    whole = [{"file": file, "start_line": 1, "start_byte": 0, "end_byte": None} for file in files]
+    return read_ranges(spark, form, whole)
+
+
 def file_sizes(path: str, *, follow: bool = False) -> Ends:
     """The files below `path`, with their sizes; `follow` includes those below links to folders."""
     return {str(file): file.stat().st_size for file in existing_files(path, follow=follow)}

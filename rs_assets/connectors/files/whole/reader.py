@@ -16,7 +16,7 @@ from rs_assets.connectors.files.parse import LineFormat
 from rs_assets.connectors.files.whole import spark_files as native
 from rs_assets.connectors.files.whole.counting import FileWatch
 from rs_assets.connectors.files.whole.json_lines import json_lines, json_lines_of
-from rs_assets.connectors.files.whole.line_format import file_sizes, file_states, form_with_schema, read_ranges
+from rs_assets.connectors.files.whole.line_format import file_sizes, file_states, form_with_schema, read_files
 from rs_assets.connectors.files.whole.modified_files import check_all_read, check_as_read, check_whole, has_unread
 from rs_assets.connectors.files.whole.watch import FilesWatch
 from rs_assets.connectors.source import Ends, Known, Positions, Reading, Start, Watch, Watching
@@ -59,8 +59,7 @@ class FilesReader:
         # That a file is gone is said by the reader of lines.
         if as_streamed and files and all(file.local.exists() for file in batch.files):
             return json_lines_of(reading.spark, files, form, name=reading.name, bad_records=reading.bad_records)
-        whole = [{"file": file, "start_line": 1, "start_byte": 0, "end_byte": None} for file in files]
-        return read_ranges(reading.spark, form, whole)
+        return read_files(reading.spark, form, files)
 
     def splits(self, batch: SourceBatch) -> Positions:
         """A file is a split of the batch that reads it; its offset is its size."""
