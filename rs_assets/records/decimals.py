@@ -5,14 +5,12 @@ Its minus keeps 34 digits, and of two numbers that need more than 38 together it
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
-from rs_assets.records.types import MOST_DIGITS
+from rs_assets.records.types import MOST_DIGITS, digits_of
 
 # What Spark's minus and abs keep of the 38 digits that a decimal may have.
 KEPT: Final = 34
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 # The SQL of a number, and its type.
 Typed = tuple[str, str]
 
@@ -59,12 +57,10 @@ def exactly(sign: str, left: Typed, right: Typed) -> str:
 
 def _rest_of(kind: str) -> str:
     """The type of the digits after the decimal point, with one before it."""
-    found = _DECIMAL.fullmatch(kind)
-    scale = int(found[2]) if found is not None else 0
+    _, scale = digits_of(kind) or (0, 0)
     return f"decimal({min(scale + 1, MOST_DIGITS)},{scale})"
 
 
 def _is_long(kind: str | None) -> bool:
     """Whether a type may have more digits than Spark keeps."""
-    found = _DECIMAL.fullmatch(kind or "")
-    return found is not None and int(found[1]) > KEPT
+    return sum(digits_of(kind or "") or ()) > KEPT

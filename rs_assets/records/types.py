@@ -146,7 +146,7 @@ def holding(one: str, other: str) -> str | None:
     """
     if one == other or "string" in (one, other):
         return other if one == other else "string"
-    here, there = _digits(one), _digits(other)
+    here, there = digits_of(one), digits_of(other)
     if here is not None and there is not None:
         return _exact(one, other, here, there)
     if (here or one in _FLOATS) and (there or other in _FLOATS):
@@ -160,7 +160,7 @@ _TIMES = ("date", "timestamp_ntz", "timestamp")
 _WHOLE_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 
 
-def _digits(kind: str) -> tuple[int, int] | None:
+def digits_of(kind: str) -> tuple[int, int] | None:
     """Digits before and after the decimal point of an exact number."""
     if kind in _WHOLE_DIGITS:
         return _WHOLE_DIGITS[kind], 0
@@ -186,7 +186,7 @@ def compared_by_rounding(one: str, other: str) -> bool:
     >>> compared_by_rounding("decimal(38,18)", "bigint"), compared_by_rounding("int", "double")
     (False, False)
     """
-    here, there = _digits(one), _digits(other)
+    here, there = digits_of(one), digits_of(other)
     if here is None or there is None or one == other:
         return False
     before = max(20 if kind == "bigint" else digits[0] for kind, digits in ((one, here), (other, there)))
