@@ -109,11 +109,11 @@ def test_masks_replace_texts_by_digests_and_keep_what_is_equal() -> None:
     schema = arrow_schema("email string, tags array<string>, user struct<name:string,age:int>, ms int")
     masks = Masks.of(["email", "tags", "user"])
     masks.check({"read": schema})
-    row = {"email": "a@b.c", "tags": ["a@b.c", None], "user": {"name": "ada", "age": 7}, "ms": 1}
+    row = {"email": "a@b.c", "tags": ["a@b.c", None], "user": {"name": "grace", "age": 7}, "ms": 1}
     made = masks.row(row)
     assert made["tags"] == [made["email"], None]
     assert (made["ms"], made["user"]["age"], len(made["user"]["name"])) == (1, 7, 16)
-    assert "ada" not in repr(made)
+    assert "grace" not in repr(made)  # digests are hexadecimal: they may hold "ada"
     assert "a@b.c" not in repr(made)
     assert masks.row({"email": None}) == {"email": None}
     assert Masks.of(["email"]).row(row)["email"] != made["email"]
