@@ -2,8 +2,8 @@
 
 `make test` runs, of each file, every test of less than half a second, and of the longer ones as many as the budget of a
 file allows, in the order of the file. A file none of whose longer tests fits runs the shortest of them, unless that
-takes more than five seconds and the file has shorter tests. Tests marked `canary` are always among them, those marked
-`long` never. `make verify` runs everything. A test without a record is run.
+takes more than three seconds, or eight where the file has no shorter tests. Tests marked `canary` are always among
+them, those marked `long` never. `make verify` runs everything. A test without a record is run.
 
 `make durations` records, on a machine that does nothing else. Tests that were not run keep their seconds.
 """
@@ -24,8 +24,9 @@ ROOT: Final = RECORD.parents[1]
 # Of each file: what a test may take to be run in any case, and what all its longer tests may take together.
 SHORT_S: Final = 0.5
 BUDGET_S: Final = 1.0
-# What one test beyond the budget may take where the file is kept by shorter ones.
-BEYOND_S: Final = 5.0
+# What one test beyond the budget may take: where the file is kept by shorter ones, and where there are none.
+BEYOND_S: Final = 3.0
+ALONE_S: Final = 8.0
 # Shorter tests are not recorded one by one.
 RECORDED_S: Final = 0.5
 CANARY, LONG = "canary", "long"
@@ -62,8 +63,8 @@ def within_budget(tests: Sequence[str], seconds: Mapping[str, float], canaries: 
 
     >>> sorted(within_budget(["a", "b", "c", "d"], {"a": 0.5, "b": 5.0, "c": 0.5, "d": 0.1}))
     ['a', 'c', 'd']
-    >>> sorted(within_budget(["a", "b"], {"a": 60.0, "b": 20.0}))
-    ['b']
+    >>> sorted(within_budget(["a", "b"], {"a": 60.0, "b": 7.0})), within_budget(["a"], {"a": 60.0})
+    (['b'], set())
     >>> sorted(within_budget(["a", "b"], {"a": 60.0, "b": 20.0}, canaries=["a"]))
     ['a']
     >>> sorted(within_budget(["a", "b", "c"], {"a": 60.0, "b": 20.0, "c": 0.1}))
@@ -79,7 +80,7 @@ def within_budget(tests: Sequence[str], seconds: Mapping[str, float], canaries: 
     shorter = set(tests) - set(longer)
     if longer and not chosen:
         shortest = min(longer, key=lambda test: seconds[test])
-        if not shorter or seconds[shortest] <= BEYOND_S:
+        if seconds[shortest] <= (BEYOND_S if shorter else ALONE_S):
             chosen.add(shortest)
     return chosen | shorter
 

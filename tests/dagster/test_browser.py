@@ -65,6 +65,7 @@ def plain_run(world):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.canary
 def test_should_show_a_launched_run(page, ui, world):
     page.goto(f"{ui}/asset-groups")
     for group in ("web_access_log", "shop_order_totals"):

@@ -105,7 +105,7 @@ def at_any_time(example: Example) -> None:
 @pytest.mark.parametrize(
     "kills",
     [
-        pytest.param([in_a_commit], id="once"),
+        pytest.param([in_a_commit], id="once", marks=pytest.mark.canary),
         pytest.param([behind_the_dead_letters, in_a_commit, at_any_time], id="three times", marks=pytest.mark.long),
     ],
 )

@@ -24,7 +24,7 @@ from rs_assets.runtime.options import RunOptions
 from tests.faults.damaged import grow, pipeline, result
 from tests.faults.processes import PATIENCE_S, started, wait_for
 
-ROWS, BATCH = 2_000, 100
+ROWS, BATCH = 1_000, 100
 
 # Runs the pipeline of the damage test over batches of 100 rows; with a word it waits in the middle of a commit.
 PROGRAM = """
