@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.types as kinds
@@ -19,7 +20,7 @@ from rs_assets.errors import SchemaError
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
 # Arrow raises these for a value that does not fit a type; all but the first are ordinary Python errors.
-MISFITS = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, ValueError)
+MISFITS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError, OverflowError, ValueError)
 # Schema names of types whose Arrow name differs.
 NAMES: Mapping[str, str] = {
     "int64": "bigint",
@@ -175,15 +176,17 @@ def _moment(value: object, field: str, row: int) -> object:
 def first_changed(values: Sequence[Any], kind: pa.DataType) -> int | None:
     """The index of the first value that Arrow would change when it converts it to `kind`; None if there is none.
 
-    >>> first_changed([1, 2.0, 2.5], pa.int64()), first_changed([5], pa.timestamp("us"))
-    (2, 0)
+    >>> (
+    ...     first_changed([1, 2.0, 2.5], pa.int64()),
+    ...     first_changed([5], pa.timestamp("us")),
+    ...     first_changed([True], pa.float64()),
+    ... )
+    (2, 0, 0)
     """
     for is_kind, usual, keeps in EXACT:
         if is_kind(kind):
             unusual = set(map(type, values)) - usual
             return next((n for n, v in enumerate(values) if type(v) in unusual and not keeps(v)), None)
-    if kinds.is_float32(kind):
-        return next((n for n, v in enumerate(values) if isinstance(v, float) and FLOAT_MAX < abs(v) < math.inf), None)
     return _first_changed_within(values, kind) if kinds.is_nested(kind) else None
 
 
@@ -197,7 +200,7 @@ def _first_changed_within(values: Sequence[Any], kind: pa.DataType) -> int | Non
             found.append(_owner(held, inner))
     if kinds.is_list(kind):
         # Arrow would read a text as the list of its characters.
-        found.append(next((n for n, v in enumerate(values) if isinstance(v, (str, bytes))), len(values)))
+        found.append(next((n for n, v in enumerate(values) if isinstance(v, TEXTS)), len(values)))
     if kinds.is_struct(kind):
         names = {field.name for field in kind}
         surplus = (n for n, v in enumerate(values) if isinstance(v, Mapping) and not names.issuperset(v))
@@ -214,8 +217,11 @@ def _parts(kind: pa.DataType) -> Iterable[tuple[Callable[[Any], Sequence[Any]], 
     return [(partial(_member, field.name), field.type) for field in kind] if kinds.is_struct(kind) else []
 
 
-def _items(value: object) -> Sequence[Any]:
-    return value if isinstance(value, (list, tuple)) else ()
+def _items(value: Any) -> Sequence[Any]:
+    if isinstance(value, (list, tuple)):
+        return value
+    # Arrow takes the items of a set, and of an array of NumPy or a series of pandas.
+    return list(value) if isinstance(value, AbstractSet) or _is_array(value) else ()
 
 
 def _of_pairs(which: int, value: object) -> Sequence[Any]:
@@ -236,24 +242,54 @@ def _owner(held: Sequence[Sequence[Any]], place: int) -> int:
     return len(held)
 
 
-def _is_whole(value: object) -> bool:
-    return not isinstance(value, (float, Decimal)) or value == value // 1
+def _code(value: object) -> str:
+    """The kind of a value by NumPy's code, also of a number of Python; empty if it has none."""
+    for of, code in ((bool, "b"), (int, "i"), ((float, Decimal), "f")):
+        if isinstance(value, of):
+            return code
+    return "" if _is_array(value) else str(getattr(getattr(value, "dtype", None), "kind", ""))
 
 
-def _is_moment(value: object) -> bool:
-    return not isinstance(value, (int, float, Decimal))
+def _is_array(value: Any) -> bool:
+    return bool(getattr(value, "ndim", None))
+
+
+def _is_whole(value: Any) -> bool:
+    code = _code(value)
+    return bool(value == value // 1) if code == "f" else code not in (*"bMm",)
+
+
+def _is_number(value: object) -> bool:
+    return _code(value) not in (*"bMm",)
+
+
+def _is_short_number(value: object) -> bool:
+    return _is_number(value) and not (isinstance(value, float) and FLOAT_MAX < abs(value) < math.inf)
+
+
+def _is_moment(value: Any) -> bool:
+    # Arrow cuts nanoseconds of pandas, and within an array takes moments of another unit for microseconds.
+    code = _code(value)
+    if code == "M":
+        return bool(value.dtype.str.endswith("[us]"))
+    return code not in (*"biufm",) and not getattr(value, "nanosecond", 0) > 0
 
 
 def _is_day(value: object) -> bool:
-    return _is_moment(value) and (not isinstance(value, datetime) or value.time() == time())
+    code = _code(value)
+    return code not in (*"biufMm",) and (not isinstance(value, datetime) or value.time() == time())
 
 
 # Types to which Arrow converts with loss: the Python types to accept, and a test for other accepted values.
 EXACT: tuple[tuple[Callable[[pa.DataType], bool], set[type], Callable[[Any], bool]], ...] = (
     (kinds.is_integer, {int, type(None)}, _is_whole),
+    (kinds.is_float64, {float, int, type(None)}, _is_number),
+    (kinds.is_float32, {int, type(None)}, _is_short_number),
     (kinds.is_timestamp, {datetime, type(None)}, _is_moment),
     (kinds.is_date, {date, type(None)}, _is_day),
 )
+# What is a list of numbers for Arrow, and is a text.
+TEXTS: Final = (str, bytes, bytearray, memoryview)
 
 
 # Arrow types that Spark does not have.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -15,6 +17,7 @@ from rs_assets.records.ddl import arrow_schema
 from rs_assets.records.rows import as_dicts, infer_schema, to_table
 
 MOMENT = datetime(2026, 1, 5, 10, 0, 0, 123456, tzinfo=UTC)
+MIDNIGHT = datetime(2026, 1, 5, tzinfo=UTC).replace(tzinfo=None)
 ALL = "a bigint, b double, c string, d timestamp, e date, f array<bigint>, g map<string,bigint>, h struct<x:int,y:date>"
 
 
@@ -52,6 +55,24 @@ def schema(ddl: str) -> pa.Schema:
         ("v struct<page:string>", {"pagee": "x"}),
         ("v struct<n:bigint>", {"n": 1.5}),
         ("v array<struct<n:bigint>>", [{"n": 1}, {"m": 1}]),
+        ("v double", True),
+        ("v float", True),
+        ("v map<string,double>", {"k": False}),
+        ("v bigint", np.float32(0.5)),
+        ("v bigint", np.bool_(True)),
+        ("v bigint", np.datetime64("2026-01-05", "ns")),
+        ("v date", np.int64(5)),
+        ("v date", np.datetime64("2026-01-05")),
+        ("v timestamp", np.int64(5)),
+        ("v timestamp", np.array([1, 2])),
+        ("v array<bigint>", np.array([0.5])),
+        ("v array<bigint>", np.array([True])),
+        ("v array<bigint>", b"ab"),
+        ("v array<bigint>", bytearray(b"ab")),
+        ("v array<array<bigint>>", np.array([[1.0, 2.5]])),
+        ("v array<date>", {5}),
+        ("v array<timestamp>", np.array(["2026-01-05"], dtype="datetime64[s]")),
+        ("v timestamp", pd.Timestamp("2026-01-05 00:00:00.123456789")),
     ],
 )
 def test_a_value_that_would_be_changed_is_refused_with_its_row(ddl: str, value: object) -> None:
@@ -78,6 +99,25 @@ def test_what_means_the_same_is_taken() -> None:
     ]
     first, second = as_dicts(to_table(rows, schema(ddl)))
     assert first == second == {"a": 2, "d": MOMENT, "e": date(2026, 1, 5), "g": {"k": 1}}
+
+
+@pytest.mark.parametrize(
+    ("ddl", "value", "kept"),
+    [
+        ("v bigint", np.int32(5), 5),
+        ("v bigint", np.float32(2), 2),
+        ("v double", np.float32(0.5), 0.5),
+        ("v boolean", np.bool_(True), True),
+        ("v array<bigint>", np.array([1, 2]), [1, 2]),
+        ("v array<bigint>", {3}, [3]),
+        ("v timestamp_ntz", np.datetime64(MOMENT.replace(tzinfo=None)), MOMENT.replace(tzinfo=None)),
+        ("v array<timestamp_ntz>", np.array(["2026-01-05"], dtype="datetime64[us]"), [MIDNIGHT]),
+        ("v timestamp", pd.Timestamp("2026-01-05", tz="UTC"), datetime(2026, 1, 5, tzinfo=UTC)),
+    ],
+)
+def test_values_of_numpy_and_pandas_are_taken_if_they_stay_what_they_are(ddl, value, kept) -> None:
+    [row] = as_dicts(to_table([{"v": value}], schema(ddl)))
+    assert row == {"v": kept}
 
 
 def test_maps_with_keys_that_no_dict_has_stay_pairs() -> None:
