@@ -28,8 +28,8 @@ def refuse_used(topology: Topology, plan: QueryPlan, now: Manifest, folder: str,
     job = options.home.job(topology.namespace, topology.job)
     begun = CheckpointLog(now.place(job, folder) / "checkpoint", now.aliases).begun
     generation = now.queries[folder].generation
-    remembered = _remembered(topology, plan.sinks, now, (generation,), options)
-    had = {name: batch for name, batch in remembered if batch is not None}
+    known = remembered(topology, plan.sinks, now, (generation,), options)
+    had = {name: batch for name, batch in known if batch is not None}
     used = [name for name, batch in had.items() if batch >= 0]
     if bool(used) == begun or not had:
         return
@@ -52,7 +52,7 @@ def refuse_missed(topology: Topology, plan: QueryPlan, now: Manifest, known: Que
     """
     added = tuple(name for name in plan.sinks if name not in known.sinks)
     generations = range(1, known.generation + 1)
-    for name, batch in _remembered(topology, added, now, generations, options):
+    for name, batch in remembered(topology, added, now, generations, options):
         if batch is not None and batch >= 0:
             raise TopologyChangedError(
                 f"the output {name!r} has rows of the query {plan.name!r}, which has gone on without it: later rows"
@@ -70,7 +70,7 @@ def refuse_moved(topology: Topology, plan: QueryPlan, now: Manifest, known: Quer
     places = targets_of(topology, plan)
     written = (name for name in plan.sinks if known.sinks.get(name, -1) >= 0)
     moved = tuple(name for name in written if places.get(name) != known.targets.get(name))
-    for name, batch in _remembered(topology, moved, now, (known.generation,), options):
+    for name, batch in remembered(topology, moved, now, (known.generation,), options):
         if batch is not None and batch < known.sinks[name]:
             # Without a common step or output it would be another query, with the same checkpoint.
             may_leave = plan.stateful or len(plan.sinks) > 1
@@ -82,7 +82,7 @@ def refuse_moved(topology: Topology, plan: QueryPlan, now: Manifest, known: Quer
             )
 
 
-def _remembered(
+def remembered(
     topology: Topology, sinks: Iterable[str], now: Manifest, generations: Iterable[int], options: RunOptions
 ) -> Iterator[tuple[str, int | None]]:
     """The last batch that each output has of each generation; None if the output cannot report it."""

@@ -57,11 +57,12 @@ def way_back(good: Version | None) -> Topology | None:
 def left_behind(version: Version, good: Version | None, written: Collection[str]) -> str:
     """Text about outputs whose rows of a failed trial of `version` a rollback to `good` leaves.
 
-    These are outputs that it has added, and those that it has `written` by queries that did not fail.
+    These are outputs that it has added, and those that it has `written` by queries that did not fail, or that cannot go
+    back.
     """
     before, tried = way_back(good), way_back(version)
-    if before is None or tried is None:
+    if tried is None:
         return ""
-    known = {sink.name for sink in before.sinks}
+    known = {sink.name for sink in before.sinks} if before is not None else {sink.name for sink in tried.sinks}
     begun = [sink.name for sink in tried.sinks if sink.name not in known or sink.name in written]
     return f"; rows that it wrote to {', '.join(begun)} stay there" if begun else ""

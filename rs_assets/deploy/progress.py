@@ -50,8 +50,13 @@ def position_of(folder: Path) -> Position:
 
 
 def written_since(folder: Path, before: Position) -> frozenset[str]:
-    """The outputs of the queries of the job in `folder` that have committed input since `before`."""
-    manifest, read = manifests.load(folder), position_of(folder).read_since(before)
+    """The outputs of the queries of the job in `folder` that have committed input since `before`.
+
+    Generations do not count: a query that went back to `before` since has none.
+    """
+    manifest, now = manifests.load(folder), position_of(folder).queries
+    known = {name: query["offsets"] for name, query in before.queries.items()}
+    read = [name for name, query in now.items() if query["offsets"] != known.get(name, {})]
     return frozenset(sink for name in read if manifest is not None for sink in manifest.queries[name].sinks)
 
 

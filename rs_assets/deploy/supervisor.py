@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from rs_assets.catalog import requests
 from rs_assets.catalog.catalog import Catalog
@@ -18,6 +19,7 @@ from rs_assets.common.background import LOG
 from rs_assets.common.plural import count_of
 from rs_assets.deploy.change import Change, options_of
 from rs_assets.deploy.checking import checked, left_behind, way_back
+from rs_assets.deploy.half_written import undo_half
 from rs_assets.deploy.history import Event, Happened, History, Standing, standing
 from rs_assets.deploy.progress import Proof, position_of, written_since
 from rs_assets.deploy.texts import pipeline_of
@@ -176,8 +178,8 @@ class Supervisor:
         report = self._stop()
         trial, self._trial = self._trial, None
         if trial is not None:
-            self._return(trial, self._standing().good)
-            self._note(trial.version, "passed", f"version {desired.version} came before its first batch")
+            left = self._return(trial, self._standing().good)
+            self._note(trial.version, "passed", f"version {desired.version} came before its first batch{left}")
         return report
 
     # Starts.
@@ -217,12 +219,12 @@ class Supervisor:
         if last.event != "returning" and Proof(self._folder, trial.before).given():
             self._note(trial.version, "committed", "it had committed a batch before its process ended")
         elif last.event == "returning" or now.tries >= MOST_TRIES:
-            self._return(trial, now.good)
+            left = self._return(trial, now.good)
             why = f"its process has ended {count_of(now.tries, 'time')} before its first batch"
-            self._note(trial.version, "failed", f"{why}{self._left(trial, now)}")
+            self._note(trial.version, "failed", f"{why}{left}")
         elif not trial.version.same(now.chosen):
-            self._return(trial, now.good)
-            self._note(trial.version, "passed", f"version {now.desired.version} came before its first batch")
+            left = self._return(trial, now.good)
+            self._note(trial.version, "passed", f"version {now.desired.version} came before its first batch{left}")
         return self._standing()
 
     def _go_forward(self, now: Standing, trial: Trial, error: RsError) -> None:
@@ -285,25 +287,30 @@ class Supervisor:
             raise error
         now = self._standing()
         try:
-            self._return(trial, now.good)
+            left = self._return(trial, now.good)
         except RsError as refused:
             why = f"{_told(error)}; the rollback is refused: {_told(refused)}; {FORWARD}"
             self._note(trial.version, "returning", why, **trial.details)
             raise
         back = f"version {now.before.version} runs again" if now.before is not None else "no version ran before it"
-        self._note(trial.version, "failed", f"{_told(error)}; {back}{self._left(trial, now)}")
+        self._note(trial.version, "failed", f"{_told(error)}; {back}{left}")
         self._start_before(error)
 
-    def _return(self, trial: Trial, good: Version | None) -> None:
-        """Restore the checkpoint and the sinks to the start of the trial, unless the change was steady."""
+    def _return(self, trial: Trial, good: Version | None) -> str:
+        """Roll back the trial; text about the rows that stay.
+
+        Checkpoint and sinks are restored, unless the change was steady: then a batch is undone that the version has
+        written to some outputs only, and rows of its other queries stay.
+        """
         if trial.savepoint is not None and good is not None:
             self._note(trial.version, "returning", f"to savepoint {trial.savepoint}", **trial.details)
             restore(pipeline_of(good).topology, self.options, savepoint_id=trial.savepoint)
-
-    def _left(self, trial: Trial, now: Standing) -> str:
-        """Text about the rows of a failed trial that stay; a savepoint has none of those that it wrote to outputs."""
-        written = frozenset[str]() if trial.savepoint is not None else written_since(self._folder, trial.before)
-        return left_behind(trial.version, now.good, written)
+            return left_behind(trial.version, good, frozenset())
+        written, topology = written_since(self._folder, trial.before), way_back(good) or way_back(trial.version)
+        if topology is not None:
+            told = partial(self._note, trial.version, "returning", **trial.details)
+            written |= undo_half(topology, self.options, told)
+        return left_behind(trial.version, good, written)
 
     def _refuse(self, version: Version, error: RsError) -> None:
         self._note(version, "refused", _told(error))

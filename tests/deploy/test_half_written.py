@@ -1,0 +1,95 @@
+"""A version that fails between the commits of two outputs: what the first one has is undone, or named."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from rs_assets.deploy.supervisor import Supervisor
+from tests.deploy.deploying import NAME, Deployed, Supervised
+
+DELTA, SQLITE = "'connector' = 'delta', 'table' = 'totals'", "'connector' = 'sqlite', 'path' = '{base}', 'table' = 't'"
+TEXT = """
+CREATE TABLE clicks (page STRING, ms BIGINT) WITH ('connector' = 'filesystem', 'path' = '{folder}', 'format' = 'json');
+CREATE TABLE totals (page STRING, ms BIGINT) WITH ({first});
+CREATE TABLE small (page STRING, ms BIGINT) WITH ('connector' = 'sqlite', 'path' = '{base}', 'table' = 'small');
+INSERT INTO totals SELECT page, {ms} AS ms FROM clicks;
+INSERT INTO small SELECT page, {ms} AS ms FROM clicks
+"""
+
+
+class World:
+    """Two outputs, of which the second takes numbers below 100 only."""
+
+    def __init__(self, deployed, base, first):
+        self.deployed, self.base, self.first = deployed, base, first.format(base=base)
+        self.of("CREATE TABLE small (page TEXT, ms INTEGER CHECK (ms < 100))")
+
+    def of(self, statement):
+        with closing(sqlite3.connect(self.base)) as database, database:
+            return sorted(database.execute(statement))
+
+    def deploy(self, version, ms):
+        text = TEXT.format(folder=self.deployed.folder, base=self.base, first=self.first, ms=ms)
+        self.deployed.insert(version, text=text)
+        self.deployed.ask()
+
+    def until(self, version, event):
+        self.deployed.until(lambda: self.deployed.events(version)[-1:] == [event], f"version {version}: {event}")
+
+    def small(self):
+        return self.of("SELECT page, ms FROM small")
+
+    def totals(self):
+        if "delta" in self.first:
+            return sorted((row["page"], row["ms"]) for row in self.deployed.rows())
+        return self.of("SELECT page, ms FROM t")
+
+    def fail(self):
+        """Version 2 fails on a batch that the first output has; then version 1 computes it, and another one."""
+        self.deploy(2, "ms + 100")
+        self.until(2, "trying")
+        self.deployed.write(("/a", 2))
+        self.until(2, "failed")
+        self.deployed.write(("/b", 3))
+        self.deployed.until(lambda: self.small() == sorted(self.deployed.written), "version 1 again")
+
+
+@pytest.fixture
+def deployed(home, tmp_path):
+    return Deployed(home, tmp_path / "in")
+
+
+def test_should_undo_the_batch_of_a_failed_version_in_an_output_that_has_it_already(deployed, options, tmp_path):
+    world = World(deployed, tmp_path / "small.db", DELTA)
+    world.deploy(1, "ms")
+    deployed.write(("/", 1))
+    with Supervised(deployed, Supervisor(NAME, options)):
+        world.until(1, "committed")
+        world.fail()
+        deployed.until(lambda: world.totals() == sorted(deployed.written), "the first output")
+    assert deployed.events(2) == ["trying", "returning", "failed"]
+    assert deployed.told(2)[1] == "the next batch is undone in totals"
+    assert deployed.told(2)[-1].endswith("version 1 runs again")
+
+
+@pytest.mark.long
+def test_should_name_an_output_that_has_the_batch_of_a_failed_version_and_cannot_go_back(deployed, options, tmp_path):
+    world = World(deployed, tmp_path / "small.db", SQLITE)
+    world.deploy(1, "ms")
+    deployed.write(("/", 1))
+    with Supervised(deployed, Supervisor(NAME, options)):
+        world.until(1, "committed")
+        world.fail()
+    assert world.totals() == [("/", 1), ("/a", 102), ("/b", 3)]
+    assert deployed.told(2)[-1].endswith("version 1 runs again; rows that it wrote to totals stay there")
+
+
+@pytest.mark.long
+def test_should_name_an_output_that_has_the_first_batch_of_a_first_version(deployed, options, tmp_path):
+    world = World(deployed, tmp_path / "small.db", DELTA)
+    world.deploy(1, "ms + 100")
+    deployed.write(("/", 1))
+    with pytest.raises(Exception, match="CHECK constraint"):
+        Supervisor(NAME, options).run()
+    assert deployed.told(1)[-1].endswith("no version ran before it; rows that it wrote to totals stay there")
