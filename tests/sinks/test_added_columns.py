@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from deltalake import Schema as DeltaSchema
 
 from rs_assets import EventTimePartitions, MemoryChannel, StreamBuilder, Time, pipeline_from_sql
@@ -133,6 +134,26 @@ def test_a_column_that_comes_between_staging_and_commit_is_null(source, options,
         (1, None, None),
         (2, None, None),
     }
+
+
+# A history has columns of its own, which the table of another writer lacks.
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "history"])
+def test_a_table_that_another_writer_makes_between_staging_and_commit_gets_the_columns(
+    source, options, monkeypatch, kind
+):
+    stage = DeltaWriter.stage
+
+    def with_rival(writer, batch, mark):
+        staged = stage(writer, batch, mark)
+        theirs = pa.table({"id": [9], "page": ["z"], "theirs": ["t"]})
+        write_deltalake(writer.path, theirs, partition_by=KINDS[kind].get("partition_by"))
+        return staged
+
+    monkeypatch.setattr(DeltaWriter, "stage", with_rival)
+    source.put(row(1))
+    assert writing(source, "id", "page", "n", **KINDS[kind]).run(options).rows_out == 1
+    found = [(each["id"], each["page"], each["n"], each["theirs"]) for each in rows_of(options)]
+    assert found == [(1, "a", 1, None), (9, "z", None, "t")]
 
 
 @pytest.mark.parametrize("of_rows", [("id",), ("id", "page")], ids=["absent", "case"])

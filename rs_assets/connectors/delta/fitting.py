@@ -29,9 +29,13 @@ def fitted(
     A column that differs from another one by case only, and one of the partitions, is left to the rules of the table,
     which refuse the rows. `own` are columns that the writer makes.
     """
-    if _new_columns(rows, table):
-        table = retried(lambda: _widened(rows, path, mark))
+    table = widened(arrow_schema(rows), table, path, mark)
     return _filled(rows, table, own), table
+
+
+def widened(rows: pa.Schema, table: DeltaTable, path: str, mark: BatchMark) -> DeltaTable:
+    """The newest version of the table, with all columns of `rows`; the same object if it has them."""
+    return retried(lambda: _widened(rows, path, mark)) if _new_columns(rows, table) else table
 
 
 def absent_columns(rows: pa.Schema, table: DeltaTable) -> list[pa.Field]:
@@ -46,8 +50,7 @@ def _absent(names: Iterable[str], table: DeltaTable) -> list[str]:
     return [column.name for column in table.schema().fields if column.name.lower() not in there]
 
 
-def _widened(rows: DataFrame, path: str, mark: BatchMark) -> DeltaTable:
-    """The newest version of the table, with all columns of `rows`."""
+def _widened(rows: pa.Schema, path: str, mark: BatchMark) -> DeltaTable:
     table = delta_table(path)
     new = _new_columns(rows, table)
     if new:
@@ -56,9 +59,9 @@ def _widened(rows: DataFrame, path: str, mark: BatchMark) -> DeltaTable:
     return table
 
 
-def _new_columns(rows: DataFrame, table: DeltaTable) -> list[Field]:
+def _new_columns(rows: pa.Schema, table: DeltaTable) -> list[Field]:
     known = {column.name.lower() for column in table.schema().fields}
-    wanted = DeltaSchema.from_arrow(nullable(arrow_schema(rows))).fields
+    wanted = DeltaSchema.from_arrow(nullable(rows)).fields
     return [column for column in wanted if column.name.lower() not in known]
 
 

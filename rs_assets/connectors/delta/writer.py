@@ -25,7 +25,7 @@ from rs_assets.common.storage import is_remote, storage_options
 from rs_assets.connectors.delta.files.data_files import BatchFiles, stage_files
 from rs_assets.connectors.delta.files.staging import clear_staging, staging_of
 from rs_assets.connectors.delta.files.stored_files import store_files
-from rs_assets.connectors.delta.fitting import absent_columns, fitted
+from rs_assets.connectors.delta.fitting import absent_columns, fitted, widened
 from rs_assets.connectors.delta.joining import alone, only_next
 from rs_assets.connectors.delta.jvm_commit import merge_jvm, write_jvm
 from rs_assets.connectors.delta.log.commit_info import last_writer_of
@@ -263,7 +263,7 @@ class DeltaWriter:
             self.handle.last(mark)
             raise
         if not self._appended(actions, schema, mark):
-            self._commit(mark, partial(self._add_to, files=files, actions=actions, schema=schema, mark=mark))
+            self._commit(mark, schema, partial(self._add_to, files=files, actions=actions, schema=schema, mark=mark))
         return files.rows
 
     def _appended(self, actions: list[AddAction], schema: pa.Schema, mark: BatchMark) -> bool:
@@ -313,7 +313,7 @@ class DeltaWriter:
 
     def _merge(self, keyed: Upsert | Validity, net: pa.Table, schema: pa.Schema, mark: BatchMark) -> int:
         if net.num_rows or self._begins_anew(mark):
-            self._commit(mark, partial(self._merge_into, keyed=keyed, net=net, schema=schema, mark=mark))
+            self._commit(mark, schema, partial(self._merge_into, keyed=keyed, net=net, schema=schema, mark=mark))
         return int(net.num_rows)
 
     def _merge_into(
@@ -345,12 +345,17 @@ class DeltaWriter:
                 # A merge that changes no row commits nothing, and the batch would not have its marker.
                 commit_no_rows(table, marker)
 
-    def _commit(self, mark: BatchMark, commit: Callable[[DeltaTable | None], None]) -> None:
-        """Commit, also on top of other writers' commits, and record that the batch is in the table."""
+    def _commit(self, mark: BatchMark, schema: pa.Schema, commit: Callable[[DeltaTable | None], None]) -> None:
+        """Commit, also on top of other writers' commits, and record that the batch is in the table.
+
+        `schema` is that of the rows: a table that another writer has made since they were staged gets its columns.
+        """
 
         def noted(table: DeltaTable | None) -> None:
             with alone(self.path) if self._replaces(mark) else nullcontext():
                 table = self._unchanged(table, mark)
+                if table is not None and self._widened(table, schema, mark) is not table:
+                    table = self._unchanged(newest_for(self.handle, mark), mark)
                 # A merge moves `table` on to its own version.
                 on = -1 if table is None else table.version()
                 commit(table)
@@ -359,6 +364,13 @@ class DeltaWriter:
         with sink_errors(self.name, self.path, mark):
             commit_again(self.handle, mark, noted)
         self.handle.progress.advance(mark, mark.batch_id, step=self.name, place=self.path)
+
+    def _widened(self, table: DeltaTable, schema: pa.Schema, mark: BatchMark) -> DeltaTable:
+        """The table with all columns of the rows, if added columns are taken; the same object if it has them."""
+        if not self.adds:
+            return table
+        own = pa.schema([column for column in schema if column.name not in self._validity])
+        return widened(own, table, self.path, mark)
 
     def _unchanged(self, table: DeltaTable | None, mark: BatchMark) -> DeltaTable | None:
         """The table as loaded, or its newest version if others have committed; SinkError if they removed our rows.
