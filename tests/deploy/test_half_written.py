@@ -6,6 +6,7 @@ from contextlib import closing
 import pytest
 
 from rs_assets.deploy.supervisor import Supervisor
+from rs_assets.runtime.upkeep import savepoints
 from tests.deploy.deploying import NAME, Deployed, Supervised
 
 DELTA, SQLITE = "'connector' = 'delta', 'table' = 'totals'", "'connector' = 'sqlite', 'path' = '{base}', 'table' = 't'"
@@ -71,6 +72,35 @@ def test_should_undo_the_batch_of_a_failed_version_in_an_output_that_has_it_alre
     assert deployed.events(2) == ["trying", "returning", "failed"]
     assert deployed.told(2)[1] == "the next batch is undone in totals"
     assert deployed.told(2)[-1].endswith("version 1 runs again")
+
+
+class Killed(BaseException):
+    """Stands for the end of a process."""
+
+
+@pytest.mark.long
+def test_should_end_an_undoing_that_was_cut_short(deployed, options, tmp_path, monkeypatch):
+    world, rewind_queries = World(deployed, tmp_path / "small.db", DELTA), savepoints.rewind_queries
+    world.deploy(1, "ms")
+    deployed.write(("/", 1))
+    with Supervised(deployed, Supervisor(NAME, options)):
+        world.until(1, "committed")
+
+    def killed(*_):
+        monkeypatch.setattr(savepoints, "rewind_queries", rewind_queries)
+        raise Killed
+
+    monkeypatch.setattr(savepoints, "rewind_queries", killed)
+    world.deploy(2, "ms + 100")
+    deployed.write(("/a", 2))
+    with pytest.raises(Killed):
+        Supervisor(NAME, options).run()
+    assert (deployed.events(2), world.totals()) == (["trying", "returning"], [("/", 1)])
+    deployed.write(("/b", 3))
+    with Supervised(deployed, Supervisor(NAME, options)):
+        deployed.until(lambda: world.small() == sorted(deployed.written), "version 1 again")
+        deployed.until(lambda: world.totals() == sorted(deployed.written), "the first output")
+    assert deployed.told(2)[-1].endswith("its process has ended 1 time before its first batch")
 
 
 @pytest.mark.long
