@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 from deltalake import DeltaTable
@@ -161,6 +162,25 @@ def test_should_go_back_with_the_pipeline(world):
     world.pipeline().run(world.options, finish=True)
     # Spark takes files that it had planned before in one batch, so that those rows are judged by what came before.
     world.check(passed=36)
+
+
+def test_a_new_generation_has_none_of_the_late_rows_of_the_former_one(options):
+    """The first batch of a generation replaces the rows of all outputs, also if nothing is late in it."""
+    folder = options.home.root.parent / "in"
+    folder.mkdir()
+    stream = StreamBuilder.data_stream("test", "again").from_file(folder, schema="n bigint, key string, ts timestamp")
+    job = window(stream).to_data_stream().to_delta("hits").build()
+    for name, second in (("a", 1), ("b", 40), ("c", 2)):
+        (folder / f"{name}.jsonl").write_text(json.dumps({"n": second, "key": "k", "ts": str(at(second))}) + "\n")
+        report = job.run(options)
+    table = options.home.table("test", "late")
+    assert (report.rows_late, DeltaTable(table).to_pyarrow_table()["n"].to_pylist()) == (1, [2])
+    for again in (replace(options, new_generation=True), replace(options, reset_steps=("step",))):
+        assert job.run(again).rows_late == 0
+        assert DeltaTable(table).to_pyarrow_table().num_rows == 0
+        (folder / f"{again.new_generation}.jsonl").write_text(json.dumps({"n": 7, "key": "k", "ts": str(at(2))}) + "\n")
+        job.run(options)
+        assert DeltaTable(table).to_pyarrow_table()["n"].to_pylist() == [7]
 
 
 def test_should_say_what_a_missing_water_mark_costs(source, driver):

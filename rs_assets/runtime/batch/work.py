@@ -21,7 +21,7 @@ from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.compile.planner.context import CompileContext
 from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.connectors.dead_letters import SCHEMA, DeadLetters, refused_letters
-from rs_assets.connectors.sink import BatchMark, Claim, RefusedRow, Refusing, SinkWriter
+from rs_assets.connectors.sink import BatchMark, Claim, RefusedRow, Refusing, SinkWriter, Staged
 from rs_assets.connectors.source import Watch
 from rs_assets.errors import BadRecordError, DataLossError, RsError, StepError
 from rs_assets.operators.dimension.lookup import tell_tasks
@@ -122,8 +122,7 @@ class BatchWork:
         dropped = bool(state.dropped) or self._came_late(execution)
         late_at = replay.late_rows() if dropped else {}
         late = sum(late_at.values())
-        if late:
-            staged.sinks.update(stage_late(self.topology, self._waiting(self.plan.late, batch_id), replay))
+        staged.sinks.update(self._stage_late(batch_id, replay, late=late))
         self._check(batch_id)
         if counts.dead > counts.dead_again or counts.unmet or late or refused.num_rows:
             self._write_dead_letters(replay, batch_id, refused, clean=counts.clean, late=late > 0)
@@ -285,6 +284,15 @@ class BatchWork:
             batch.write.format("noop").mode("overwrite").save()
             return StagedBatch({}, SCHEMA.empty_table(), {}), out
         return steps.stage(batch, waiting), out
+
+    def _stage_late(self, batch_id: int, replay: Replay, *, late: int) -> dict[str, Staged]:
+        """Stage the late rows, if there are any; the first batch of a later generation replaces the earlier ones."""
+        if not late and batch_id > 0:
+            return {}
+        waiting = self._waiting(self.plan.late, batch_id)
+        if not late:
+            waiting = {name: (writer, mark) for name, (writer, mark) in waiting.items() if mark.generation > 1}
+        return stage_late(self.topology, waiting, replay, empty=not late)
 
     def _waiting(self, sinks: Iterable[str], batch_id: int) -> dict[str, tuple[SinkWriter, BatchMark]]:
         """Those of `sinks` that do not have the batch yet."""

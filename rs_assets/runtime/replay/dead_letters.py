@@ -32,10 +32,10 @@ def send_dead_letters(
 
 
 def stage_late(
-    topology: Topology, sinks: Mapping[str, tuple[SinkWriter, BatchMark]], replay: Replay
+    topology: Topology, sinks: Mapping[str, tuple[SinkWriter, BatchMark]], replay: Replay, *, empty: bool
 ) -> dict[str, Staged]:
-    """Stage for each of `sinks` the rows of the batch that were late for its input step."""
+    """Stage for each of `sinks` the rows of the batch that were late for its input step; `empty`: none was."""
+    rows = {name: replay.rows_late_for(topology[name].inputs[0]) for name in sinks}
     return {
-        name: writer.stage(replay.rows_late_for(topology[name].inputs[0]), mark)
-        for name, (writer, mark) in sinks.items()
+        name: writer.stage(rows[name].limit(0) if empty else rows[name], mark) for name, (writer, mark) in sinks.items()
     }
