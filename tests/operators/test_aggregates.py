@@ -1,10 +1,15 @@
 """All aggregates of a window against plain Python."""
 
+import io
+from dataclasses import replace
 from decimal import Decimal
 
+import pyarrow as pa
 import pytest
+from rich.console import Console
 
-from rs_assets import Time, TumblingWindow
+from rs_assets import MemoryChannel, StreamBuilder, Time, TumblingWindow
+from rs_assets.cli.run.console import show_open
 from rs_assets.errors import TopologyError, UnknownFieldError
 from tests.operators.model import at
 
@@ -51,6 +56,21 @@ def test_should_give_null_where_there_is_no_value(source, drive):
         source("v bigint, ts timestamp").window(TumblingWindow.of(Time.seconds(10), "ts")).sum("v").collect("v", "all")
     )
     assert [(r["v"], r["all"]) for r in drive(window.to_data_stream(), [{"v": None, "ts": at(1)}])] == [(None, [])]
+
+
+def test_values_without_a_reader_are_not_shown_as_empty_of_an_open_window(options):
+    channel = MemoryChannel(schema="v bigint, ts timestamp")
+    window = StreamBuilder.data_stream("test", "unread").from_memory(channel)
+    window = window.window(TumblingWindow.of(Time.seconds(10), "ts"), name="tens").sum("v").collect("v", "all")
+    job = window.distinct("v", "different").to_data_stream().to_memory(MemoryChannel()).build()
+    channel.put({"v": 3, "ts": at(1)})
+    report = job.run(replace(options, preview_rows=5))
+    shown = report.previews["tens"]
+    assert [column.name for column in shown.schema if pa.types.is_null(column.type)] == ["all", "different"]
+    assert shown["v"].to_pylist() == [3]
+    show_open(report, out := Console(width=100, file=io.StringIO()))
+    assert "known when they fire: all, different\n" in out.file.getvalue()
+    assert out.file.getvalue().count("different") == 1
 
 
 def test_should_name_the_unknown_field(source, drive):

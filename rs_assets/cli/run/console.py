@@ -267,8 +267,11 @@ def show_open(report: RunReport, out: Console) -> None:
     """The first open windows of each step, as they would fire now."""
     for step, rows in report.previews.items():
         out.print()
+        unseen = [column.name for column in rows.schema if pa.types.is_null(column.type)]
         title = f"{step}: windows that are still open, as they would fire now"
-        out.print(as_table(_first(rows).drop_columns(["open"]), title=title, max_rows=PREVIEW_ROWS))
+        out.print(as_table(_first(rows).drop_columns(["open", *unseen]), title=title, max_rows=PREVIEW_ROWS))
+        if unseen:
+            out.print(f"known when they fire: {escape(', '.join(unseen))}")
 
 
 def show_next(run_id: str | None, out: Console) -> None:

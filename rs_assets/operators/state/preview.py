@@ -43,8 +43,8 @@ def open_windows(
 ) -> DataFrame:
     """The rows that the open windows would emit now, in the form of window rows, and `open`, which is true.
 
-    `lag` is how long after its end a window closes. Collected and distinct values are null, and so are the columns
-    `opaque`, whose buffers follow those of `aggregates`: Spark stores them in a form without a reader.
+    `lag` is how long after its end a window closes. Collected and distinct values are null without a type, and so are
+    the columns `opaque`, whose buffers follow those of `aggregates`: Spark stores them in a form without a reader.
     """
     session, fired = window.merges, state.variable is not None
     counted = window.in_order
@@ -62,7 +62,7 @@ def open_windows(
         for name, own in zip(group_by, stored, strict=False)
     ]
     columns += [_value(spark, spec, own).alias(spec.alias) for spec, own in _buffers(aggregates, kind, names)]
-    columns += [F.lit(None).cast("string").alias(name) for name in opaque]
+    columns += [F.lit(None).alias(name) for name in opaque]
     place = _place(window, fired=fired)
     start, end = (earlier(F.col(f"{place}.{edge}"), lag) for edge in ("start", "end"))
     return frame.select(
@@ -148,7 +148,7 @@ def _width(spec: Aggregate, kind: StructType, names: Sequence[str]) -> int:
 
 def _value(spark: SparkSession, spec: Aggregate, names: Sequence[str]) -> Column:
     if spec.function in OPAQUE:
-        return F.lit(None).cast("string")
+        return F.lit(None)
     first = F.col(f"{VALUE}.`{names[0]}`")
     if spec.function == "count_distinct":
         return _stored_count(spark, first)
