@@ -141,6 +141,26 @@ def test_a_null_key_is_counted_and_becomes_a_dead_letter(options, policy):
     assert DeltaTable(options.home.table("test", "rows")).to_pyarrow_table().to_pylist() == [{"id": 1, "ms": 4}]
 
 
+def test_a_null_key_that_another_sources_policy_ends_a_run_for_names_that_source(options):
+    """The source of the record has a policy already: only the other one's can be changed."""
+    folder = options.home.root.parent
+    stream = StreamBuilder.data_stream("test", "strictest")
+
+    def made(policy):
+        users = stream.from_file(folder / "in.jsonl", schema="id bigint", tail=True, bad_records="skip", name="users")
+        bosses = folder / "more.jsonl"
+        bosses = stream.from_file(bosses, schema="id bigint", tail=True, bad_records=policy, name="bosses")
+        joined = users.to_table("id", name="ids").join(bosses.to_table("id", name="boss_ids"), on="id")
+        return joined.to_delta("rows").build()
+
+    (folder / "in.jsonl").write_text(lines({"id": None}, {"id": 1}))
+    (folder / "more.jsonl").write_text(lines({"id": 1}))
+    with pytest.raises(BadRecordError, match="the key of the table is null: id") as refused:
+        made("fail").run(options)
+    assert "'skip' for bosses: the strictest policy of the sources" in refused.value.remedy
+    assert made("skip").run(options).rows_dead == 1
+
+
 def test_a_null_key_among_changes_is_counted_when_it_comes_and_not_when_it_goes(options):
     file = options.home.root.parent / "in.jsonl"
     users = StreamBuilder.data_stream("test", "letters").from_file(

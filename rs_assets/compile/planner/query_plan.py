@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rs_assets.common.node import Node
+from rs_assets.connectors.nodes import Source
 from rs_assets.topology.chain import inputs_of
 from rs_assets.topology.nodes.step import Expect
 from rs_assets.topology.nodes.table import TableVersions
@@ -89,6 +90,14 @@ class QueryPlan:
     def late_steps(self, topology: Topology) -> frozenset[str]:
         """The steps whose late rows a sink gets."""
         return frozenset(step for name in self.late for step in topology[name].inputs)
+
+    def judging(self, topology: Topology) -> tuple[Source, ...]:
+        """The sources whose strictest policy decides about records without event time or key.
+
+        Rows of a durable shuffle may have come from any of the pipeline.
+        """
+        own = tuple(source for source in topology.origins if source.name in self.sources)
+        return own if len(own) == len(self.sources) else topology.origins
 
     def follows_state(self, topology: Topology, name: str) -> bool:
         """Whether the rows of step `name` have passed a stateful step in this query."""

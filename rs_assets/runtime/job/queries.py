@@ -161,9 +161,6 @@ def _inferred(session: JobSession, source: str) -> str | None:
 
 def context_of(session: JobSession, spark: SparkSession, plan: QueryPlan, folder: Path) -> CompileContext:
     """The context for compiling the query of `plan` in `folder`, without the notes of its dimensions."""
-    read = session.topology.origins
-    # Rows of a shuffle may have come from any of them.
-    own = [source for source in read if source.name in plan.sources]
     by_split = by_split_of(session.topology, plan)
     by_place = any(
         isinstance(node, ToTable | TableReduce | Process | StreamTableJoin)
@@ -171,8 +168,7 @@ def context_of(session: JobSession, spark: SparkSession, plan: QueryPlan, folder
     )
     nodes = [session.topology[name] for name in plan.nodes]
     ordered = any(isinstance(node, Sink) and node.read_order for node in nodes)
-    policies = {source.bad_records for source in (own if len(own) == len(plan.sources) else read)}
-    policy = BadRecords.strictest(policies)
+    policy = BadRecords.strictest({source.bad_records for source in plan.judging(session.topology)})
     return CompileContext(
         spark=spark,
         folder=folder,

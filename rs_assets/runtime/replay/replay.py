@@ -109,12 +109,11 @@ class Replay:
         for dead in self.wired.dead:
             if self.policy_of(dead.step) is not BadRecords.FAIL:
                 continue
-            node = self.topology[step_of(dead.step)]
             row = dead.rows.orderBy(SOURCE, SPLIT, LINE).limit(1).collect()
             if row:
                 return BadRecordError(
                     f"a record cannot be used: {row[0][REASON]}",
-                    remedy=MET if isinstance(node, Expect) else REMEDY,
+                    remedy=self._remedy(dead.step),
                     step=step_of(dead.step),
                     split=row[0][SPLIT],
                     line=row[0][LINE],
@@ -122,6 +121,16 @@ class Replay:
                     record=(row[0][RAW] or "")[:500],
                 )
         return None
+
+    def _remedy(self, gate: str) -> str:
+        node = self.topology[step_of(gate)]
+        if isinstance(node, Expect):
+            return MET
+        judging = self.plan.judging(self.topology)
+        if isinstance(node, Source) or len(judging) == 1:
+            return REMEDY
+        strict = ", ".join(source.name for source in judging if source.bad_records is BadRecords.FAIL)
+        return f"{REMEDY} for {strict}: the strictest policy of the sources of a query decides" if strict else REMEDY
 
     def failing(self, translate: Callable[[BaseException], RsError]) -> RsError | None:
         """The error of a Python step, raised again with the record's position; None if the batch succeeds."""
