@@ -73,7 +73,7 @@ class BackgroundFailures:
             if known is not None:
                 self._keep()
         if known is not None:
-            LOG.warning("%s: over, after %d failures since %s", effect, known.times, known.since.isoformat())
+            LOG.warning("%s: over; noted %d times since %s", effect, known.times, known.since.isoformat())
 
     def lost(self, subject: str, text: str) -> None:
         """Record a permanent loss; a later text on the same `subject` replaces the earlier one."""
