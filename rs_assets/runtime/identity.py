@@ -47,6 +47,8 @@ CHOICES = (
     "go back to that version; or drop the state of a step (--reset-step NAME); or use the state as it is, if you know"
     " that it still fits (--keep-state); or begin a new generation (--new-generation)"
 )
+# What was planned is nowhere, but a source may begin at another place by then.
+UNCOMMITTED = "begin a new generation (--new-generation), as no batch was committed; or go back to that version"
 OF_PYTHON = "if only Python has changed, use the state as it is (--keep-state); else "
 
 
@@ -72,7 +74,8 @@ def resumed(
         new = [shape_of(topology, plan.stateful) for plan in plans if folders[plan.name] not in stored.queries]
         between = [names_between(was, now) for was, now in (*shapes, *product(gone, new))]
         undeclared = {old: name for found in between for old, name in found.items()}
-        _refuse_changes(topology, shapes, _removed(stored, used, names, options), undeclared, python=stored.python)
+        lost, begun = _removed(stored, used, names, options), _has_committed(topology, stored, options)
+        _refuse_changes(topology, shapes, lost, undeclared, python=stored.python, begun=begun)
     aliases = _aliases(topology, stored, names)
     for plan in plans:
         facts = known.get(folders[plan.name])
@@ -241,12 +244,14 @@ def _refuse_changes(
     undeclared: Mapping[str, str],
     *,
     python: str,
+    begun: bool,
 ) -> None:
     # Queries that share a step have its difference in common.
     changed, gone = list(dict.fromkeys(line for before, now in shapes for line in changes(before, now))), dict(removed)
     if changed or gone:
         here = {node.name for node in topology}
         choices = CHOICES if changed or not here.isdisjoint(gone) else CHOICES_OF_REMOVED
+        choices = choices if begun else UNCOMMITTED
         another = bool(changed) and python not in ("", PYTHON)
         only = f", or only by Python {python}, which compiles functions otherwise than {PYTHON}" if another else ""
         lines = "\n    ".join([*changed, *gone.values()])
@@ -256,6 +261,13 @@ def _refuse_changes(
             pipeline=topology.name,
             state=", ".join(dict.fromkeys([*(now[-1].name for was, now in shapes if changes(was, now)), *gone])),
         )
+
+
+def _has_committed(topology: Topology, stored: Manifest, options: RunOptions) -> bool:
+    """Whether a batch of any query was ever committed."""
+    job = options.home.job(topology.namespace, topology.job)
+    logs = (CheckpointLog(stored.place(job, name) / "checkpoint", stored.aliases) for name in stored.queries)
+    return any(log.last_committed() >= 0 for log in logs)
 
 
 def _refuse_moved(topology: Topology, shapes: list[tuple[Shape, Shape]]) -> None:

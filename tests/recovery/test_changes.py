@@ -15,6 +15,7 @@ from rs_assets.connectors.memory import MemoryChannel
 from rs_assets.errors import (
     CheckpointError,
     ConfigurationError,
+    EngineError,
     SinkError,
     StartRefused,
     TopologyChangedError,
@@ -105,6 +106,17 @@ def test_of_another_python_it_is_said_that_functions_differ_by_it(world):
     with pytest.raises(TopologyChangedError) as refused:
         world.run(world.windowed(world.stream("clicks")))
     assert "Python" not in str(refused.value)
+
+
+def test_if_no_batch_was_committed_the_remedy_is_a_new_generation_which_loses_nothing(world):
+    world.first.put(*rows("a", 1, 2))
+    with pytest.raises(EngineError):
+        world.run(world.windowed(world.stream("clicks"), condition="CAST(page AS int) > 0"))
+    corrected = world.windowed(world.stream("clicks"))
+    with pytest.raises(TopologyChangedError) as refused:
+        world.run(corrected)
+    assert refused.value.remedy.startswith("begin a new generation (--new-generation), as no batch was committed; or")
+    assert end(world, corrected, new_generation=True)[0][2] == 3
 
 
 def test_kept_state_is_used_on_the_word_of_the_user(world):
