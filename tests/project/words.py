@@ -36,7 +36,7 @@ INSTEAD: Final[dict[str, str]] = {
     r"hitherto|thereby|whereof|thereof": "plain words",
 }
 # `None` is Python's, with a capital.
-PATTERN = re.compile("|".join(rf"(?!\w+ None)\b(?:{pattern})\b" for pattern in INSTEAD), re.IGNORECASE)
+PATTERN = re.compile(rf"\b(?!\w+ None)(?:{'|'.join(INSTEAD)})\b", re.IGNORECASE)
 # A string of one name is a key or a file's name, and may be stored.
 KEY = re.compile(r"""[rbf]*(['"])[\w./-]*\1""")
 # Code in prose is not prose.
@@ -46,8 +46,9 @@ CODE = re.compile(r"```.*?```|`[^`\n]*`|^ *>>>.*$|^ *\.\.\. .*$|\{[^{}]*\}|https
 def prose(file: Path) -> Iterator[tuple[int, str]]:
     """Line number and text of all prose of a file: Markdown, or strings and comments of Python."""
     text = file.read_text(encoding="utf-8")
-    if file.suffix == ".md":
-        yield 1, text
+    # Most files have none of the words, and parsing takes longer than a look at their text.
+    if file.suffix == ".md" or not PATTERN.search(text):
+        yield 1, text if file.suffix == ".md" else ""
         return
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.STRING and KEY.fullmatch(token.string):
