@@ -135,7 +135,7 @@ class SparkDriver:
         return future.result()
 
     def stop(self) -> None:
-        """Stop the session if it is owned, and end the thread. May be called twice."""
+        """End the thread, and stop the session unless it is borrowed or another driver uses it. May be called twice."""
         with self._lock:
             thread, self._thread = self._thread, None
             if thread is None:
@@ -173,7 +173,7 @@ class SparkDriver:
             future.set_exception(error)
 
     def _ready_session(self) -> SparkSession:
-        if self._session is None:
+        if self._session is None or (self._borrowed is None and _has_ended(self._session)):
             self._session = self._borrow(self._borrowed) if self._borrowed else make_session(self.settings)
         return self._session
 
@@ -185,12 +185,23 @@ class SparkDriver:
 
     def _end_session(self) -> None:
         session, self._session = self._session, None
-        if session is None or self._borrowed is not None:
+        if session is None or self._borrowed is not None or self._is_shared(session):
             return
         for query in session.streams.active:
             query.stop()
         session.stop()
         _end_gateway()
+
+    def _is_shared(self, session: SparkSession) -> bool:
+        """Whether another driver calls the same Spark: a process has one, which all that ask for a session get."""
+        with self._drivers_lock:
+            others = [driver._session for driver in self._drivers if driver is not self]  # noqa: SLF001
+        return any(other is not None and other.sparkContext is session.sparkContext for other in others)
+
+
+def _has_ended(session: SparkSession) -> bool:
+    """Whether others have stopped its Spark."""
+    return session.sparkContext._jsc is None  # noqa: SLF001  pyspark has no public way to ask
 
 
 def _own_session(spark: SparkSession) -> SparkSession:
