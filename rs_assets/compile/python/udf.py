@@ -21,6 +21,7 @@ from pyspark.sql.types import DataType
 from rs_assets.common.errors_wire import to_wire
 from rs_assets.common.plural import count_of
 from rs_assets.compile.python.contract import RAISED, check_sendable, remedy_for, text_of
+from rs_assets.compile.python.fitted import cast_kept, series_kept
 from rs_assets.compile.python.results import fields_of, mapping, plain
 from rs_assets.compile.python.sent import sent
 from rs_assets.errors import ConfigurationError, StepError
@@ -171,13 +172,13 @@ class Runner:
             found = self.body.call(*series)
             if not isinstance(found, pd.Series):
                 raise TypeError(f"it returned {type(found).__name__}, not a Series")
-            made = pa.array(found, self.kind, from_pandas=False)
+            made = series_kept(found, self.kind)
         else:
             found = self.body.call(*given)
             if not isinstance(found, pa.Array | pa.ChunkedArray):
                 raise TypeError(f"it returned {type(found).__name__}, not a pyarrow Array")
             made = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
-            made = made if made.type == self.kind else made.cast(self.kind)
+            made = made if made.type == self.kind else cast_kept(made, self.kind)
         if len(made) != rows:
             raise NumberError(f"it returned {count_of(len(made), 'value')} for {count_of(rows, 'row')}")
         if self.body.fills and made.null_count:
