@@ -203,7 +203,7 @@ def _first_changed_within(values: Sequence[Any], kind: pa.DataType) -> int | Non
         found.append(next((n for n, v in enumerate(values) if isinstance(v, TEXTS)), len(values)))
     if kinds.is_struct(kind):
         names = {field.name for field in kind}
-        surplus = (n for n, v in enumerate(values) if isinstance(v, Mapping) and not names.issuperset(v))
+        surplus = (n for n, v in enumerate(values) if not names.issuperset(_named(v)))
         found.append(next(surplus, len(values)))
     return min((n for n in found if n < len(values)), default=None)
 
@@ -230,7 +230,17 @@ def _of_pairs(which: int, value: object) -> Sequence[Any]:
 
 
 def _member(name: str, value: object) -> Sequence[Any]:
-    return (value.get(name),) if isinstance(value, Mapping) else ()
+    members = _named(value)
+    return (members.get(name),) if members else ()
+
+
+def _named(value: object) -> Mapping[Any, Any]:
+    """The members of a struct, which Arrow also takes as pairs."""
+    if isinstance(value, Mapping):
+        return value
+    pairs = _items(value)
+    named = all(isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs)
+    return dict(pairs) if named else {}
 
 
 def _owner(held: Sequence[Sequence[Any]], place: int) -> int:

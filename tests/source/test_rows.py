@@ -55,6 +55,8 @@ def schema(ddl: str) -> pa.Schema:
         ("v struct<page:string>", {"pagee": "x"}),
         ("v struct<n:bigint>", {"n": 1.5}),
         ("v array<struct<n:bigint>>", [{"n": 1}, {"m": 1}]),
+        ("v struct<n:bigint>", [("n", np.float32(0.5))]),
+        ("v struct<n:bigint>", [("n", 1), ("m", 1)]),
         ("v double", True),
         ("v float", True),
         ("v map<string,double>", {"k": False}),
