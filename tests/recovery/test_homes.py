@@ -399,7 +399,9 @@ def test_a_batch_behind_ones_own_commit_does_not_search_the_log_for_others(home,
             mark = home.mark(session, "out", batch)
             assert not writer.committed(mark)
             marker, rows = properties(mark), pa.table({"n": [batch]})
-            writer._commit(mark, rows.schema, partial(write_deltalake, data=rows, mode="append", commit_properties=marker))
+            writer._commit(
+                mark, rows.schema, partial(write_deltalake, data=rows, mode="append", commit_properties=marker)
+            )
         assert asked == [2], "the first time only"
         write_deltalake(writer.path, pa.table({"n": [0]}), mode="append")
         writer.committed(home.mark(session, "out", 5))
