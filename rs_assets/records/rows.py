@@ -252,6 +252,11 @@ def _owner(held: Sequence[Sequence[Any]], place: int) -> int:
     return len(held)
 
 
+# Codes of NumPy that a number, or a moment, does not have.
+NO_NUMBERS: Final = frozenset("bMm")
+NO_MOMENTS: Final = frozenset("biufm")
+
+
 def _code(value: object) -> str:
     """The kind of a value by NumPy's code, also of a number of Python; empty if it has none."""
     for of, code in ((bool, "b"), (int, "i"), ((float, Decimal), "f")):
@@ -266,11 +271,11 @@ def _is_array(value: Any) -> bool:
 
 def _is_whole(value: Any) -> bool:
     code = _code(value)
-    return bool(value == value // 1) if code == "f" else code not in (*"bMm",)
+    return bool(value == value // 1) if code == "f" else code not in NO_NUMBERS
 
 
 def _is_number(value: object) -> bool:
-    return _code(value) not in (*"bMm",)
+    return _code(value) not in NO_NUMBERS
 
 
 def _is_short_number(value: object) -> bool:
@@ -282,12 +287,12 @@ def _is_moment(value: Any) -> bool:
     code = _code(value)
     if code == "M":
         return bool(value.dtype.str.endswith("[us]"))
-    return code not in (*"biufm",) and not getattr(value, "nanosecond", 0) > 0
+    return code not in NO_MOMENTS and not getattr(value, "nanosecond", 0) > 0
 
 
 def _is_day(value: object) -> bool:
     code = _code(value)
-    return code not in (*"biufMm",) and (not isinstance(value, datetime) or value.time() == time())
+    return code not in NO_MOMENTS | {"M"} and (not isinstance(value, datetime) or value.time() == time())
 
 
 # Types to which Arrow converts with loss: the Python types to accept, and a test for other accepted values.

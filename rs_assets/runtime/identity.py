@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
@@ -74,8 +75,8 @@ def resumed(
         new = [shape_of(topology, plan.stateful) for plan in plans if folders[plan.name] not in stored.queries]
         between = [names_between(was, now) for was, now in (*shapes, *product(gone, new))]
         undeclared = {old: name for found in between for old, name in found.items()}
-        lost, begun = _removed(stored, used, names, options), _has_committed(topology, stored, options)
-        _refuse_changes(topology, shapes, lost, undeclared, python=stored.python, begun=begun)
+        lost, committed = _removed(stored, used, names, options), partial(_has_committed, topology, stored, options)
+        _refuse_changes(topology, shapes, lost, undeclared, python=stored.python, committed=committed)
     aliases = _aliases(topology, stored, names)
     for plan in plans:
         facts = known.get(folders[plan.name])
@@ -244,14 +245,14 @@ def _refuse_changes(
     undeclared: Mapping[str, str],
     *,
     python: str,
-    begun: bool,
+    committed: Callable[[], bool],
 ) -> None:
     # Queries that share a step have its difference in common.
     changed, gone = list(dict.fromkeys(line for before, now in shapes for line in changes(before, now))), dict(removed)
     if changed or gone:
         here = {node.name for node in topology}
         choices = CHOICES if changed or not here.isdisjoint(gone) else CHOICES_OF_REMOVED
-        choices = choices if begun else UNCOMMITTED
+        choices = choices if committed() else UNCOMMITTED
         another = bool(changed) and python not in ("", PYTHON)
         only = f", or only by Python {python}, which compiles functions otherwise than {PYTHON}" if another else ""
         lines = "\n    ".join([*changed, *gone.values()])

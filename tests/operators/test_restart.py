@@ -50,6 +50,6 @@ def test_should_show_the_difference_of_a_step_once_that_two_queries_share():
     before, now = two_outputs("sum").topology, two_outputs("max").topology
     shapes = [(shape_of(before, step), shape_of(now, step)) for step in ("tens", "minutes")]
     with pytest.raises(TopologyChangedError) as refused:
-        _refuse_changes(now, shapes, (), {}, python="", begun=True)
+        _refuse_changes(now, shapes, (), {}, python="", committed=lambda: True)
     assert str(refused.value).count("- window_aggregate tens") == 1
     assert str(refused.value).count("+ window_aggregate tens") == 1

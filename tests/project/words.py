@@ -46,9 +46,11 @@ CODE = re.compile(r"```.*?```|`[^`\n]*`|^ *>>>.*$|^ *\.\.\. .*$|\{[^{}]*\}|https
 def prose(file: Path) -> Iterator[tuple[int, str]]:
     """Line number and text of all prose of a file: Markdown, or strings and comments of Python."""
     text = file.read_text(encoding="utf-8")
+    if file.suffix == ".md":
+        yield 1, text
+        return
     # Most files have none of the words, and parsing takes longer than a look at their text.
-    if file.suffix == ".md" or not PATTERN.search(text):
-        yield 1, text if file.suffix == ".md" else ""
+    if not PATTERN.search(text):
         return
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.STRING and KEY.fullmatch(token.string):
