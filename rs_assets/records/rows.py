@@ -270,6 +270,9 @@ def _is_array(value: Any) -> bool:
 
 
 def _is_whole(value: Any) -> bool:
+    # Division of a long decimal, or of one that is not a number, is an error.
+    if isinstance(value, Decimal):
+        return value.is_finite() and value == value.to_integral_value()
     code = _code(value)
     return bool(value == value // 1) if code == "f" else code not in NO_NUMBERS
 

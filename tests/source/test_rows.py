@@ -32,6 +32,8 @@ def schema(ddl: str) -> pa.Schema:
     [
         ("v bigint", 1.5),
         ("v bigint", Decimal("1.5")),
+        ("v bigint", Decimal("sNaN")),
+        ("v bigint", Decimal("1E+30")),
         ("v bigint", float("nan")),
         ("v bigint", True),
         ("v bigint", 2**63),

@@ -285,7 +285,8 @@ class Recompute:
                 f"the batches before {oldest} are no longer recorded, and may have read records of the partition"
                 f" {self.partitions[0].key}",
                 remedy="take younger partitions: the catalog keeps batches for RS_CATALOG_DAYS, but about a hundred"
-                " where lateness is judged by record or a dimension is looked up",
+                " where lateness is judged by record or a dimension is looked up; a home that began from an upload has"
+                " those since then",
                 pipeline=self.way.topology.name,
                 query=self.query.plan.name,
             )
