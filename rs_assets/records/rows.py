@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from functools import partial
@@ -191,20 +190,14 @@ def first_changed(values: Sequence[Any], kind: pa.DataType) -> int | None:
 
 
 def _first_changed_within(values: Sequence[Any], kind: pa.DataType) -> int | None:
-    """As `first_changed`, for nested values; a struct with a member that `kind` lacks counts as changed."""
-    found = []
+    """As `first_changed`, for nested values; one of another form than `kind` counts as changed."""
+    other = _other_form(kind)
+    found = [next((n for n, value in enumerate(values) if value is not None and other(value)), len(values))]
     for parts, of in _parts(kind):
-        held = [() if value is None else parts(value) for value in values]
+        held = [() if value is None else parts(value) for value in values[: found[0]]]
         inner = first_changed(list(chain.from_iterable(held)), of)
         if inner is not None:
             found.append(_owner(held, inner))
-    if kinds.is_list(kind):
-        # Arrow would read a text as the list of its characters.
-        found.append(next((n for n, v in enumerate(values) if isinstance(v, TEXTS)), len(values)))
-    if kinds.is_struct(kind):
-        names = {field.name for field in kind}
-        surplus = (n for n, v in enumerate(values) if not names.issuperset(_named(v)))
-        found.append(next(surplus, len(values)))
     return min((n for n in found if n < len(values)), default=None)
 
 
@@ -214,22 +207,65 @@ def _parts(kind: pa.DataType) -> Iterable[tuple[Callable[[Any], Sequence[Any]], 
         return [(_items, kind.value_type)]
     if kinds.is_map(kind):
         return [(partial(_of_pairs, 0), kind.key_type), (partial(_of_pairs, 1), kind.item_type)]
-    return [(partial(_member, field.name), field.type) for field in kind] if kinds.is_struct(kind) else []
+    if kinds.is_struct(kind):
+        return [(partial(_member, place, field.name), field.type) for place, field in enumerate(kind)]
+    return []
+
+
+def _other_form(kind: pa.DataType) -> Callable[[Any], bool]:
+    """Whether Arrow would make a value of `kind` of what is none, or end the process by it."""
+    if kinds.is_struct(kind):
+        names = tuple(field.name for field in kind)
+        return partial(_is_other_struct, names, frozenset(names))
+    if kinds.is_map(kind):
+        return _is_other_map
+    # Arrow would read a text as the list of its characters.
+    return lambda value: isinstance(value, TEXTS)
+
+
+def _is_other_struct(names: tuple[str, ...], known: frozenset[str], value: Any) -> bool:
+    """Arrow takes members by name from a dict and from a list of pairs, by position from a tuple."""
+    if isinstance(value, (dict, Mapping)):
+        return not known.issuperset(value)
+    if isinstance(value, tuple):
+        # A named tuple, and a Row of Spark, with its members in another order.
+        named = getattr(value, "_fields", None) or getattr(value, "__fields__", None)
+        return named is not None and tuple(named) != names
+    if isinstance(value, list):
+        members = _named(value)
+        return len(members) < max(1, len(value)) or not known.issuperset(members)
+    return not isinstance(value, pa.Scalar)
+
+
+def _is_other_map(value: Any) -> bool:
+    """A map is a dict, or a collection of pairs; each key is there once."""
+    if isinstance(value, Mapping | pa.Scalar):
+        return False
+    pairs = _items(value) if not isinstance(value, TEXTS) else None
+    if pairs is None or not all(isinstance(pair, tuple) and len(pair) == PAIR for pair in pairs):
+        return True
+    try:
+        return len({pair[0] for pair in pairs}) < len(pairs)
+    except TypeError:
+        return False
 
 
 def _items(value: Any) -> Sequence[Any]:
+    """The items of whatever Arrow takes for a list: also of sets, deques, arrays, series, and the values of a dict."""
     if isinstance(value, (list, tuple)):
         return value
-    # Arrow takes the items of a set, and of an array of NumPy or a series of pandas.
-    return list(value) if isinstance(value, AbstractSet) or _is_array(value) else ()
+    one = isinstance(value, (Mapping, pa.Scalar, *TEXTS)) or not getattr(value, "ndim", 1)
+    return () if one or not (hasattr(value, "__len__") and hasattr(value, "__iter__")) else list(value)
 
 
 def _of_pairs(which: int, value: object) -> Sequence[Any]:
     pairs = list(value.items()) if isinstance(value, Mapping) else _items(value)
-    return [pair[which] for pair in pairs if isinstance(pair, (list, tuple)) and len(pair) == 2]
+    return [pair[which] for pair in pairs if isinstance(pair, (list, tuple)) and len(pair) == PAIR]
 
 
-def _member(name: str, value: object) -> Sequence[Any]:
+def _member(place: int, name: str, value: object) -> Sequence[Any]:
+    if isinstance(value, tuple):
+        return value[place : place + 1]
     members = _named(value)
     return (members.get(name),) if members else ()
 
@@ -238,8 +274,8 @@ def _named(value: object) -> Mapping[Any, Any]:
     """The members of a struct, which Arrow also takes as pairs."""
     if isinstance(value, Mapping):
         return value
-    pairs = _items(value)
-    named = all(isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs)
+    pairs = value if isinstance(value, list) else ()
+    named = all(isinstance(pair, tuple) and len(pair) == PAIR and isinstance(pair[0], str) for pair in pairs)
     return dict(pairs) if named else {}
 
 
@@ -252,9 +288,8 @@ def _owner(held: Sequence[Sequence[Any]], place: int) -> int:
     return len(held)
 
 
-# Codes of NumPy that a number, or a moment, does not have.
-NO_NUMBERS: Final = frozenset("bMm")
-NO_MOMENTS: Final = frozenset("biufm")
+# What NumPy calls numbers: whole ones, those without a sign, those of floating point.
+NUMBERS: Final = frozenset("iuf")
 
 
 def _code(value: object) -> str:
@@ -273,12 +308,12 @@ def _is_whole(value: Any) -> bool:
     # Division of a long decimal, or of one that is not a number, is an error.
     if isinstance(value, Decimal):
         return value.is_finite() and value == value.to_integral_value()
-    code = _code(value)
-    return bool(value == value // 1) if code == "f" else code not in NO_NUMBERS
+    return bool(value == value // 1) if _code(value) == "f" else _is_number(value)
 
 
 def _is_number(value: object) -> bool:
-    return _code(value) not in NO_NUMBERS
+    # Arrow cuts whatever has `__int__`: a fraction, an address of a network, an identifier.
+    return _code(value) in NUMBERS or isinstance(value, pa.Scalar)
 
 
 def _is_short_number(value: object) -> bool:
@@ -287,15 +322,16 @@ def _is_short_number(value: object) -> bool:
 
 def _is_moment(value: Any) -> bool:
     # Arrow cuts nanoseconds of pandas, and within an array takes moments of another unit for microseconds.
-    code = _code(value)
-    if code == "M":
+    if _code(value) == "M":
         return bool(value.dtype.str.endswith("[us]"))
-    return code not in NO_MOMENTS and not getattr(value, "nanosecond", 0) > 0
+    return isinstance(value, datetime | pa.Scalar) and not getattr(value, "nanosecond", 0) > 0
 
 
-def _is_day(value: object) -> bool:
-    code = _code(value)
-    return code not in NO_MOMENTS | {"M"} and (not isinstance(value, datetime) or value.time() == time())
+def _is_day(value: Any) -> bool:
+    if isinstance(value, datetime):
+        # What pandas has for no time is not equal to itself.
+        return bool(value == value) and value.time() == time()  # noqa: PLR0124
+    return isinstance(value, date | pa.Scalar)
 
 
 # Types to which Arrow converts with loss: the Python types to accept, and a test for other accepted values.
@@ -308,6 +344,7 @@ EXACT: tuple[tuple[Callable[[pa.DataType], bool], set[type], Callable[[Any], boo
 )
 # What is a list of numbers for Arrow, and is a text.
 TEXTS: Final = (str, bytes, bytearray, memoryview)
+PAIR: Final = 2
 
 
 # Arrow types that Spark does not have.

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
+from collections import deque
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
+from fractions import Fraction
+from ipaddress import ip_address
+from typing import NamedTuple
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -11,6 +17,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import Row
 
 from rs_assets.errors import SchemaError
 from rs_assets.records.ddl import arrow_schema
@@ -19,6 +26,11 @@ from rs_assets.records.rows import as_dicts, infer_schema, to_table
 MOMENT = datetime(2026, 1, 5, 10, 0, 0, 123456, tzinfo=UTC)
 MIDNIGHT = datetime(2026, 1, 5, tzinfo=UTC).replace(tzinfo=None)
 ALL = "a bigint, b double, c string, d timestamp, e date, f array<bigint>, g map<string,bigint>, h struct<x:int,y:date>"
+
+
+class Pair(NamedTuple):
+    b: int
+    a: int
 
 
 def schema(ddl: str) -> pa.Schema:
@@ -77,6 +89,27 @@ def schema(ddl: str) -> pa.Schema:
         ("v array<date>", {5}),
         ("v array<timestamp>", np.array(["2026-01-05"], dtype="datetime64[s]")),
         ("v timestamp", pd.Timestamp("2026-01-05 00:00:00.123456789")),
+        ("v bigint", Fraction(1, 2)),
+        ("v int", ip_address("10.0.0.1")),
+        ("v int", UUID(int=5)),
+        ("v bigint", np.complex64(1)),
+        ("v date", Fraction(5)),
+        ("v date", pd.NaT),
+        ("v timestamp", Fraction(5)),
+        ("v array<bigint>", deque([2.5])),
+        ("v array<bigint>", array("d", [2.5])),
+        ("v array<bigint>", {"a": 2.5}.values()),
+        ("v struct<a:bigint,b:bigint>", Pair(1, 2)),
+        ("v struct<a:bigint,b:bigint>", Row(b=1, a=2)),
+        ("v struct<a:bigint>", (np.float32(0.5),)),
+        ("v struct<a:bigint>", ""),
+        ("v struct<a:bigint>", []),
+        ("v struct<a:bigint>", [("a", 1), ("a", 2)]),
+        ("v map<string,int>", ""),
+        ("v map<string,int>", [None]),
+        ("v map<string,int>", [("a", 1), None]),
+        ("v map<string,int>", [("a", 1), ("a", 2)]),
+        ("v map<string,int>", deque([("a", 2.5)])),
     ],
 )
 def test_a_value_that_would_be_changed_is_refused_with_its_row(ddl: str, value: object) -> None:
@@ -117,6 +150,14 @@ def test_what_means_the_same_is_taken() -> None:
         ("v timestamp_ntz", np.datetime64(MOMENT.replace(tzinfo=None)), MOMENT.replace(tzinfo=None)),
         ("v array<timestamp_ntz>", np.array(["2026-01-05"], dtype="datetime64[us]"), [MIDNIGHT]),
         ("v timestamp", pd.Timestamp("2026-01-05", tz="UTC"), datetime(2026, 1, 5, tzinfo=UTC)),
+        ("v array<bigint>", deque([1, 2.0]), [1, 2]),
+        ("v array<bigint>", {"a": 2}.values(), [2]),
+        ("v bigint", pa.scalar(5), 5),
+        ("v struct<b:bigint,a:bigint>", Pair(1, 2), {"b": 1, "a": 2}),
+        ("v struct<b:bigint,a:bigint>", (1, 2), {"b": 1, "a": 2}),
+        ("v struct<b:bigint,a:bigint>", [("b", 1)], {"b": 1, "a": None}),
+        ("v map<string,int>", deque([("a", 1)]), {"a": 1}),
+        ("v map<string,int>", [], {}),
     ],
 )
 def test_values_of_numpy_and_pandas_are_taken_if_they_stay_what_they_are(ddl, value, kept) -> None:
