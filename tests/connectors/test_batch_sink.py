@@ -6,7 +6,7 @@ import sqlite3
 import time
 from contextlib import closing
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -178,6 +178,28 @@ def test_should_have_each_row_once_by_the_number_of_a_call(tmp_path):
     assert sink.rows() == [1, 4, 5, 7, 8, 9]
     assert staged(sink, batch_id=5).commit() == 0
     assert sink.last_committed(mark) == 5
+
+
+class Days(Ledger):
+    """Has maps by day."""
+
+    def write(self, rows, mark):
+        super().write([{"n": sum(row["by_day"].values())} for row in rows], mark)
+
+
+def test_should_have_each_row_once_whatever_the_keys_of_its_maps_are(tmp_path):
+    sink = Days(tmp_path / "ledger.db", lost=1)
+    sink.attempts = 1
+    rows = [{"by_day": {date(2026, 1, day): day, date(2026, 2, 1): 0}} for day in (3, 1, 2)]
+    kind = pa.schema([("by_day", pa.map_(pa.date32(), pa.int64()))])
+
+    def commit(made):
+        return sink.stage(SimpleNamespace(toArrow=lambda: pa.Table.from_pylist(made, kind)), MARK).commit()
+
+    with pytest.raises(SinkError, match="no answer"):
+        commit(rows)
+    assert commit(rows[::-1]) == 1
+    assert sink.rows() == [1, 2, 3]
 
 
 def test_should_say_that_a_sink_does_not_know_how_far_it_is(tmp_path):

@@ -142,7 +142,7 @@ class BatchSink(ABC):
             parts = _parts(rows, self.rows_per_call)
         else:
             # A batch that is repeated has the same rows, but not always in the same order.
-            ordered = sorted(as_dicts(rows), key=lambda row: json.dumps(row, sort_keys=True, default=str))
+            ordered = sorted(as_dicts(rows), key=_order)
             size = self.rows_per_call or max(1, len(ordered))
             parts = iter([ordered[at : at + size] for at in range(0, len(ordered), size)] or [[]])
         written, number = 0, 0
@@ -243,3 +243,18 @@ def _parts(rows: pa.Table, size: int | None) -> Iterator[list[dict[str, Any]]]:
     count = rows.num_rows
     for at in range(0, count, size or max(1, count)):
         yield as_dicts(rows.slice(at, size or count))
+
+
+def _order(row: dict[str, Any]) -> str:
+    """By what the rows of a batch are sorted."""
+    try:
+        return json.dumps(row, sort_keys=True, default=str)
+    except TypeError:
+        # A map has keys that JSON does not have, such as times.
+        return _text(row)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{{', '.join(sorted(f'{key!r}: {_text(each)}' for key, each in value.items()))}}}"
+    return f"[{', '.join(map(_text, value))}]" if isinstance(value, list) else repr(value)
