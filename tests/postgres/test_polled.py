@@ -19,7 +19,7 @@ from rs_assets.connectors.database.polled import TablePoll, _field, lines_of
 from rs_assets.connectors.own.lines import Lines, line_of
 from rs_assets.connectors.own.polling import POLL_SPLIT, PollPlan
 from rs_assets.connectors.own.spool import Spool
-from rs_assets.errors import ConfigurationError, SchemaError, SourceReadError, TopologyError
+from rs_assets.errors import ConfigurationError, DataLossError, SchemaError, SourceReadError, TopologyError
 
 
 def poll_of(url, column, *, lag=None, rows=100, table="events"):
@@ -99,6 +99,28 @@ def test_numbers_and_texts_of_sqlite_are_those_that_it_has(tmp_path):
         [2, "12.345", "1", None, '"abc"', None],
         [3, "-7.00", "0.1", "1.000000000000000", "null", "23:59:59.500000"],
     ]
+
+
+@pytest.mark.parametrize("removed", ["n = 3", "true"])
+def test_numbers_that_sqlite_gives_again_are_not_passed_over(tmp_path, removed):
+    """A table whose rows are removed once they were read, as an outbox; AUTOINCREMENT gives no number again."""
+    rows = [(n,) for n in (1, 2, 3)]
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as shop, shop:
+        for table, kind in (("outbox", "INTEGER PRIMARY KEY"), ("kept", "INTEGER PRIMARY KEY AUTOINCREMENT")):
+            shop.execute(f"CREATE TABLE {table} (n {kind}, what TEXT)")
+            shop.executemany(f"INSERT INTO {table} (n) VALUES (?)", rows)
+    again, kept = (poll_of(f"sqlite:///{tmp_path}/shop.db", "n", table=table) for table in ("outbox", "kept"))
+    cursors = [read(poll)[1] for poll in (again, kept)]
+    assert cursors == [3, 3]
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as shop, shop:
+        for table in ("outbox", "kept"):
+            shop.execute(f"DELETE FROM {table} WHERE {removed}")
+    assert read(kept, 3) == ([], 3)
+    with pytest.raises(DataLossError, match="SQLite gives the numbers of removed rows to new rows"):
+        again.poll(3)
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as shop, shop:
+        shop.execute("INSERT INTO kept (what) VALUES ('new')")
+    assert read(kept, 3)[1] == 4
 
 
 ODD = (

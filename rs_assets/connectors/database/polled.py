@@ -28,8 +28,10 @@ from rs_assets.connectors.database.place import Place, split_table
 from rs_assets.connectors.database.written import can_write, written
 from rs_assets.connectors.own.lines import OwnRow, line_of, plain
 from rs_assets.connectors.own.polling import PollingSource, PollReader
-from rs_assets.connectors.source import Known, Reading, Start, sealed_error
-from rs_assets.errors import ConfigurationError, SchemaError, SourceReadError
+from rs_assets.connectors.source import BEGIN_ANEW, Known, Reading, Start, sealed_error
+from rs_assets.connectors.sqlite.database import columns_of
+from rs_assets.connectors.sqlite.table import Table as SqliteTable
+from rs_assets.errors import ConfigurationError, DataLossError, SchemaError, SourceReadError
 from rs_assets.records.schema import quoted
 from rs_assets.records.types import MOST_DIGITS
 
@@ -86,6 +88,7 @@ class TablePoll(PollingSource):
             table = self.reflected(connection)
             span = self._span(connection, table, cursor)
             if span is None:
+                self._check_reused(connection, cursor)
                 return (), cursor
             condition, after = span
             if can_write(connection):
@@ -154,6 +157,23 @@ class TablePoll(PollingSource):
                 remedy="a lag that is an hour longer, lag=timedelta(hours=1, minutes=5); or a column with time zone",
                 step=self.place.step,
             )
+
+    def _check_reused(self, connection: Connection, cursor: Any) -> None:
+        """DataLossError if SQLite gives numbers again that were read: their rows would be passed over."""
+        if connection.dialect.name != "sqlite" or cursor is None:
+            return
+        database: Any = connection.connection.driver_connection
+        numbered = SqliteTable(database, split_table(self.table)[1])
+        if any(column.key and column.name == self.column for column in columns_of(numbered.database, numbered.name)):
+            end = numbered.end()
+            if end < cursor:
+                raise DataLossError(
+                    f"the table {self.table!r} was read up to {self.column!r} {cursor} and ends before it: SQLite gives"
+                    " the numbers of removed rows to new rows, which would be passed over",
+                    remedy="let the column be INTEGER PRIMARY KEY AUTOINCREMENT, so that no number comes again, and"
+                    f" {BEGIN_ANEW}",
+                    step=self.place.step,
+                )
 
     def _is_xid(self, connection: Connection) -> bool:
         if connection.dialect.name != "postgresql":
