@@ -16,6 +16,7 @@ from rs_assets.connectors.delta.nodes import DeltaConnector
 from rs_assets.connectors.files.lines.reading import MAX_LINE_BYTES
 from rs_assets.errors import ConfigurationError
 from rs_assets.records.policy import BadRecords
+from rs_assets.runtime.option_checks import RUN_RULES, SAVEPOINT_RULES, check_options
 from rs_assets.runtime.report import BatchProgress
 from rs_assets.spark.driver import SparkDriver
 
@@ -99,6 +100,10 @@ class SavepointPolicy:
     local_storage_only: bool = False
     state_rows: bool = True
 
+    def __post_init__(self) -> None:
+        """Refuse values of other types."""
+        check_options(self, SAVEPOINT_RULES)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
@@ -106,7 +111,7 @@ class RunOptions:
 
     Place and Spark:
 
-    - `home` (Home, default RS_HOME): catalog, checkpoints and tables.
+    - `home` (Home, default RS_HOME; `Home.at('/data/rs')`): catalog, checkpoints and tables.
     - `driver` (SparkDriver, default: the process's own).
     - `run_id` (str, default random): the name of the run in the catalog and in reports.
     - `lease_ttl` (timedelta, default RS_LEASE_SECONDS, else 30 seconds): a driver without a sign of life for so long
@@ -155,7 +160,8 @@ class RunOptions:
     - `openlineage` (bool, default RS_OPENLINEAGE, else False): send events of lineage; OpenLineage's own variables,
       such as OPENLINEAGE_URL, say where to.
 
-    ConfigurationError for a `metrics_endpoint` that is not an http(s) URL, and for `flush_batches` below 1.
+    ConfigurationError for a value of another type, for one below its least, and for a `metrics_endpoint` that is not an
+    http(s) URL.
 
     >>> from rs_assets import Time
     >>> RunOptions(interval=Time.seconds(5), partitions=4).max_poisons
@@ -203,9 +209,8 @@ class RunOptions:
         return replace(unseen, home=home, checkpoint_storage="memory", storage_url=None, savepoints=local)
 
     def __post_init__(self) -> None:
-        """Refuse an invalid address of a collector, and a number of batches that is never reached."""
-        if self.flush_batches < 1:
-            raise ConfigurationError(f"flush_batches is {self.flush_batches}", remedy="use 1, or a greater number")
+        """Refuse values of other types, and an invalid address of a collector."""
+        check_options(self, RUN_RULES)
         if self.metrics_endpoint and not self.metrics_endpoint.startswith(("http://", "https://")):
             raise ConfigurationError(
                 "metrics_endpoint must be an http(s) URL", remedy="write it as http://collector:4318/v1/metrics"

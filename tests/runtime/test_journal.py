@@ -210,9 +210,8 @@ def test_a_flush_of_one_writes_each_batch_at_once(catalog, storage):
 
 
 def test_a_flush_of_no_batches_is_refused():
-    with pytest.raises(ConfigurationError, match="flush_batches is 0") as refused:
+    with pytest.raises(ConfigurationError, match="flush_batches must be a whole number above 0, not 0"):
         RunOptions(flush_batches=0)
-    assert refused.value.remedy == "use 1, or a greater number"
     assert RunOptions(flush_batches=1).flush_batches == 1
 
 
