@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 
@@ -23,7 +23,7 @@ _OF_CODE: WeakValueDictionary[int, Pipeline] = WeakValueDictionary()
 
 
 def build_definitions(
-    pipelines: Sequence[Pipeline],
+    pipelines: Iterable[Pipeline],
     resources: Mapping[str, Any] | None = None,
     *,
     translator: StreamTranslator | None = None,
@@ -37,7 +37,7 @@ def build_definitions(
     Use it in your own code location: `defs = build_definitions([pipeline])`, or merge it with your definitions:
     `Definitions.merge(mine, build_definitions([pipeline]))`, as often as needed; merged calls need the same objects.
 
-    - `pipelines` (sequence of Pipeline).
+    - `pipelines` (list, or another iterable, of Pipeline).
     - `resources` (dict by family, default: configured in the Launchpad): replacements for "spark", "source", "shuffle",
       "window", "join", "sink" or "run", of the same class. The settings of one made with `configure_at_launch` are
       defaults of the Launchpad; one that is made directly is fixed. Dagster's keys are `rs_spark`, `rs_source`, ...
@@ -66,7 +66,7 @@ def build_definitions(
     from rs_assets.dagster.assets.stream_assets import StreamAssets, with_lineage
     from rs_assets.dagster.sensors import RecoveryPolicy, RescalePolicy, Watching
 
-    _check_built(pipelines)
+    pipelines = _built(pipelines)
     _check_names(pipelines)
     shared = resources_of(resources or {})
     every = with_lineage([StreamAssets.of(pipeline, translator) for pipeline in pipelines])
@@ -125,16 +125,19 @@ def _check_names(pipelines: Sequence[Pipeline]) -> None:
         raise TopologyError(f"two pipelines are called {twice[0]}", remedy="give one another job name")
 
 
-def _check_built(pipelines: Sequence[object]) -> None:
+def _built(pipelines: Iterable[Pipeline]) -> tuple[Pipeline, ...]:
+    """All of them, of an iterator too; ConfigurationError for anything but pipelines."""
     from rs_assets.stream.pipeline import Pipeline
 
-    if isinstance(pipelines, Pipeline):
+    if isinstance(pipelines, Pipeline) or not isinstance(pipelines, Iterable):
         raise ConfigurationError(
             "build_definitions() takes a list of pipelines", remedy="build_definitions([pipeline]), with brackets"
         )
-    wrong = [type(each).__name__ for each in pipelines if not isinstance(each, Pipeline)]
+    found = tuple(pipelines)
+    wrong = [type(each).__name__ for each in found if not isinstance(each, Pipeline)]
     if wrong:
         raise ConfigurationError(
             f"build_definitions() takes pipelines, not a {wrong[0]}",
             remedy="end it with a sink and .build()" if wrong[0].endswith("Stream") else "begin with StreamBuilder",
         )
+    return found

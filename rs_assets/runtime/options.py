@@ -198,6 +198,18 @@ class RunOptions:
     openlineage: bool = field(default_factory=default_openlineage)
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
+    @classmethod
+    def of(cls, options: RunOptions | None) -> RunOptions:
+        """The options that a caller gave; None: RunOptions(). ConfigurationError for anything else."""
+        if options is None:
+            return cls()
+        if isinstance(options, cls):
+            return options
+        raise ConfigurationError(
+            f"options must be RunOptions, not {repr(options)[:100]}",
+            remedy="RunOptions(home=Home.at('/data/rs')) runs in that home",
+        )
+
     def apart(self) -> RunOptions:
         """For a temporary run: its checkpoints are neither published nor uploaded, and no metrics or events are sent.
 

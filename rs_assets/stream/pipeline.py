@@ -111,7 +111,7 @@ class Pipeline:
         from rs_assets.runtime.job.analysis import analyse
         from rs_assets.runtime.options import RunOptions
 
-        return analyse(self.topology, (options or RunOptions()).driver)
+        return analyse(self.topology, RunOptions.of(options).driver)
 
     def try_(
         self, rows: Iterable[Mapping[str, Any]] | Mapping[str, Iterable[Mapping[str, Any]]], *, spark: Any = None
@@ -196,7 +196,7 @@ class Pipeline:
             from rs_assets.runtime.options import RunOptions
             from rs_assets.runtime.run.realtime import start_real_time
 
-            return start_real_time(self.topology, options or RunOptions())
+            return start_real_time(self.topology, RunOptions.of(options))
         if latency != "micro-batch":
             raise TopologyError(
                 f"latency= must be 'micro-batch' or 'real-time', not {latency!r}",
@@ -792,7 +792,7 @@ class Pipeline:
         from rs_assets.runtime.options import RunOptions
         from rs_assets.runtime.run.lag import lag
 
-        return lag(self.topology, (options or RunOptions()).home, over=over)
+        return lag(self.topology, RunOptions.of(options).home, over=over)
 
     def capture(
         self,

@@ -75,6 +75,7 @@ def keys_of(definitions):
 class TestSpecs:
     def test_a_table_goes_by_its_name_and_any_other_step_by_its_own(self):
         assert keys_of(build_definitions([pipeline()])) == {"shop/pages/log", "shop/pages/tens", "shop/pages/pages"}
+        assert keys_of(build_definitions(each for each in [pipeline()])) == keys_of(build_definitions([pipeline()]))
 
     def test_a_step_that_is_called_as_a_table_says_what_it_is(self):
         keys = keys_of(build_definitions([pipeline(table="lake/tens")]))

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from rs_assets import Home, RunOptions, Time
+from rs_assets import Home, RunOptions, StreamBuilder, Time
 from rs_assets.errors import ConfigurationError
 from rs_assets.runtime.options import SavepointPolicy
 
@@ -36,3 +36,12 @@ def test_a_value_of_another_type_is_refused_with_one_that_fits(kind, wrong, righ
     advised = eval(refused.value.remedy.partition("=")[2])
     assert getattr(kind(**{name: advised}), name) == advised
     assert getattr(kind(**right), name) == right[name]
+
+
+@pytest.mark.parametrize("given", ["/data/rs", {"partitions": 4}, 5])
+def test_what_are_no_options_is_refused_before_spark_starts(given):
+    pipeline = StreamBuilder.data_stream("shop", "options").from_array([{"n": 1}]).to_print().build()
+    for called in (pipeline.run, pipeline.start, pipeline.savepoint, pipeline.lag, pipeline.check):
+        with pytest.raises(ConfigurationError, match="options must be RunOptions, not") as refused:
+            called(options=given)
+    assert isinstance(eval(refused.value.remedy.partition(" runs")[0]), RunOptions)

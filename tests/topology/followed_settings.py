@@ -293,13 +293,13 @@ CASES = [
         lambda: build_definitions([named("a_b"), named("c", "shop_a")]),
     ),
     Case(
-        f"{FROM_DAGSTER}::_check_built",
+        f"{FROM_DAGSTER}::_built",
         lambda: build_definitions(named("alone")),  # type: ignore[arg-type]
         "build_definitions([pipeline]), with brackets",
         lambda: build_definitions([named("alone")]),
     ),
     Case(
-        f"{FROM_DAGSTER}::_check_built",
+        f"{FROM_DAGSTER}::_built",
         lambda: build_definitions([hits(job="unbuilt")]),  # type: ignore[list-item]
         "end it with a sink and .build()",
         lambda: build_definitions([hits(job="unbuilt").to_delta("t").build()]),

@@ -120,7 +120,7 @@ def capture(pipeline: object, topology: Topology, asked: Asked, options: RunOpti
     ConfigurationError for an unknown batch, a folder that exists, and for too many records; DataLossError if batches or
     their input are no longer there, CheckpointError before the first run.
     """
-    options = replace(options or RunOptions(), keep_state=True)
+    options = replace(RunOptions.of(options), keep_state=True)
     recorded = Recorded.of(topology, options)
     part = None if asked.partition is None else _closed(topology, options, asked.partition, asked.sink)
     plan = _plan(recorded, asked.sink if part is None else part[0].sink.name)

@@ -62,7 +62,7 @@ def forget(
     PipelineBusyError if it runs, CheckpointError before the first run, after a run that was killed, and if other keys
     were being forgotten; ConfigurationError and SinkError for what cannot be removed, before anything changes.
     """
-    options, asked = options or RunOptions(), Keys.of(keys, columns)
+    options, asked = RunOptions.of(options), Keys.of(keys, columns)
     if savepoints not in get_args(Consent):
         raise ConfigurationError(
             f"savepoints= must be one of {', '.join(get_args(Consent))}, not {savepoints!r}",

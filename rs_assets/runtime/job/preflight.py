@@ -86,7 +86,7 @@ def verify(topology: Topology, options: RunOptions | None = None) -> tuple[Verif
     () before the first start. TopologyChangedError if the state was made by another version of the pipeline,
     CheckpointError if a rollback, or the removal of keys, was interrupted.
     """
-    options = options or RunOptions()
+    options = RunOptions.of(options)
     job = options.home.job(topology.namespace, topology.job)
     stored = manifests.load(job)
     if stored is None:
@@ -110,7 +110,7 @@ def repair(topology: Topology, name: str, options: RunOptions | None = None) -> 
     if not asking:
         raise CheckpointError(f"no finding in the checkpoints of {topology.name} requires the repair {name}")
     if name == ACCEPT:
-        return tuple(line for query in asking for line in _accepted(topology, query, options or RunOptions()))
+        return tuple(line for query in asking for line in _accepted(topology, query, RunOptions.of(options)))
     return tuple(f"{query.query}: {REPAIRS[name](query.checkpoint, query.expected)}" for query in asking)
 
 

@@ -68,7 +68,7 @@ def backfill(
     check_judge(judge)
     if code is not None:
         refuse_other(topology, code)
-    options = options or RunOptions()
+    options = RunOptions.of(options)
     way = Way.to(topology, *parted(topology, sink))
     chosen = closed_between(topology, options, way, first, last or first)
     recorded = Recorded.of(topology, options)

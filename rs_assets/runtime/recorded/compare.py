@@ -50,7 +50,7 @@ def compare(  # noqa: PLR0913  all but the first have defaults
     since then are compared. TopologyChangedError if the recorded batches do not fit the code, TopologyError for an
     output whose rows cannot be computed again; else errors as of a backfill.
     """
-    options, target = replace(options or RunOptions(), keep_state=True), None if into is None else Path(into)
+    options, target = replace(RunOptions.of(options), keep_state=True), None if into is None else Path(into)
     if target is not None and target.exists():
         raise ConfigurationError("the table of the difference exists", remedy="name a new folder", folder=target)
     node = _output(topology, sink, parted_by_time=partition is not None or to is not None)

@@ -101,7 +101,7 @@ def partitions_of(
     with rows or not. ConfigurationError for an output without such partitions, CheckpointError while the pipeline goes
     back.
     """
-    options = options or RunOptions()
+    options = RunOptions.of(options)
     node, partitions = parted(topology, sink)
     plan = next(plan for plan in plan_queries(topology) if node.name in plan.sinks)
     closing = topology.closings[node.name]

@@ -108,7 +108,7 @@ def promote(
     left. Errors as of a start and of a backfill; nothing is changed before all checks have passed.
     """
     asked = Promotion(
-        topology=topology, options=options or RunOptions(), code=code, rewrite_from=rewrite_from, sink=sink, judge=judge
+        topology=topology, options=RunOptions.of(options), code=code, rewrite_from=rewrite_from, sink=sink, judge=judge
     )
     asked.check()
     switched = not asked.switched

@@ -105,7 +105,7 @@ def prove(
     Those from `partition` `to` another one; without a name the `newest` that the ledger does not know as equal with as
     many rows as they have now. Rows without a batch form are computed as a stream. Errors as of a try.
     """
-    options = options or RunOptions()
+    options = RunOptions.of(options)
     node, partitions = parted(topology, sink)
     in_batch = Way.fits(topology, node)
     if not in_batch:

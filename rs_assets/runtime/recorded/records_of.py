@@ -85,7 +85,7 @@ def records_of(
     """
     sinks = [node for node in topology.sinks if node.family == "sink"]
     name = named(sinks, sink, what="sink", pipeline=topology.name).name
-    recorded = Recorded.of(topology, options or RunOptions())
+    recorded = Recorded.of(topology, RunOptions.of(options))
     plan = recorded.plan_of(name)
     given = {field: _in_utc(value) for field, value in row.items()}
     filled = _Filled.of(recorded, topology, topology[name])

@@ -68,7 +68,7 @@ def redrive(
     CheckpointError before the first run, ConfigurationError for a condition that Spark does not accept, or if several
     outputs are concerned, TopologyError for an output of another kind, SinkError if the table has changed meanwhile.
     """
-    recorded = Recorded.of(topology, options or RunOptions())
+    recorded = Recorded.of(topology, RunOptions.of(options))
     return recorded.on_driver(lambda spark: _Redrive(recorded, spark, plan).of(where))
 
 

@@ -110,7 +110,7 @@ def why(topology: Topology, sought: Sought, options: RunOptions | None = None) -
     """
     sources = [node for node in topology.sources if not isinstance(node, ShuffleRead)]
     source = named(sources, sought.source, what="source", pipeline=topology.name)
-    recorded = Recorded.of(topology, options or RunOptions())
+    recorded = Recorded.of(topology, RunOptions.of(options))
     plans = [plan for plan in recorded.session.plans if source.name in plan.sources]
 
     def explained(spark: SparkSession) -> tuple[Explanation, ...]:

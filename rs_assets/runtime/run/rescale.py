@@ -24,7 +24,7 @@ def rescale(topology: Topology, partitions: int, options: RunOptions | None = No
     redistributed; PipelineBusyError if it runs; CheckpointError if rows or sums over the state differ afterwards, which
     leaves the state unchanged.
     """
-    options = options or RunOptions()
+    options = RunOptions.of(options)
     began = datetime.now(UTC)
     check_partitions(topology, partitions)
     with opened(topology, options) as session:

@@ -40,7 +40,7 @@ READ_AGAIN = 10
 
 def run(topology: Topology, options: RunOptions | None = None, *, finish: bool | None = None) -> RunReport:
     """Process all input there is, then stop; see `Pipeline.run`."""
-    options = options or RunOptions()
+    options = RunOptions.of(options)
     with opened(topology, options) as session:
         if not is_unchanged(session, finish=finish):
             options.driver.call(lambda spark: wire_all(session, spark))
@@ -124,7 +124,7 @@ def _await_shuffles(session: JobSession, plans: Sequence[QueryPlan]) -> None:
 
 def start(topology: Topology, options: RunOptions | None = None) -> RunningPipeline:
     """Start a pipeline that runs until it is stopped; see `Pipeline.start`."""
-    return started(open_stream(topology, options or RunOptions()))
+    return started(open_stream(topology, RunOptions.of(options)))
 
 
 def open_stream(

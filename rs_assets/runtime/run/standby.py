@@ -168,7 +168,7 @@ def stand_by(
     stop: threading.Event | None = None,
 ) -> RunningPipeline | None:
     """Wait for a vacancy and start the stream; see `Pipeline.stand_by`."""
-    standby = Standby(topology, options or RunOptions())
+    standby = Standby(topology, RunOptions.of(options))
     standby.prepare()
     session = standby.take_over(timeout_s=timeout_s, stop=stop)
     return None if session is None else started(session)

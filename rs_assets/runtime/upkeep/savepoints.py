@@ -60,7 +60,7 @@ def savepoint(
     CheckpointError if there is nothing to copy yet.
     """
     refuse_topics(topology)
-    options = options or RunOptions()
+    options = RunOptions.of(options)
     folder = options.home.job(topology.namespace, topology.job)
     _stored(topology, folder)
     forgetting.refuse(folder, topology.name)
@@ -137,7 +137,7 @@ def restore(topology: Topology, options: RunOptions | None = None, *, savepoint_
     new generation. CheckpointError or SinkError, with the checkpoint unchanged, if something is damaged or rows of
     others are in the way.
     """
-    options = options or RunOptions()
+    options = RunOptions.of(options)
     chosen = check_restore(topology, options, savepoint_id=savepoint_id)
     with held(topology, options) as lease:
         bring_back(topology, options, chosen, lease=lease, trust=Trust.PERSON)
@@ -209,7 +209,7 @@ def rewind(topology: Topology, to_batch: int, options: RunOptions | None = None,
     stateful step; needed only if there are several. Returns a description. CheckpointError names the possible batches;
     SinkError, without any change, if a sink cannot be rolled back.
     """
-    options = options or RunOptions()
+    options = RunOptions.of(options)
     folder = options.home.job(topology.namespace, topology.job)
     with held(topology, options) as lease:
         stored, manifest, plan, name = check_rewind(topology, to_batch, options, step=step)
@@ -294,7 +294,7 @@ def fork(
     """
     refuse_topics(topology)
     _refuse_current(topology)
-    options = options or RunOptions()
+    options = RunOptions.of(options)
     store = savepoints_of(options)
     chosen = store.load(*source, savepoint_id) if savepoint_id else newest_savepoint(options, *source)
     folder = options.home.job(topology.namespace, topology.job)

@@ -49,7 +49,7 @@ def snapshot_state(topology: Topology, options: RunOptions | None = None) -> tup
 
     CheckpointError before the first batch.
     """
-    options = options or RunOptions()
+    options = RunOptions.of(options)
     return tuple(_snapshot(topology, plan, step, options) for step, plan in _keepers(topology).items())
 
 
@@ -119,7 +119,7 @@ def preview(topology: Topology, step: str, options: RunOptions | None = None, *,
     join, the rows that wait for partners. Columns in a format of Spark's own are null; a ranking has one row per
     window. ConfigurationError for other steps.
     """
-    options = options or RunOptions()
+    options = RunOptions.of(options)
     node = topology[step]
     if not _is_shown(node):
         others = [each.name for each in topology if _is_shown(each)]
