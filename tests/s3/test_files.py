@@ -15,7 +15,9 @@ import pytest
 from rs_assets import StreamBuilder
 from rs_assets.common.storage import use_storage
 from rs_assets.connectors.delta.writer import DeltaWriter
+from rs_assets.connectors.files.codecs import CODECS
 from rs_assets.connectors.files.stored import StoredFiles
+from rs_assets.connectors.own.plan import called
 from rs_assets.errors import DataLossError, SinkError, SourceReadError, TopologyError
 from tests.crash import Crash
 from tests.s3.rows import numbers_in, table
@@ -59,6 +61,42 @@ def test_lines_are_the_same_however_an_object_is_cut(bucket, put, end):
         rows = read(StoredFiles(f"{bucket}/in", "json"), cuts)
         assert [line for _, line in rows] == [line for line in content.replace(b"\r", b"").split(b"\n") if line.strip()]
         assert all(content[at : at + len(line)] == line for at, line in rows)
+
+
+@pytest.mark.parametrize("end", [".gz", ".zst"])
+def test_lines_of_an_archive_are_those_of_its_content(bucket, put, end):
+    content = as_json(range(40_000)) + b"\n" * 1_000_000 + as_json(range(5))
+    half = content.index(b"\n", 700_000) - 10
+    # Two members, as a log that was appended to, the second of which is packed a thousand times.
+    parts = content[:half], content[half:]
+    put(f"in/a.jsonl{end}", b"".join(pa.compress(part, codec=CODECS[end], asbytes=True) for part in parts))
+    source = StoredFiles(f"{bucket}/in", "json")
+    ((split, until),) = source.ends().items()
+    assert source.cut(split, 0, until, 10) == until
+    rows = [*source.read(split, 0, until)]
+    assert [line for _, line in rows] == [line for line in content.split(b"\n") if line]
+    assert all(content[at : at + len(line)] == line and at < until for at, line in rows)
+    assert [*source.read(split, rows[-2][0], until)] == rows[-2:]
+    assert source.unread_bytes({}) > 0 == source.unread_bytes({split: until})
+
+
+@pytest.mark.parametrize("end", [".gz", ".zst"])
+def test_an_archive_that_is_cut_short_ends_the_run(bucket, put, end):
+    whole = pa.compress(as_json(range(9_000)), codec=CODECS[end], asbytes=True)
+    for cut in (len(whole) // 2, len(whole) - 1):
+        put(f"in/a.jsonl{end}", whole[:cut])
+        source = StoredFiles(f"{bucket}/in", "json")
+        ((split, until),) = source.ends().items()
+        with pytest.raises(SourceReadError, match="Truncated"), called(source, "read"):
+            list(source.read(split, 0, until))
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.bz2", "a.jsonl.GZ"])
+def test_an_archive_that_is_not_read_is_refused(bucket, put, name):
+    put(f"in/{name}", b"packed")
+    with pytest.raises(SourceReadError, match="are not read") as refused:
+        StoredFiles(f"{bucket}/in", "json").ends()
+    assert refused.value.remedy == "unpack it, or pack it as .gz or .zst"
 
 
 def test_parquet_is_cut_between_rows(bucket, put, tmp_path):
@@ -130,13 +168,14 @@ def test_what_a_bucket_cannot_is_refused_with_a_remedy(bucket):
 @pytest.mark.long
 def test_each_row_once_across_crashes_and_new_objects(bucket, put, options, monkeypatch):
     stream = StreamBuilder.data_stream("shop", "files").from_file(
-        f"{bucket}/in/*.jsonl", schema="n bigint, text string"
+        f"{bucket}/in/*.jsonl*", schema="n bigint, text string"
     )
     pipeline = stream.to_delta(f"{bucket}/t").build()
     for round_, behind in enumerate((False, True)):
         for part in range(3):
             first = round_ * 30 + part * 10
-            put(f"in/{round_}-{part}.jsonl", as_json(range(first, first + 10)))
+            lines, end = as_json(range(first, first + 10)), ("", ".gz", ".zst")[part]
+            put(f"in/{round_}-{part}.jsonl{end}", pa.compress(lines, codec=CODECS[end], asbytes=True) if end else lines)
         with monkeypatch.context() as patch:
             Crash(patch, DeltaWriter, behind=behind)
             with pytest.raises(SinkError, match="crash"):

@@ -6,3 +6,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 CODECS: Mapping[str, str] = MappingProxyType({".gz": "gzip", ".zst": "zstd"})
+# Suffixes by which Hadoop unpacks a file.
+UNPACKED = frozenset({".bz2", ".deflate", ".lz4", ".snappy", ".Z", ".passthrough"})
+PACK_AGAIN = "unpack it, or pack it as .gz or .zst"
+
+
+def is_foreign(suffix: str) -> bool:
+    """Whether files with this suffix are archives that are not read.
+
+    >>> is_foreign(".bz2"), is_foreign(".GZ"), is_foreign(".gz"), is_foreign(".jsonl")
+    (True, True, False, False)
+    """
+    return suffix in UNPACKED or (suffix not in CODECS and suffix.lower() in CODECS)

@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
 from fnmatch import fnmatchcase
-from typing import Any
+from pathlib import PurePosixPath
+from typing import Any, Final
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
 from rs_assets.common.storage import storage_options
 from rs_assets.connectors.delta.log.store import store
+from rs_assets.connectors.files.codecs import CODECS, PACK_AGAIN, is_foreign
 from rs_assets.connectors.files.listing import MAGIC
 from rs_assets.connectors.files.parquet_columns import check_fields, fields_of
 from rs_assets.connectors.own.lines import OwnRow
-from rs_assets.connectors.own.log import LogSource
+from rs_assets.connectors.own.log import LogReader, LogSource
+from rs_assets.connectors.own.plan import loaded
+from rs_assets.connectors.own.reader import fresh, within
+from rs_assets.connectors.source import Lag
+from rs_assets.errors import SourceReadError
 
 # About how long a line is: a batch of so many rows is cut by bytes.
 LINE_BYTES = 200
 BLOCK_BYTES = 1 << 20
+# An archive has at most 2^16 times its bytes when it is unpacked, so a number below that is one of its rows: a block of
+# zstd has at most 128 KiB and at least four bytes, and gzip packs less.
+PACKED_BITS: Final = 16
 # What follows the name of an object in that of its split.
 FACTS = re.compile(r" \((\d+) bytes, (\d+) ms\)$")
 
@@ -27,9 +39,10 @@ FACTS = re.compile(r" \((\d+) bytes, (\d+) ms\)$")
 class StoredFiles(LogSource):
     """The objects at an address such as `s3://bucket/in/*.jsonl`: a glob, one object, or all below a folder.
 
-    A row's number is the byte at which its line begins in JSON, and its place in the file in Parquet. Size and time of
-    an object are part of the name of its split: one that was replaced is a split that is gone, a data loss. `form` is
-    "json" (JSON lines) or "parquet". Parquet files must have the columns of a declared `schema`.
+    A row's number is the byte at which its line begins in JSON, in an archive once it is unpacked, and its place in the
+    file in Parquet. Size and time of an object are part of the name of its split: one that was replaced is a split that
+    is gone, a data loss. `form` is "json" (JSON lines, also in archives of gzip and zstd) or "parquet". Parquet files
+    must have the columns of a declared `schema`.
     """
 
     def __init__(self, address: str, form: str, schema: str | None = None) -> None:
@@ -50,8 +63,11 @@ class StoredFiles(LogSource):
 
     def ends(self) -> Mapping[str, int]:
         """The objects that are there, and how long they are."""
-        found = ((f"{info.path} ({info.size} bytes, {info.mtime_ns // 1_000_000} ms)", info) for info in self._found())
-        return {split: info.size if self.gaps else self._count(split, info.path) for split, info in found}
+        there = [*self._found()]
+        for info in there:
+            _check_archive(info.path)
+        found = ((f"{info.path} ({info.size} bytes, {info.mtime_ns // 1_000_000} ms)", info) for info in there)
+        return {split: _end(info) if self.gaps else self._count(split, info.path) for split, info in found}
 
     def read(self, split: str, start: int, end: int) -> Iterable[OwnRow | tuple[int, OwnRow]]:
         """The lines that begin in the range, or the rows of these numbers."""
@@ -61,9 +77,21 @@ class StoredFiles(LogSource):
             raise FileNotFoundError(f"{name} was replaced since its rows were planned")
         return self._lines(name, start, end) if self.gaps else self._records(name, start, end)
 
-    def cut(self, split: str, start: int, end: int, rows: int) -> int:  # noqa: ARG002  as in a log
-        """About so many lines, or exactly so many rows."""
+    def cut(self, split: str, start: int, end: int, rows: int) -> int:
+        """About so many lines, or exactly so many rows; an archive is not cut."""
+        if self.gaps and codec_of(split):
+            return end
         return min(end, start + rows * (LINE_BYTES if self.gaps else 1))
+
+    def unread_bytes(self, read: Mapping[str, int]) -> int:
+        """The bytes of the objects after the numbers `read`, by split; of archives as they are stored."""
+        since = {split: at >> PACKED_BITS if codec_of(split) else at for split, at in read.items()}
+        sizes = {split: int(FACTS.search(split)[1]) for split in self.ends()}  # type: ignore[index]  # they all have it
+        return sum(max(0, size - since.get(split, 0)) for split, size in sizes.items())
+
+    def reader(self, name: str) -> LogReader:
+        """The reader of the step `name`."""
+        return StoredReader(name=name, max_rows_per_batch=self.max_rows_per_batch, source=self)
 
     def _files(self) -> fs.FileSystem:
         return store(self.bucket, self._options or storage_options(self.address))
@@ -88,13 +116,15 @@ class StoredFiles(LogSource):
         return self._rows[split]
 
     def _lines(self, name: str, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+        codec = codec_of(name)
         with self._files().open_input_file(name) as file:
-            # One byte earlier: whether a line begins at `start` depends on it.
-            at, rest = max(0, start - 1), b""
+            # One byte earlier: whether a line begins at `start` depends on it. An archive is unpacked as a whole.
+            at, rest = 0 if codec else max(0, start - 1), b""
             file.seek(at)
-            whole = start == 0
+            content = pa.CompressedInputStream(file, codec) if codec else file
+            whole = at == 0
             while True:
-                block = file.read(BLOCK_BYTES)
+                block = content.read(BLOCK_BYTES)
                 *lines, rest = (rest + block).split(b"\n")
                 for line in lines if block else [rest]:
                     if whole and start <= at < end and line.strip():
@@ -112,3 +142,38 @@ class StoredFiles(LogSource):
                 if first < last:
                     yield from batch.slice(first, last - first).to_pylist()
                 at += batch.num_rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredReader(LogReader):
+    """The reader of files in an object store, whose lag is in bytes unless their rows are counted."""
+
+    source: StoredFiles = field(repr=False)
+
+    def lag(self, offset: str | None, patience: timedelta) -> Lag:
+        """The bytes that were not read; of Parquet the rows."""
+        if not self.source.gaps:
+            return LogReader.lag(self, offset, patience)
+        read = {split: at.next for split, at in loaded(offset).items()}
+        return Lag(bytes=within(patience, lambda: fresh(self.source).unread_bytes(read), step=self.name))
+
+
+def codec_of(split: str) -> str | None:
+    """The compression of an object, by the end of its name, also in the name of its split; None: it is not packed.
+
+    >>> codec_of("in/a.jsonl.gz"), codec_of("in/a.jsonl.gz (1 bytes, 2 ms)"), codec_of("in/a.jsonl")
+    ('gzip', 'gzip', None)
+    """
+    return CODECS.get(PurePosixPath(FACTS.sub("", split)).suffix)
+
+
+def _check_archive(name: str) -> None:
+    """SourceReadError for an object that is packed in a way that is not read."""
+    suffix = PurePosixPath(name).suffix
+    if is_foreign(suffix):
+        raise SourceReadError(f"objects ending in {suffix} are not read", remedy=PACK_AGAIN, object=name)
+
+
+def _end(info: fs.FileInfo) -> int:
+    """A number above those of all lines of an object."""
+    return int(info.size) << PACKED_BITS if codec_of(info.path) else int(info.size)

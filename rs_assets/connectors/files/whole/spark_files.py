@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType
 
 from rs_assets.common.errors_wire import wired
-from rs_assets.connectors.files.codecs import CODECS
+from rs_assets.connectors.files.codecs import CODECS, PACK_AGAIN, is_foreign
 from rs_assets.connectors.files.lines.offsets import LineRange
 from rs_assets.connectors.files.lines.records import read_records
 from rs_assets.connectors.files.lines.spark_source import RECORDS_DDL
@@ -43,8 +43,6 @@ LISTED_BY_NAME = {
 REPLACEMENT = "\ufffd"
 # Hadoop's reader silently skips lines of this size, including newline and carriage return.
 LINE_LIMIT, LINE_SLACK_BYTES = "mapreduce.input.linerecordreader.line.maxlength", 2
-# Suffixes by which Hadoop unpacks a file.
-UNPACKED = frozenset({".bz2", ".deflate", ".lz4", ".snappy", ".Z", ".passthrough"})
 # The facts that Spark has about a file without opening it, and the content, for which it opens the file.
 BINARY_FILE = "path string, modificationTime timestamp, length bigint, content binary"
 # The types of the columns of `line_order`.
@@ -207,9 +205,8 @@ def check_name(file: Path) -> None:
         what = "Spark cannot read a file with a colon in its name"
     elif not file.name.isprintable() and any("\ud800" <= char <= "\udfff" for char in file.name):
         what = "Spark cannot read a file whose name is not UTF-8"
-    elif file.suffix in UNPACKED or (file.suffix not in CODECS and file.suffix.lower() in CODECS):
-        what = f"files ending in {file.suffix} are not read"
-        remedy = "unpack it, or pack it as .gz or .zst"
+    elif is_foreign(file.suffix):
+        what, remedy = f"files ending in {file.suffix} are not read", PACK_AGAIN
     else:
         return
     raise SourceReadError(what, remedy=remedy, file=file)
