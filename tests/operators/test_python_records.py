@@ -2,6 +2,7 @@
 
 import json
 import threading
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -129,6 +130,43 @@ def test_each_record_of_a_generator_stands_as_it_was_yielded():
         return kept
 
     assert values([("map", same, {"n": NUMBER})], [ROW, {**ROW, "ms": 2}]) == [{"n": 1}, {"n": 2}]
+
+
+@pytest.mark.parametrize("kind", [list, set, deque, dict.fromkeys, bytearray], ids=str)
+def test_each_record_has_the_content_that_a_container_had_when_it_was_returned(kind):
+    """A function may use one container again and again, within others too."""
+    kept = kind([0])
+    grow = getattr(kept, "append", getattr(kept, "add", getattr(kept, "setdefault", None)))
+    several = pa.map_(NUMBER, NUMBER) if isinstance(kept, dict) else pa.list_(NUMBER)
+    whole = pa.binary() if isinstance(kept, bytearray) else several
+    fields = {"seen": whole, "within": pa.list_(whole)}
+
+    def seen(row):
+        grow(row["ms"])
+        return {"seen": kept, "within": (kept,)}
+
+    def both(row):
+        yield seen(row)
+        yield seen({"ms": row["ms"] + 1})
+
+    def sizes(steps, *numbers):
+        return [(len(row["seen"]), len(row["within"][0])) for row in values(steps, [{**ROW, "ms": n} for n in numbers])]
+
+    assert sizes([("map", seen, fields)], 1, 2) == [(2, 2), (3, 3)]
+    assert sizes([("flat_map", both, fields)], 3, 5) == [(4, 4), (5, 5), (6, 6), (7, 7)]
+
+
+def test_what_a_function_does_to_a_constant_of_the_one_before_no_record_has():
+    known = ["x"]
+    first = ("map", lambda row: {"tags": known, "ms": row["ms"]}, {"tags": pa.list_(TEXT), "ms": NUMBER})
+
+    def add(row):
+        row["tags"].append(str(row["ms"]))
+        return row
+
+    second = ("map", add, {"tags": pa.list_(TEXT), "ms": NUMBER})
+    rows = [{**ROW, "ms": n} for n in (1, 2)]
+    assert [row["tags"] for row in values([first, second], rows)] == [["x", "1"], ["x", "2"]]
 
 
 @dataclass

@@ -31,6 +31,7 @@ from rs_assets.records.rows import misfits, to_arrays
 from rs_assets.records.schema import quoted
 from rs_assets.records.values import values_of
 from rs_assets.spark.arrow import map_in_arrow
+from rs_assets.topology.user_code.stores import own
 
 Kind = Literal["map", "flat_map", "filter", "for_each", "label"]
 # Steps whose result is not a record, so that records may share it.
@@ -254,7 +255,7 @@ class Records:
     def _make(self, step: PythonStep, schema: pa.Schema, reads: Reads) -> None:
         names, several, call = frozenset(schema.names), step.kind == "flat_map", step.call
         made, numbers = list[Row](), list[int]()
-        # The results of an earlier function are passed on uncopied: they have no other reader.
+        # The results of an earlier function are passed on as they are: they are copies, and have no other reader.
         for number, row in enumerate(self._rows(reads) if self.made is None else self.made):
             try:
                 if several:
@@ -262,7 +263,7 @@ class Records:
                     made += rows
                     numbers += [number] * len(rows)
                 else:
-                    made.append(mapping(call(row), names))
+                    made.append(own(mapping(call(row), names)))
                     numbers.append(number)
             except RAISED as error:
                 self._failed(step, number, error)

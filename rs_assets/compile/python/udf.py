@@ -29,6 +29,7 @@ from rs_assets.expressions.functions.udf import ASKED, Body, JavaBody
 from rs_assets.records.rows import MisfitError, misfits, to_arrays
 from rs_assets.records.values import values_of
 from rs_assets.spark.processor.session import processors_in
+from rs_assets.topology.user_code.stores import copied
 
 # The most characters of arguments that an error shows.
 SHOWN: Final = 500
@@ -196,7 +197,8 @@ class Runner:
         arguments = zip(*lists, strict=True) if lists else ((),) * rows
         for number, each in enumerate(arguments):
             try:
-                values[number] = shape(call(*each))
+                # A value of its own: the function may go on with the list that it has returned.
+                values[number] = copied(shape(call(*each)))
                 if self.body.fills and values[number] is None:
                     raise TypeError("it returned None, but its declared result is not nullable")
             except RAISED as error:

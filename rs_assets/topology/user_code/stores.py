@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from copy import deepcopy
 from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from rs_assets.errors import SchemaError
 from rs_assets.records.fields import declared
@@ -20,6 +22,8 @@ from rs_assets.records.schema import Schema, schema_text
 from rs_assets.topology.user_code.inner_keys import InnerKeys, Key, key_fields, order
 
 Row = dict[str, Any]
+# The classes of values that cannot be changed.
+PLAIN: Final = frozenset({type(None), bool, int, float, str, bytes, Decimal, datetime, date})
 # Makes a row of the fields of a store out of what a processor gives it, or raises.
 Checked = Callable[[object, AbstractSet[str]], Row]
 
@@ -273,7 +277,27 @@ def own(record: Row) -> Row:
     >>> kept
     {'n': 1, 'tags': ['a']}
     """
-    return {name: deepcopy(value) if isinstance(value, list | dict) else value for name, value in record.items()}
+    return {name: value if type(value) in PLAIN else copied(value) for name, value in record.items()}
+
+
+def copied(value: Any) -> Any:
+    """A copy of a value of any class, several times as fast as `deepcopy` for lists and dicts; itself without one.
+
+    >>> kept = ([1], {"a": {2}})
+    >>> copied(kept) == kept, copied(kept)[0] is kept[0]
+    (True, False)
+    """
+    kind = type(value)
+    if kind in PLAIN:
+        return value
+    if kind is list:
+        return [each if type(each) in PLAIN else copied(each) for each in value]
+    if kind is dict:
+        return {key: each if type(each) in PLAIN else copied(each) for key, each in value.items()}
+    try:
+        return deepcopy(value)
+    except Exception:  # noqa: BLE001  of any class; what takes the value may refuse it
+        return value
 
 
 def text_of(schema: Schema, step: str) -> str:
