@@ -136,6 +136,11 @@ class Rules:
         return tuple(dict.fromkeys(name for names in found for name in names))
 
 
+def given_by(dimension: Dimension) -> bool:
+    """Whether it has the rules of a program, which change with its code alone."""
+    return isinstance(getattr(dimension.origin, "call", None), GivenRules)
+
+
 def check_given(call: Callable[..., Any], fields: Mapping[str, str | None], *, step: str) -> None:
     """RsError for the first rule of the program that cannot be evaluated over these fields."""
     for row in call.rows if isinstance(call, GivenRules) else ():

@@ -21,6 +21,8 @@ from rs_assets.operators.dimension.ranges import build
 
 FACTS = "version.json"
 HIDDEN = "."
+# The folder of versions that no run has used yet: those of code that computes recorded batches again.
+ASIDE = ".code"
 # The number of a version, from the name of its folder; other names are not versions.
 NAMED = re.compile(r"v(\d{6,})-[0-9a-f]{12}")
 
@@ -81,15 +83,27 @@ class VersionStore:
         found = (self.named(name) for name in reversed(self._names()))
         return next((v for v in found if v is not None and (v.shape, v.origin) == (shape, origin)), None)
 
-    def add(self, table: pa.Table, keys: Sequence[Key], *, origin: str = "", mark: str | None = None) -> Version:
+    def of_code(self, table: pa.Table, keys: Sequence[Key], *, origin: str) -> tuple[VersionStore, Version]:
+        """The version with the rows of `table`, and where it is: here, or aside under the number it would have here.
+
+        Nothing is added here, since only the process of a run does that. CheckpointError if it cannot be written aside.
+        """
+        after, aside = self._last, VersionStore(self.root / ASIDE)
+        version = aside.add(table, keys, origin=origin, after=after)
+        known = (self.named(name) for name in reversed(self._names()) if name.endswith(f"-{version.digest[:12]}"))
+        return next(((self, found) for found in known if found is not None), (aside, version))
+
+    def add(
+        self, table: pa.Table, keys: Sequence[Key], *, origin: str = "", mark: str | None = None, after: int = 0
+    ) -> Version:
         """Store `table` as a version; the newest one is returned instead if it has the same rows.
 
-        A killed process leaves no version. CheckpointError if it cannot be written.
+        Its number is greater than `after`. A killed process leaves no version. CheckpointError if it cannot be written.
         """
         folder = self.root / f"{HIDDEN}{uuid.uuid4().hex}.tmp"
         try:
             folder.mkdir(parents=True, mode=0o750)
-            return self._added(folder, table, keys, origin, mark)
+            return self._added(folder, table, keys, origin, mark, after)
         except OSError as error:
             raise CheckpointError(
                 f"a version of a dimension cannot be written: {error.strerror or error}",
@@ -99,13 +113,15 @@ class VersionStore:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _added(self, folder: Path, table: pa.Table, keys: Sequence[Key], origin: str, mark: str | None) -> Version:
+    def _added(
+        self, folder: Path, table: pa.Table, keys: Sequence[Key], origin: str, mark: str | None, after: int
+    ) -> Version:
         rows, shape = build(table, keys, folder), shape_of(table.schema, keys)
         digest, newest = _digest(folder), self.newest(shape, origin)
-        if newest is not None and newest.digest == digest:
+        if newest is not None and newest.digest == digest and newest.number > after:
             return newest
         version = Version(
-            number=max(map(_number, self._names()), default=0) + 1,
+            number=max(self._last, after) + 1,
             digest=digest,
             shape=shape,
             origin=origin,
@@ -135,6 +151,10 @@ class VersionStore:
         """Remove the files of killed processes."""
         for folder in self.root.glob(f"{HIDDEN}*.tmp"):
             shutil.rmtree(folder, ignore_errors=True)
+
+    @property
+    def _last(self) -> int:
+        return max(map(_number, self._names()), default=0)
 
     def _names(self) -> list[str]:
         """In the order of their numbers, which may differ in length."""

@@ -85,6 +85,11 @@ class RunDimension:
         self._report_ranges(table)
         return version
 
+    def of_code(self, table: pa.Table) -> Version:
+        """The version of `table`, the rows of the current code, which recorded batches are computed with."""
+        self.store, version = self.store.of_code(table, self.keys, origin=self.node.dimension.text)
+        return version
+
     def prepare(self, fields: Mapping[str, str | None]) -> None:
         """Prepare the current version for a stream of these fields, and each later one before it is used.
 

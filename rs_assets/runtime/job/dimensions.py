@@ -19,7 +19,8 @@ from rs_assets.common.background import LOOK_S, BackgroundFailures, PeriodicTask
 from rs_assets.common.home import Home
 from rs_assets.compile.planner.context import ddl_type
 from rs_assets.errors import SourceReadError
-from rs_assets.operators.dimension.loading import loader_of
+from rs_assets.expressions.rules.spec import given_by
+from rs_assets.operators.dimension.loading import loaded, loader_of
 from rs_assets.operators.dimension.notes import DimensionNotes, notes_of
 from rs_assets.operators.dimension.versions import VersionStore
 from rs_assets.runtime.batch.dimension_load import DimensionLoad
@@ -73,6 +74,18 @@ class Dimensions:
         mine = {step: each for step, each in self.by_step.items() if step in steps}
         self._queries[folder] = versions = BatchVersions(DimensionNotes.load(folder), mine, self.pinning)
         return versions
+
+    def by_code(self) -> Mapping[str, str]:
+        """The versions of the rules of the program by step, for batches that are computed again by the current code.
+
+        They are part of the code. A batch may have noted those of other code.
+        """
+        found = dict[str, str]()
+        for load in self.loads:
+            if given_by(load.dimension):
+                table, _ = loaded(load.loader, load.used[0].schema, step=load.step)
+                found.update({each.node.name: each.of_code(table).name for each in load.used})
+        return found
 
     def announce(self) -> None:
         """Let each query record with which versions its next batch would begin."""

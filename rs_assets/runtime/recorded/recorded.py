@@ -119,7 +119,13 @@ class Recorded:
         session.dimensions = dimensions_of(session.topology, home, spark, session.failures, schemas)
         context = context_of(session, spark, plan, folder)
         notes = session.dimensions.of_query(folder, plan.nodes).notes
-        reading = replace(context, noted=notes.of, pinned=partial(_known, session.manifest), streaming=False)
+        given = {step: name for step, name in session.dimensions.by_code().items() if step in plan.nodes}
+        reading = replace(
+            context,
+            noted=lambda batch: {**notes.of(batch), **given},
+            pinned=partial(_known, session.manifest),
+            streaming=False,
+        )
         return RecordedQuery(self, plan, reading, self.log(plan), removals(session, plan))
 
     def log(self, plan: QueryPlan) -> RecalledLog:

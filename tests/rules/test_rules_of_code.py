@@ -1,0 +1,43 @@
+"""Rules of the program are code: batches that are computed again are judged by those of the current code."""
+
+import pytest
+
+from rs_assets import Rules, Time
+from tests.runtime.test_backfill import ELEVEN, TEN, Log, hourly, rows
+from tests.runtime.test_promote import TWELVE
+
+
+@pytest.fixture
+def log(tmp_path):
+    return Log(tmp_path / "in")
+
+
+def judged(log, **conditions):
+    stream = log.stream().match(Rules.of(conditions), form="per_match", name="judge")
+    return stream.to_delta("hits", partitions=hourly("ts", settle=Time.minutes(0))).build()
+
+
+def found(options):
+    return sorted(rows(options, "id", "rule", "rule_version").elements())
+
+
+def test_try_promote_and_backfill_judge_by_the_rules_of_the_current_code(log, options):
+    for records in ([(1, "10:05"), (2, "10:07")], [(3, "11:15")], [(1, "12:30")]):
+        log.put(*records)
+    former, current = judged(log, odd="(id,=,1)|(id,=,3)"), judged(log, even="(id,=,2)", last="(id,=,3)")
+    former.run(options)
+    assert found(options) == [(1, "odd", 1), (1, "odd", 1), (3, "odd", 1)]
+    tried = current.compare(options)
+    assert (tried.only_before, tried.only_after, tried.changed) == (2, 2, 0)
+    done = current.promote(tried.code, options, rewrite_from=TEN)
+    assert done.left == (TWELVE,)
+    assert found(options) == [(1, "odd", 1), (2, "even", 2), (3, "last", 2)]
+    log.put((2, "12:31"), (1, "13:30"))
+    current.run(options)
+    # The version has the number that a run gives it.
+    assert found(options) == [(1, "odd", 1), (2, "even", 2), (2, "even", 2), (3, "last", 2)]
+    assert current.compare(options, partition=TEN, to=ELEVEN).empty
+    assert all(proof.equal for proof in current.prove(options, partition=TEN, to=ELEVEN))
+    # Back to the former rules, whose version is still in the home.
+    former.backfill(TEN, options)
+    assert found(options) == [(1, "odd", 1), (1, "odd", 1), (2, "even", 2), (3, "last", 2)]
