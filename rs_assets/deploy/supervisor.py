@@ -233,13 +233,15 @@ class Supervisor:
         The rollback of the trial was refused, and the previous version may have missed rows by now.
         """
         desired = now.desired
-        if now.settled or trial.version.same(desired) or now.chosen is None or isinstance(error, NOT_ITS_FAULT):
+        if isinstance(error, NOT_ITS_FAULT):
             raise error
+        if now.settled or trial.version.same(desired) or now.chosen is None:
+            raise _with_forward(error)
         try:
             pipeline, change = checked(desired, trial.version, self.options)
         except RsError as refused:
             self._refuse(desired, refused)
-            raise error from refused
+            raise _with_forward(error) from refused
         self._open(desired, pipeline, change)
         self._note(trial.version, "failed", f"it cannot be rolled back: {_told(error)}")
         self._note(desired, "committed", f"it goes on from where version {trial.version.version} ended; {change}")
@@ -248,6 +250,8 @@ class Supervisor:
         """Start `version` on trial; `again` is the last event of its trial that was cut short."""
         try:
             self._trial = Trial.of(version, again) if again is not None else self._new_trial(version, change)
+        except NOT_ITS_FAULT:
+            raise
         except RsError as error:
             # Without a savepoint there is no rollback.
             self._refuse(version, error)
@@ -262,10 +266,16 @@ class Supervisor:
 
     def _new_trial(self, version: Version, change: Change) -> Trial:
         """A trial; with a savepoint of the previous version if that could not go on from the state this one leaves."""
-        good, saved = way_back(self._standing().good), None
+        before, saved = self._standing().good, None
+        good, told = way_back(before), [str(change)]
+        if good is not None and before is not None:
+            # A batch that failed after its version had committed: one of another version would skip it there.
+            kept = undo_half(good, self.options, told.append)
+            if kept:
+                told.append(f"it stays in {', '.join(sorted(kept))} as version {before.version} wrote it")
         if good is not None and not change.steady:
             saved = savepoint(good, self.options, note=f"before version {version.version}").id
-        return Trial(version=version, before=position_of(self._folder), savepoint=saved, change=str(change))
+        return Trial(version=version, before=position_of(self._folder), savepoint=saved, change="; ".join(told))
 
     def _open(self, version: Version, pipeline: Pipeline, change: Change | None) -> None:
         options = self._begun(version, pipeline)
@@ -291,7 +301,7 @@ class Supervisor:
         except RsError as refused:
             why = f"{_told(error)}; the rollback is refused: {_told(refused)}; {FORWARD}"
             self._note(trial.version, "returning", why, **trial.details)
-            raise
+            raise _with_forward(refused) from error
         back = f"version {now.before.version} runs again" if now.before is not None else "no version ran before it"
         self._note(trial.version, "failed", f"{_told(error)}; {back}{left}")
         self._start_before(error)
@@ -325,6 +335,12 @@ class Supervisor:
         self._history.note(Event.about(version, happened, summary, run_id=self.options.run_id, **details))
         tell = LOG.warning if happened in ("refused", "failed", "returning") else LOG.info
         tell("version %d of %s: %s: %s", version.version, self.name, happened, summary)
+
+
+def _with_forward(error: RsError) -> RsError:
+    """The refusal of a rollback, with the way that a deployed pipeline has besides: another version."""
+    error.remedy = f"{FORWARD}; or, if the rollback can be made possible: {error.remedy}"
+    return error
 
 
 def _told(error: RsError) -> str:

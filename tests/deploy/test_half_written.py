@@ -1,11 +1,12 @@
 """A version that fails between the commits of two outputs: what the first one has is undone, or named."""
 
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 
 from rs_assets.deploy.supervisor import Supervisor
+from rs_assets.errors import RsError
 from rs_assets.runtime.upkeep import savepoints
 from tests.deploy.deploying import NAME, Deployed, Supervised
 
@@ -123,3 +124,51 @@ def test_should_name_an_output_that_has_the_first_batch_of_a_first_version(deplo
     with pytest.raises(Exception, match="CHECK constraint"):
         Supervisor(NAME, options).run()
     assert deployed.told(1)[-1].endswith("no version ran before it; rows that it wrote to totals stay there")
+
+
+def refused(options):
+    """A run of the running version, which the second output ends."""
+    supervisor = Supervisor(NAME, options)
+    with pytest.raises(RsError, match="CHECK constraint"):
+        supervisor.run()
+    with suppress(RsError):
+        supervisor.stop()
+
+
+def test_should_undo_the_batch_of_a_committed_version_before_another_one_computes_it(deployed, options, tmp_path):
+    world = World(deployed, tmp_path / "small.db", DELTA)
+    world.deploy(1, "ms")
+    deployed.write(("/", 1))
+    with Supervised(deployed, Supervisor(NAME, options)):
+        world.until(1, "committed")
+        world.deploy(2, "ms * 60")
+        world.until(2, "trying")
+        deployed.write(("/", 0))
+        world.until(2, "committed")
+        deployed.written.clear()
+    deployed.write(("/a", 2))
+    refused(options)
+    assert (world.totals(), world.small()) == ([("/", 0), ("/", 1), ("/a", 120)], [("/", 0), ("/", 1)])
+    world.deploy(3, "ms")
+    with Supervised(deployed, Supervisor(NAME, options)):
+        world.until(3, "committed")
+        deployed.write(("/b", 3))
+        rows = [("/", 0), ("/", 1), ("/a", 2), ("/b", 3)]
+        deployed.until(lambda: world.small() == rows and world.totals() == rows, "both outputs")
+    assert deployed.told(3)[0] == "keeps offsets of clicks; the next batch is undone in totals"
+
+
+@pytest.mark.long
+def test_should_name_an_output_that_keeps_the_batch_of_a_committed_version(deployed, options, tmp_path):
+    world = World(deployed, tmp_path / "small.db", SQLITE)
+    world.deploy(1, "ms * 60")
+    deployed.write(("/", 1))
+    with Supervised(deployed, Supervisor(NAME, options)):
+        world.until(1, "committed")
+    deployed.write(("/a", 2))
+    refused(options)
+    world.deploy(2, "ms")
+    with Supervised(deployed, Supervisor(NAME, options)):
+        world.until(2, "committed")
+    assert (world.totals(), world.small()) == ([("/", 60), ("/a", 120)], [("/", 60), ("/a", 2)])
+    assert deployed.told(2)[0].endswith("undone in totals; it stays in totals as version 1 wrote it")

@@ -141,8 +141,9 @@ def test_should_go_forward_where_the_way_back_is_refused(versions, options, monk
     versions.deploy(every.replace("ms", "100 / (ms - 7) AS ms"), newest)
     deployed.write(("/b", 7))
     for _ in range(2):
-        with pytest.raises(SinkError, match="cannot be taken back"):
+        with pytest.raises(SinkError, match="cannot be taken back") as refused:
             Supervisor(NAME, options).run()
+        assert refused.value.remedy.startswith(supervisors.FORWARD)
     told = deployed.told(2)[2]
     assert "DIVIDE_BY_ZERO" in told
     assert told.endswith(supervisors.FORWARD)
