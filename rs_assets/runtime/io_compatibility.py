@@ -75,16 +75,31 @@ def refuse_elsewhere(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> 
 
     At the same offsets there are other records. A start checks whether it may go on there.
     """
+    for name, origin, former in _elsewhere(topology, plan, facts):
+        raise TopologyChangedError(
+            f"the source {name!r} reads another place than the recorded batches: {origin}, not {former}",
+            remedy="use code that reads the former place; or, if the same records have moved, run the pipeline with"
+            " this code first",
+            pipeline=topology.name,
+        )
+
+
+def moved_sources(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> Iterable[str]:
+    """A warning for each source of a continuing query that reads another place, at the position of the former one."""
+    for name, origin, former in _elsewhere(topology, plan, facts):
+        if name in facts.sources:
+            yield (
+                f"the source {name!r} reads {origin}, and goes on after what it has read of {former}: what is there"
+                " up to that position is taken for the same records, and is not read"
+            )
+
+
+def _elsewhere(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> Iterable[tuple[str, str, str]]:
+    """The sources of a query whose positions are those of another place: name, place now, and then."""
     for name, origin in origins_of(topology, plan).items():
         source, former = topology[name], facts.origins.get(name, origin)
         if former != origin and not (isinstance(source, Source) and source.self_contained):
-            raise TopologyChangedError(
-                f"the source {name!r} reads another place than the recorded batches: {' '.join(origin)}, not"
-                f" {' '.join(former)}",
-                remedy="use code that reads the former place; or, if the same records have moved, run the pipeline with"
-                " this code first",
-                pipeline=topology.name,
-            )
+            yield name, " ".join(origin), " ".join(former)
 
 
 def refuse_renamed(topology: Topology, queries: Mapping[str, QueryFacts]) -> None:

@@ -75,6 +75,21 @@ def test_should_read_each_row_once_over_restarts(table):
     assert Offset.load(table.batches[-1].offsets["sqlite"]) == Offset(3, 3)
 
 
+def test_should_say_once_that_it_goes_on_at_another_place(table):
+    table.add(1, 2)
+    assert table.keys() == [1, 2]
+    former, table.path = table.path, table.path.with_name("other.db")
+    table.execute("CREATE TABLE hits (id INTEGER PRIMARY KEY AUTOINCREMENT, page TEXT, ms INTEGER)")
+    table.add(7, 8, 9)
+    out = MemoryChannel()
+    pipeline = table.stream().to_memory(out).build()
+    (warning,) = pipeline.run(table.options).warnings
+    assert warning.startswith(f"the source 'sqlite' reads sqlite {table.path} hits, and goes on after what it has read")
+    assert f"of sqlite {former} hits: what is there" in warning
+    assert [row["id"] for row in out.rows()] == [3]
+    assert pipeline.run(table.options).warnings == ()
+
+
 def test_should_plan_batches_of_bounded_size(table):
     table.add(*range(7))
     assert sorted(table.keys(max_rows_per_batch=3)) == [1, 2, 3, 4, 5, 6, 7]

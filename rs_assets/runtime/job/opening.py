@@ -22,7 +22,7 @@ from rs_assets.recovery import rollback_marker as returning
 from rs_assets.recovery.preflight import CHANGED, Finding, refuse, verify_query
 from rs_assets.recovery.savepoints.relocate import relocate_moved
 from rs_assets.runtime.identity import kept_steps, queries_of_now, resumed
-from rs_assets.runtime.io_compatibility import refuse_renamed, refuse_ruled, refuse_taken_over
+from rs_assets.runtime.io_compatibility import moved_sources, refuse_renamed, refuse_ruled, refuse_taken_over
 from rs_assets.runtime.job.ended import ended, withdraw_ends
 from rs_assets.runtime.job.inputs import check_inputs
 from rs_assets.runtime.job.lost import outdated, without_manifest
@@ -100,6 +100,7 @@ def _open(session: JobSession) -> None:
         settle(session.query_folder(plan))
     for generation in sorted({session.query_folder(plan).parent for plan in session.plans}):
         relocate_moved(generation)
+    _warn_of_moved(session, stored)
     _return_sources(session, stored)
     return_outputs(session, stored)
     _preflight(session)
@@ -119,6 +120,15 @@ def _open(session: JobSession) -> None:
     returning.finish(session.folder)
     forgetting.finish(session.folder)
     _begin_uploads(session)
+
+
+def _warn_of_moved(session: JobSession, stored: Manifest) -> None:
+    """Say which sources go on at the position of another place: rows there before it are never read."""
+    known = queries_of_now(session.topology, stored)
+    for plan in session.plans:
+        facts = known.get(session.folders[plan.name])
+        if facts is not None and facts.generation == session.facts(plan).generation:
+            session.warnings += tuple(moved_sources(session.topology, plan, facts))
 
 
 def _begin_uploads(session: JobSession) -> None:
