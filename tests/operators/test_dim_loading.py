@@ -5,6 +5,7 @@ import csv
 import gzip
 import json
 from asyncio import CancelledError
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
@@ -20,6 +21,7 @@ from rs_assets.operators.dimension.loading import FileLoader, loaded, loader_of
 from rs_assets.operators.dimension.spec import FileOrigin
 
 SCHEMA = "k string, tier string"
+MOMENT = datetime(2026, 1, 5, 10, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -122,6 +124,50 @@ def test_each_file_of_parquet_has_the_fields(load, tmp_path, schema, other):
 
 def write_lines(table, path):
     path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (pa.array([0.5]), "boolean"),
+        (pa.array([True]), "bigint"),
+        (pa.array([5]), "string"),
+        (pa.array(["5"]), "bigint"),
+        (pa.array([5]), "timestamp"),
+        (pa.array([1e300]), "float"),
+        (pa.array([MOMENT]), "date"),
+        (pa.array([{"b": 1}]), "struct<a:bigint>"),
+    ],
+    ids=lambda each: str(each.type if isinstance(each, pa.Array) else each),
+)
+@pytest.mark.parametrize("made_by", ["function", "file"])
+def test_a_column_that_its_type_would_change_is_refused(load, tmp_path, values, kind, made_by):
+    rows, schema = pa.table({"k": ["a"], "v": values}), f"k string, v {kind}"
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    file = Dimension.from_file(tmp_path / "rows.parquet", format="parquet", schema=schema)
+    with pytest.raises(SchemaError, match="field 'v' of the dimension of step 'users' does not fit its type"):
+        load(Dimension.from_loader(lambda: rows, schema=schema) if made_by == "function" else file)
+
+
+@pytest.mark.parametrize(("first", "second", "read"), [(True, 0.5, None), ("x", 5, None), (1, True, None), (1.0, 2, 2)])
+def test_a_column_has_the_type_of_the_first_file(load, tmp_path, first, second, read):
+    for name, value in (("1", first), ("2", second)):
+        pq.write_table(pa.table({"k": [name], "v": [value]}), tmp_path / f"{name}.parquet")
+    dimension = Dimension.from_file(tmp_path, format="parquet")
+    if read is not None:
+        assert [row["v"] for row in load(dimension)] == [first, read]
+        return
+    with pytest.raises(SourceReadError, match=r"the column 'v' of the file is .*2.parquet") as refused:
+        load(dimension)
+    assert "the type that the other files have" in refused.value.remedy
+    pq.write_table(pa.table({"k": ["2"], "v": [first]}), tmp_path / "2.parquet")
+    assert [row["v"] for row in load(dimension)] == [first, first]
+
+
+def test_a_column_of_another_type_is_taken_if_it_keeps_its_values(load):
+    rows = pa.table({"k": ["a"], "v": pa.array([5], pa.int32()), "w": pa.array([2.0]), "x": pa.array([None])})
+    schema = "k string, v bigint, w int, x date"
+    assert load(Dimension.from_loader(lambda: rows, schema=schema)) == [{"k": "a", "v": 5, "w": 2, "x": None}]
 
 
 def test_a_folder_has_changed_when_one_of_its_files_has(spark, tmp_path):

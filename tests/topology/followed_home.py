@@ -325,10 +325,10 @@ CASES = [
         None,
     ),
     Case(
-        "operators/dimension/loading.py::conformed",
+        "operators/dimension/loading.py::_unfit",
         lambda: conformed(pa.table({"a": ["x"]}), FIELD, step="users"),
         "correct the rows, or declare another type",
-        lambda: conformed(pa.table({"a": ["1"]}), FIELD, step="users"),
+        lambda: conformed(pa.table({"a": [1.0]}), FIELD, step="users"),
     ),
     Case(
         "operators/dimension/loading.py::conformed",

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from rs_assets.compile.process.touched import Shape, Touched
 from rs_assets.compile.process.wire import NO_TIME
 from rs_assets.compile.python.contract import RAISED, text_of
-from rs_assets.compile.python.fitted import UnfitError, fitted, whole
+from rs_assets.compile.python.fitted import UnfitError, fitted
+from rs_assets.records.casts import whole
 
 PAIR = 2
 RETURNED = "return two Arrow tables: the new state of the keys, and the rows to pass on"

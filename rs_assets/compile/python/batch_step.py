@@ -15,10 +15,11 @@ from rs_assets.common.errors_wire import to_wire
 from rs_assets.common.plural import count_of
 from rs_assets.compile.python.contract import RAISED, check_sendable, text_of
 from rs_assets.compile.python.failure import raised, reason_of
-from rs_assets.compile.python.fitted import UnfitError, fitted, whole
+from rs_assets.compile.python.fitted import UnfitError, fitted
 from rs_assets.compile.python.placeholders import blank
 from rs_assets.compile.python.sent import sent
 from rs_assets.errors import StepError
+from rs_assets.records.casts import whole
 from rs_assets.records.columns import REASON, hidden, visible
 from rs_assets.records.rows import as_dicts
 from rs_assets.records.schema import quoted

@@ -21,11 +21,12 @@ from pyspark.sql.types import DataType
 from rs_assets.common.errors_wire import to_wire
 from rs_assets.common.plural import count_of
 from rs_assets.compile.python.contract import RAISED, check_sendable, remedy_for, text_of
-from rs_assets.compile.python.fitted import cast_kept, series_kept
+from rs_assets.compile.python.fitted import series_kept
 from rs_assets.compile.python.results import fields_of, mapping, plain
 from rs_assets.compile.python.sent import sent
 from rs_assets.errors import ConfigurationError, StepError
 from rs_assets.expressions.functions.udf import ASKED, Body, JavaBody
+from rs_assets.records.casts import cast_kept
 from rs_assets.records.rows import MisfitError, misfits, to_arrays
 from rs_assets.records.values import values_of
 from rs_assets.spark.processor.session import processors_in

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from asyncio import CancelledError
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,7 +22,8 @@ from rs_assets.connectors.files.parse import LineFormat
 from rs_assets.errors import RsError, SchemaError, SourceReadError
 from rs_assets.operators.dimension.spec import DatabaseOrigin, DeltaOrigin, Dimension, FileOrigin, LoaderOrigin
 from rs_assets.operators.dimension.text_files import rows_of
-from rs_assets.records.rows import infer_schema, to_table
+from rs_assets.records.casts import changes, whole
+from rs_assets.records.rows import infer_schema, to_table, type_name
 
 # Prefixes of hidden files, for Spark as for Arrow.
 HIDDEN = (".", "_")
@@ -95,7 +96,24 @@ class FileLoader:
                     remedy="write it with that column, or move it away; other files have it",
                     file=file.path,
                 )
+            _check_types(file, rows.schema, there)
         return rows.to_table(columns=there if schema else None)
+
+
+def _check_types(file: Any, schema: pa.Schema, names: Sequence[str]) -> None:
+    """SourceReadError for a column of a file of Parquet that Arrow would change to have the type of the first file."""
+    for name in names:
+        kind, other = schema.field(name).type, file.physical_schema.field(name).type
+        if kind == other:
+            continue
+        column = file.to_table(schema=file.physical_schema, columns=[name])[name]
+        if any(changes(whole(column), kind)):
+            raise SourceReadError(
+                f"the column {name!r} of the file is {type_name(other)}, not {type_name(kind)} as that of the first"
+                " file, which would change its values",
+                remedy="write it with the type that the other files have, or move it away",
+                file=file.path,
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,14 +221,22 @@ def conformed(table: pa.Table, schema: StructType, *, step: str) -> pa.Table:
             )
         column = table[field.name]
         try:
+            lost = column.type != field.type and any(changes(whole(column), field.type))
             columns.append(column if column.type == field.type else column.cast(field.type))
         except pa.ArrowException as error:
-            raise SchemaError(
-                f"field {field.name!r} of the dimension of step {step!r} does not fit its type: {_first_line(error)}",
-                remedy="correct the rows, or declare another type",
-                step=step,
-            ) from error
+            raise _unfit(field, step, _first_line(error)) from error
+        if lost:
+            why = f"it is {type_name(column.type)}, not {type_name(field.type)}, which would change its values"
+            raise _unfit(field, step, why)
     return pa.table(columns, names=list(wanted.names))
+
+
+def _unfit(field: pa.Field, step: str, why: str) -> SchemaError:
+    return SchemaError(
+        f"field {field.name!r} of the dimension of step {step!r} does not fit its type: {why}",
+        remedy="correct the rows, or declare another type",
+        step=step,
+    )
 
 
 def _files(path: Path) -> list[Path]:
