@@ -15,7 +15,7 @@ from tests.programs import script_meaning, timers
 from tests.programs.groups import aggregated, ranked, summed
 from tests.programs.meaning import value
 from tests.programs.shapes import names_after
-from tests.programs.windows import fired, is_late, is_time
+from tests.programs.windows import chained, fired, is_late, is_time
 
 TIMED = p.Window | p.Distinct | p.Join | p.AsOf | timers.Timers
 
@@ -197,8 +197,7 @@ class Oracle:
 
     def _window(self, step):
         if not self.is_first(step.of) and step.shape != "global":
-            made, _ = fired(step, [[row for _, row in self.rows(step.of)]], [None], [None])
-            return [(None, row) for _, row in made]
+            return [(None, row) for row in chained(step, [row for _, row in self.rows(step.of)])]
         made, self.late[step.name] = fired(step, self.batches(step.of), self.marks.before, self.marks.after)
         return made
 

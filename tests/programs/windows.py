@@ -11,6 +11,7 @@ from tests.programs.groups import aggregated, by_value, first, there
 
 # The first event time, at which watermarks begin; and one that is more than a day ahead of any clock.
 EPOCH, AHEAD = datetime(1970, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC)
+FIRST = datetime.min.replace(tzinfo=UTC)
 
 
 def is_late(time, mark):
@@ -28,6 +29,12 @@ def fired(step, batches, before, after):
     """The rows of a window's groups as `(batch, row)`, and the late rows; open windows fire at the end of input."""
     made = ORDERED.get(step.shape) or {"session": sessions, "global": whole}.get(step.shape, sliced)
     return made(step, [[row for row in rows if is_time(step, row[step.time])] for rows in batches], before, after)
+
+
+def chained(step, rows):
+    """The rows of a window over windows, which takes all of `rows`: their times may be before 1970."""
+    made = ORDERED.get(step.shape) or {"session": sessions}.get(step.shape, sliced)
+    return [row for _, row in made(step, [rows], [FIRST], [None])[0]]
 
 
 def group_of(step, row):
