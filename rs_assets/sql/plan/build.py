@@ -18,6 +18,7 @@ from rs_assets.sql.plan.catalog import catalog_of
 from rs_assets.sql.plan.outputs import Selected
 from rs_assets.sql.plan.planner import Planner, QueryContext, step_name
 from rs_assets.sql.plan.query import selected_of
+from rs_assets.sql.plan.stateful import lacks_one_state
 from rs_assets.sql.read.durations import duration
 from rs_assets.sql.read.lexer import TOO_DEEP
 from rs_assets.sql.read.reader import statements
@@ -129,7 +130,11 @@ def _inserted(planner: Planner, insert: Insert) -> DataStream:
     context = QueryContext(
         name, firing=_firing(planner, insert.emit), root=name, upsert_columns=upsert_columns(planner, insert)
     )
-    made = selected_of(planner, insert.tree, context)
+    made = planner.divided(
+        lambda: selected_of(planner, insert.tree, context),
+        lambda found: found.relation.stream.step,
+        lacks_one_state,
+    )
     _check_fires(planner, insert, made, context)
     return written(planner, insert, made, replace(context, firing=ONCE))
 

@@ -75,6 +75,8 @@ class Planner:
     reading: set[str] = field(default_factory=set)
     # How many queries are being planned, each for the one before.
     depth: int = 0
+    # Whether unions put their sides with different state into queries of their own.
+    divides: bool = False
 
     def as_tables(
         self, plan: Callable[[QueryContext], Planned], context: QueryContext, needed: Callable[[Planned], bool]
@@ -83,13 +85,39 @@ class Planner:
 
         The rows of such a table are retracted; those of other groups are only replaced, which costs less.
         """
+        if context.changes:
+            return plan(context)
+        return self.again(lambda: plan(context), needed, lambda: plan(replace(context, changes=True)))
+
+    def divided(
+        self, plan: Callable[[], Planned], step_of: Callable[[Planned], str], lacks: Callable[[str], bool]
+    ) -> Planned:
+        """What `plan` makes; again, with durable shuffles before unions of different states, if its step `lacks` one.
+
+        Views that lack one state are made once more, also those that an earlier statement groups.
+        """
+
+        def apart() -> Planned:
+            self.made = {key: relation for key, relation in self.made.items() if not lacks(relation.stream.step)}
+            self.divides = True
+            try:
+                return plan()
+            finally:
+                self.divides = False
+
+        return self.again(plan, lambda found: lacks(step_of(found)), apart)
+
+    def again(
+        self, plan: Callable[[], Planned], needed: Callable[[Planned], bool], other: Callable[[], Planned]
+    ) -> Planned:
+        """What `plan` makes, or `other` in its place if `needed` says so of it."""
         draft = self.begin.draft
         before = dict(self.made), dict(self.steps), list(draft.pending), draft.count
-        found = plan(context)
-        if context.changes or not needed(found):
+        found = plan()
+        if not needed(found):
             return found
         self.made, self.steps, draft.pending, draft.count = before
-        return plan(replace(context, changes=True))
+        return other()
 
     def name(self, context: QueryContext, kind: str, at: object) -> str:
         """A name for a step, which depends only on the names in the statement and the kind of step."""

@@ -12,6 +12,8 @@ from rs_assets.operators.window.spec import TumblingWindow, Window
 from rs_assets.operators.window.trigger import ONCE
 from rs_assets.sql.plan.planner import Planner, QueryContext
 from rs_assets.sql.plan.relation import Relation
+from rs_assets.stream.draft import StepRef
+from rs_assets.topology.nodes.shuffle import ShuffleWrite
 
 # The size of a window for all rows: a hundred years from 1970 on.
 ALL_TIME: Final = timedelta(days=36_500)
@@ -67,3 +69,25 @@ def shuffled(planner: Planner, relation: Relation, context: QueryContext, at: An
     return replace(
         relation, stream=stream, fields=needed or relation.fields, stateful=False, apart=False, untimed=False
     )
+
+
+def last_states(step: str) -> frozenset[str]:
+    """The steps with state that rows have passed last before `step`, in its query; an empty text for rows without."""
+    found, waiting, seen = set[str](), [step], set[str]()
+    while waiting:
+        current = waiting.pop()
+        node = current.node if isinstance(current, StepRef) and current not in seen else None
+        seen.add(current)
+        if node is not None and node.stateful:
+            found.add(node.name)
+        elif node is not None:
+            waiting += node.inputs
+            found |= set() if node.inputs else {""}
+    return frozenset(found)
+
+
+def lacks_one_state(step: str) -> bool:
+    """Whether rows of `step`, or those that a query before writes for it, have not all passed one state last."""
+    above = step.upstream() if isinstance(step, StepRef) else ()
+    written = (name for each in above if isinstance(each.node, ShuffleWrite) for name in each.node.inputs)
+    return any(len(last_states(each)) > 1 for each in (step, *written))

@@ -12,6 +12,7 @@ from rs_assets.sql.plan.groups.grouping import grouped
 from rs_assets.sql.plan.outputs import Output, Selected, called, mapped
 from rs_assets.sql.plan.planner import Planner, QueryContext
 from rs_assets.sql.plan.relation import Relation
+from rs_assets.sql.plan.stateful import last_states, shuffled
 from rs_assets.sql.read.types import common
 
 Select = Callable[[Planner, Any, QueryContext], Selected]
@@ -62,6 +63,12 @@ def _all(planner: Planner, tree: Any, context: QueryContext, select: Select) -> 
     made = [
         _branch(planner, side, names, kinds, context.inside(name), tree) for side, name in zip(sides, "ab", strict=True)
     ]
+    if planner.divides and len(frozenset[str]().union(*(last_states(each.stream.step) for each in made))) > 1:
+        # A query has one state that all its rows pass last.
+        made = [
+            shuffled(planner, each, context.inside(name), tree) if each.stateful else each
+            for each, name in zip(made, "ab", strict=True)
+        ]
     stream = made[0].stream.union(made[1].stream, name=planner.name(context, "union", tree))
     columns = tuple(
         replace(
