@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from rs_assets.common.errors_wire import from_wire
 from rs_assets.compile.python.fields_read import fields_read
 from rs_assets.compile.python.python_step import FusedSteps, python_step
+from rs_assets.compile.python.udf import Runner
 from rs_assets.errors import TopologyError
+from rs_assets.expressions.functions.udf import Body
 
 TEXT, NUMBER = pa.string(), pa.int64()
 RECORD = {
@@ -154,6 +156,19 @@ def test_each_record_has_the_content_that_a_container_had_when_it_was_returned(k
 
     assert sizes([("map", seen, fields)], 1, 2) == [(2, 2), (3, 3)]
     assert sizes([("flat_map", both, fields)], 3, 5) == [(4, 4), (5, 5), (6, 6), (7, 7)]
+
+
+def test_each_value_of_a_function_over_columns_is_what_it_was_when_it_was_returned():
+    kept = []
+
+    def seen(n):
+        kept.append(n)
+        return kept
+
+    body = Body("seen", "seen", seen, ("bigint",), (False,), "array<bigint>")
+    numbers = pa.array([1, 2, 3])
+    made = Runner(body, pa.list_(NUMBER))(numbers, numbers).to_pylist()
+    assert [each["value"] for each in made] == [[1], [1, 2], [1, 2, 3]]
 
 
 def test_what_a_function_does_to_a_constant_of_the_one_before_no_record_has():
