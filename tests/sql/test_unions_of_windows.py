@@ -9,6 +9,7 @@ from itertools import groupby
 import pytest
 
 from rs_assets import pipeline_from_sql
+from rs_assets.errors import SqlError
 from rs_assets.testing import PipelineDriver
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
@@ -76,3 +77,26 @@ def test_a_view_with_such_a_union_may_be_grouped_and_be_read_as_it_is():
         made = pipeline_from_sql(f"{into} {statements}", job="views").describe()
         assert "sums_row" in made
         assert "pages_group" in made
+
+
+UNITED = """SELECT page, SUM(ms) AS ms, window_time AS wt FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts),
+    INTERVAL '{}' MINUTE)) GROUP BY page, window_start, window_end, window_time"""
+
+
+def test_a_window_over_such_a_union_is_refused_because_one_query_may_lag():
+    """Its rows would be late. Written to a table, a file of its own decides how long it waits for them."""
+    both = f"{UNITED.format(1)} UNION ALL {UNITED.format(2)}"
+    ten = "SELECT page, SUM(ms) AS n FROM TABLE(TUMBLE(({}), DESCRIPTOR(wt), INTERVAL '10' MINUTE))"
+    statement = f"{ten.format(both)} GROUP BY page, window_start, window_end"
+    for more in ("", " UNION ALL SELECT page, ms AS n FROM kept"):
+        with pytest.raises(SqlError, match="on different paths") as refused:
+            pipeline_from_sql(f"{TABLES} INSERT INTO sums {statement}{more}", job="lagging")
+        assert "write the rows of each side to one table in Delta, by an INSERT each" in refused.value.remedy
+    parts = (
+        "CREATE TABLE parts (page STRING, ms BIGINT, wt TIMESTAMP(3){}) WITH ('connector' = 'delta', 'table' = 'p');"
+    )
+    inserts = "".join(f"INSERT INTO parts {UNITED.format(minutes)};" for minutes in (1, 2))
+    assert pipeline_from_sql(f"{TABLES} {parts.format('')} {inserts}", job="parts")
+    marked = parts.format(", WATERMARK FOR wt AS wt - INTERVAL '5' MINUTE")
+    read = statement.replace(f"({both})", "TABLE parts")
+    assert pipeline_from_sql(f"{TABLES} {marked} INSERT INTO sums {read}", job="lagging")

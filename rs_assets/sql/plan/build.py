@@ -18,7 +18,7 @@ from rs_assets.sql.plan.catalog import catalog_of
 from rs_assets.sql.plan.outputs import Selected
 from rs_assets.sql.plan.planner import Planner, QueryContext, step_name
 from rs_assets.sql.plan.query import selected_of
-from rs_assets.sql.plan.stateful import lacks_one_state
+from rs_assets.sql.plan.stateful import is_read_by_time, lacks_one_state
 from rs_assets.sql.read.durations import duration
 from rs_assets.sql.read.lexer import TOO_DEEP
 from rs_assets.sql.read.reader import statements
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _CAST = re.compile(r"\.with_fields\((\w+)='cast\(\1 as ([^']+)\)'\)")
+# What a statement cannot say, and what does the same.
+_SHUFFLE = ".shuffle("
+OWN_TABLE = "write the rows of each side to one table in Delta, by an INSERT each, and read that in another file"
 _STEP = re.compile(r"(?:step|window|union) '([a-z0-9_]+)'")
 
 
@@ -134,6 +137,7 @@ def _inserted(planner: Planner, insert: Insert) -> DataStream:
         lambda: selected_of(planner, insert.tree, context),
         lambda found: found.relation.stream.step,
         lacks_one_state,
+        is_read_by_time,
     )
     _check_fires(planner, insert, made, context)
     return written(planner, insert, made, replace(context, firing=ONCE))
@@ -187,6 +191,7 @@ class PositionedErrors:
         step = str(error.facts.get("step") or (found[1] if found else ""))
         # A statement has no steps that a cast could be.
         remedy = _CAST.sub(lambda cast: f"CAST({cast[1]} AS {cast[2].upper()})", error.remedy)
+        remedy = OWN_TABLE if _SHUFFLE in remedy else remedy
         raise self.planner.text.error(
             error.what, self.planner.steps.get(step, self.at), remedy=remedy, step=step or None
         ) from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -75,8 +75,8 @@ class Planner:
     reading: set[str] = field(default_factory=set)
     # How many queries are being planned, each for the one before.
     depth: int = 0
-    # Whether unions put their sides with different state into queries of their own.
-    divides: bool = False
+    # Unions whose sides with different states are in queries of their own; None if there are no such.
+    divides: set[str] | None = None
 
     def as_tables(
         self, plan: Callable[[QueryContext], Planned], context: QueryContext, needed: Callable[[Planned], bool]
@@ -90,20 +90,29 @@ class Planner:
         return self.again(lambda: plan(context), needed, lambda: plan(replace(context, changes=True)))
 
     def divided(
-        self, plan: Callable[[], Planned], step_of: Callable[[Planned], str], lacks: Callable[[str], bool]
+        self,
+        plan: Callable[[], Planned],
+        step_of: Callable[[Planned], str],
+        lacks: Callable[[str], bool],
+        lags: Callable[[str, Container[str]], bool],
     ) -> Planned:
         """What `plan` makes; again, with durable shuffles before unions of different states, if its step `lacks` one.
 
+        Not if a step by event time reads such a union, whose rows then come from queries that lag differently.
         Views that lack one state are made once more, also those that an earlier statement groups.
         """
 
         def apart() -> Planned:
             self.made = {key: relation for key, relation in self.made.items() if not lacks(relation.stream.step)}
-            self.divides = True
+            self.divides = set()
             try:
-                return plan()
+                return self.again(plan, lambda found: lags(step_of(found), self.divides or ()), whole)
             finally:
-                self.divides = False
+                self.divides = None
+
+        def whole() -> Planned:
+            self.divides = None
+            return plan()
 
         return self.again(plan, lambda found: lacks(step_of(found)), apart)
 

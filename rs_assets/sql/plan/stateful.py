@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
+from rs_assets.common.node import Node
 from rs_assets.operators.window.global_window import GlobalWindow
 from rs_assets.operators.window.spec import TumblingWindow, Window
 from rs_assets.operators.window.trigger import ONCE
@@ -14,6 +16,8 @@ from rs_assets.sql.plan.planner import Planner, QueryContext
 from rs_assets.sql.plan.relation import Relation
 from rs_assets.stream.draft import StepRef
 from rs_assets.topology.nodes.shuffle import ShuffleWrite
+from rs_assets.topology.nodes.timed import TimedState
+from rs_assets.topology.nodes.window import WindowAggregate
 
 # The size of a window for all rows: a hundred years from 1970 on.
 ALL_TIME: Final = timedelta(days=36_500)
@@ -73,17 +77,9 @@ def shuffled(planner: Planner, relation: Relation, context: QueryContext, at: An
 
 def last_states(step: str) -> frozenset[str]:
     """The steps with state that rows have passed last before `step`, in its query; an empty text for rows without."""
-    found, waiting, seen = set[str](), [step], set[str]()
-    while waiting:
-        current = waiting.pop()
-        node = current.node if isinstance(current, StepRef) and current not in seen else None
-        seen.add(current)
-        if node is not None and node.stateful:
-            found.add(node.name)
-        elif node is not None:
-            waiting += node.inputs
-            found |= set() if node.inputs else {""}
-    return frozenset(found)
+    above = list(_in_query(step))
+    none = {""} if any(not node.stateful and not node.inputs for node in above) else set()
+    return frozenset({node.name for node in above if node.stateful} | none)
 
 
 def lacks_one_state(step: str) -> bool:
@@ -91,3 +87,22 @@ def lacks_one_state(step: str) -> bool:
     above = step.upstream() if isinstance(step, StepRef) else ()
     written = (name for each in above if isinstance(each.node, ShuffleWrite) for name in each.node.inputs)
     return any(len(last_states(each)) > 1 for each in (step, *written))
+
+
+def is_read_by_time(step: str, unions: Container[str]) -> bool:
+    """Whether a step by event time reads one of `unions`, for which the rows of a query that lags would be late."""
+    above = (each.node for each in (step.upstream() if isinstance(step, StepRef) else ()))
+    timed = (node for node in above if isinstance(node, TimedState) and node.event_time is not None)
+    ends = (node for node in timed if not (isinstance(node, WindowAggregate) and node.window.longest >= ALL_TIME))
+    return any(read.name in unions for node in ends for name in node.inputs for read in _in_query(name))
+
+
+def _in_query(step: str) -> Iterator[Node]:
+    """The step and those upstream of it, up to the first ones with state and the begin of the query."""
+    waiting, seen = [step], set[str]()
+    while waiting:
+        current = waiting.pop()
+        if isinstance(current, StepRef) and current not in seen:
+            seen.add(current)
+            yield current.node
+            waiting += () if current.node.stateful else current.node.inputs

@@ -63,13 +63,17 @@ def _all(planner: Planner, tree: Any, context: QueryContext, select: Select) -> 
     made = [
         _branch(planner, side, names, kinds, context.inside(name), tree) for side, name in zip(sides, "ab", strict=True)
     ]
-    if planner.divides and len(frozenset[str]().union(*(last_states(each.stream.step) for each in made))) > 1:
+    states = frozenset[str]().union(*(last_states(each.stream.step) for each in made))
+    apart = planner.divides is not None and len(states) > 1
+    if apart:
         # A query has one state that all its rows pass last.
         made = [
             shuffled(planner, each, context.inside(name), tree) if each.stateful else each
             for each, name in zip(made, "ab", strict=True)
         ]
     stream = made[0].stream.union(made[1].stream, name=planner.name(context, "union", tree))
+    if apart and planner.divides is not None:
+        planner.divides.add(str(stream.step))
     columns = tuple(
         replace(
             column, value=replace(column.value, role=column.value.role if column.value.role == other.value.role else "")
