@@ -94,11 +94,21 @@ def moved_sources(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> Ite
             )
 
 
-def _elsewhere(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> Iterable[tuple[str, str, str]]:
-    """The sources of a query whose positions are those of another place: name, place now, and then."""
+def moved_files(topology: Topology, plan: QueryPlan, facts: QueryFacts) -> Iterable[str]:
+    """The sources of a continuing query that read another place, and know what they have read by itself, as files."""
+    return (name for name, _, _ in _elsewhere(topology, plan, facts, self_contained=True))
+
+
+def _elsewhere(
+    topology: Topology, plan: QueryPlan, facts: QueryFacts, *, self_contained: bool = False
+) -> Iterable[tuple[str, str, str]]:
+    """The sources of a query that read another place than before: name, place now, and then.
+
+    Either those whose positions are of that place, or those that are self-contained.
+    """
     for name, origin in origins_of(topology, plan).items():
         source, former = topology[name], facts.origins.get(name, origin)
-        if former != origin and not (isinstance(source, Source) and source.self_contained):
+        if former != origin and (isinstance(source, Source) and source.self_contained) is self_contained:
             yield name, " ".join(origin), " ".join(former)
 
 

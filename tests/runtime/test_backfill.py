@@ -443,6 +443,13 @@ def test_records_of_files_that_moved_are_read_where_a_batch_read_them(log: Log, 
     (filled,) = kept(elsewhere, "id <> 1").backfill(TEN, options)
     assert (filled.rows_before, filled.rows) == (2, 1)
     assert rows(options, "id") == Counter({(2,): 1, (3,): 1})
+    log.folder = log.folder.rename(log.folder.with_name("moved"))
+    with pytest.raises(DataLossError, match="it is gone") as refused:
+        kept(log).backfill(TEN, options)
+    assert refused.value.remedy.endswith("if 'file' has moved with its files, run the pipeline with this code first")
+    kept(log).run(options)
+    (filled,) = kept(log).backfill(TEN, options)
+    assert (filled.rows_before, filled.rows) == (1, 2)
 
 
 def test_a_source_that_was_added_or_renamed_since_is_none_of_the_batches_before(

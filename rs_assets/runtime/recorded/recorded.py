@@ -40,7 +40,7 @@ from rs_assets.recovery import forget_marker as forgetting
 from rs_assets.recovery import rollback_marker as returning
 from rs_assets.runtime.batch.split_watermarks import by_split_of, split_watermarks_of
 from rs_assets.runtime.identity import queries_of_now, resumed
-from rs_assets.runtime.io_compatibility import refuse_elsewhere
+from rs_assets.runtime.io_compatibility import moved_files, refuse_elsewhere
 from rs_assets.runtime.job.dimensions import dimensions_of
 from rs_assets.runtime.job.queries import context_of, poisons_in
 from rs_assets.runtime.job.session import JobSession
@@ -101,8 +101,23 @@ class Recorded:
 
     def on_driver(self, read: Callable[[SparkSession], Found]) -> Found:
         """What `read` returns on the Spark driver's thread; RsError for whatever fails there."""
-        with translated(self.session.topology.name):
-            return self.session.options.driver.call(read)
+        try:
+            with translated(self.session.topology.name):
+                return self.session.options.driver.call(read)
+        except DataLossError as error:
+            if self._moved:
+                error.remedy += (
+                    f"; or, if {self._moved} has moved with its files, run the pipeline with this code first"
+                )
+            raise
+
+    @property
+    def _moved(self) -> str:
+        """The sources, for people, that find their files again at another place once a run has looked there."""
+        known, topology = queries_of_now(self.session.topology, self.stored), self.session.topology
+        facts = [(plan, known.get(self.session.folders[plan.name])) for plan in self.session.plans]
+        moved = (each for plan, stored in facts if stored is not None for each in moved_files(topology, plan, stored))
+        return ", ".join(map(repr, dict.fromkeys(moved)))
 
     def query(self, spark: SparkSession, plan: QueryPlan) -> RecordedQuery:
         """The batches of one query; on the driver's thread. TopologyError if it reads a durable shuffle."""
