@@ -134,7 +134,9 @@ def test_each_record_of_a_generator_stands_as_it_was_yielded():
     assert values([("map", same, {"n": NUMBER})], [ROW, {**ROW, "ms": 2}]) == [{"n": 1}, {"n": 2}]
 
 
-@pytest.mark.parametrize("kind", [list, set, deque, dict.fromkeys, bytearray], ids=["list", "set", "deque", "dict", "bytearray"])
+@pytest.mark.parametrize(
+    "kind", [list, set, deque, dict.fromkeys, bytearray], ids=["list", "set", "deque", "dict", "bytearray"]
+)
 def test_each_record_has_the_content_that_a_container_had_when_it_was_returned(kind):
     """A function may use one container again and again, within others too."""
     kept = kind([0])
