@@ -72,6 +72,12 @@ def pytest_configure(config: pytest.Config) -> None:
         S3.fetch()
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Refuse a name with an address, which is another one in each worker: then no test would run."""
+    if " at 0x" in item.nodeid:
+        raise pytest.UsageError(f"{item.nodeid} has an address in its name: give its parameters ids=[...]")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Only the tests that the options leave, and the longest files first, by which workers share them evenly."""
     everything, durations = [*items], recorded()
