@@ -124,7 +124,6 @@ def expected(log: Path, driver) -> list[tuple[object, ...]]:
     return result(options.home)
 
 
-@pytest.mark.canary
 @pytest.mark.timeout(900)
 @pytest.mark.faults
 def test_a_driver_that_was_overtaken_while_it_was_paused_writes_nothing_more(place, driver, outcome):

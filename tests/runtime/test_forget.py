@@ -172,7 +172,7 @@ def killed(visits: Pipeline, options: RunOptions, owner: Any, name: str, when: s
         (CheckpointLog, "begin_rewrite", "before", 1),
         (CheckpointLog, "begin_rewrite", "after", 1),
         (CheckpointLog, "end_rewrite", "before", 1),
-        pytest.param(CheckpointLog, "end_rewrite", "after", 2, marks=pytest.mark.canary),
+        (CheckpointLog, "end_rewrite", "after", 2),
         (QueryState, "_compare", "after", 2),
     ],
 )

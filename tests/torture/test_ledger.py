@@ -50,7 +50,6 @@ def test_a_seed_has_its_kills() -> None:
     assert planned(7, 20)[:5] == planned(7, 5)
 
 
-@pytest.mark.canary
 @pytest.mark.faults
 @pytest.mark.timeout(900)
 def test_a_short_ledger_is_right(tmp_path: Path) -> None:
