@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from datetime import timedelta
 from types import MappingProxyType
 from typing import ClassVar, Final, Literal
 
@@ -20,6 +21,11 @@ NO_EFFECT: Final[Mapping[str, bool]] = MappingProxyType({EFFECT: False})
 def positive(value: object) -> bool:
     """Whether `value` is a positive int; a bool does not count."""
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def positive_time(value: object) -> bool:
+    """Whether `value` is a positive timedelta."""
+    return isinstance(value, timedelta) and value > timedelta(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Final, NamedTuple, get_args
 
 from rs_assets.common.home import Home
-from rs_assets.common.node import positive
+from rs_assets.common.node import positive, positive_time
 from rs_assets.connectors.delta.nodes import DeltaConnector
 from rs_assets.errors import ConfigurationError
 
@@ -42,10 +42,6 @@ def _or_none(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: value is None or holds(value)
 
 
-def _time(value: object) -> bool:
-    return isinstance(value, timedelta) and value > timedelta(0)
-
-
 def _from_zero(value: object) -> bool:
     return isinstance(value, timedelta) and value >= timedelta(0)
 
@@ -58,7 +54,7 @@ def _names(value: object) -> bool:
     return isinstance(value, tuple | list) and all(isinstance(name, str) for name in value)
 
 
-TIME: Final = Rule(_or_none(_time), "a positive timedelta, or None", "Time.minutes(10)")
+TIME: Final = Rule(_or_none(positive_time), "a positive timedelta, or None", "Time.minutes(10)")
 SAVEPOINT_RULES: Final = (
     (("every", "max_age"), TIME),
     (("keep",), Rule(positive, "a whole number above 0", "10")),
@@ -66,7 +62,7 @@ SAVEPOINT_RULES: Final = (
 RUN_RULES: Final = (
     (("home",), Rule(lambda value: isinstance(value, Home), "a Home", "Home.at('/data/rs')")),
     (("interval", "flush_after", "catalog_keep"), Rule(_from_zero, "a timedelta", "Time.seconds(5)")),
-    (("lease_ttl",), Rule(_time, "a positive timedelta", "Time.seconds(30)")),
+    (("lease_ttl",), Rule(positive_time, "a positive timedelta", "Time.seconds(30)")),
     (("idle_timeout", "close_on_idle"), TIME),
     (("flush_batches", "max_line_bytes"), Rule(positive, "a whole number above 0", "1_000")),
     (("partitions",), Rule(_or_none(positive), "a whole number above 0, or None", "4")),

@@ -16,7 +16,7 @@ from pyarrow import fs
 
 from rs_assets.common.storage import storage_options
 from rs_assets.connectors.delta.log.store import store
-from rs_assets.connectors.files.codecs import CODECS, PACK_AGAIN, is_foreign
+from rs_assets.connectors.files.codecs import PACK_AGAIN, codec_of, is_foreign
 from rs_assets.connectors.files.listing import MAGIC
 from rs_assets.connectors.files.parquet_columns import check_fields, fields_of
 from rs_assets.connectors.own.lines import OwnRow
@@ -63,35 +63,37 @@ class StoredFiles(LogSource):
 
     def ends(self) -> Mapping[str, int]:
         """The objects that are there, and how long they are."""
-        there = [*self._found()]
-        for info in there:
-            _check_archive(info.path)
-        found = ((f"{info.path} ({info.size} bytes, {info.mtime_ns // 1_000_000} ms)", info) for info in there)
+        found = self._splits().items()
         return {split: _end(info) if self.gaps else self._count(split, info.path) for split, info in found}
 
     def read(self, split: str, start: int, end: int) -> Iterable[OwnRow | tuple[int, OwnRow]]:
         """The lines that begin in the range, or the rows of these numbers."""
         name = FACTS.sub("", split)
-        info = self._files().get_file_info(name)
-        if split != f"{name} ({info.size} bytes, {(info.mtime_ns or 0) // 1_000_000} ms)":
+        if split != _split_of(self._files().get_file_info(name)):
             raise FileNotFoundError(f"{name} was replaced since its rows were planned")
         return self._lines(name, start, end) if self.gaps else self._records(name, start, end)
 
     def cut(self, split: str, start: int, end: int, rows: int) -> int:
         """About so many lines, or exactly so many rows; an archive is not cut."""
-        if self.gaps and codec_of(split):
+        if self.gaps and _codec_of(FACTS.sub("", split)):
             return end
         return min(end, start + rows * (LINE_BYTES if self.gaps else 1))
 
     def unread_bytes(self, read: Mapping[str, int]) -> int:
         """The bytes of the objects after the numbers `read`, by split; of archives as they are stored."""
-        since = {split: at >> PACKED_BITS if codec_of(split) else at for split, at in read.items()}
-        sizes = {split: int(FACTS.search(split)[1]) for split in self.ends()}  # type: ignore[index]  # they all have it
-        return sum(max(0, size - since.get(split, 0)) for split, size in sizes.items())
+        left = ((info, _end(info) - read.get(split, 0)) for split, info in self._splits().items())
+        return sum(max(0, rest >> PACKED_BITS if _codec_of(info.path) else rest) for info, rest in left)
 
     def reader(self, name: str) -> LogReader:
         """The reader of the step `name`."""
         return StoredReader(name=name, max_rows_per_batch=self.max_rows_per_batch, source=self)
+
+    def _splits(self) -> Mapping[str, fs.FileInfo]:
+        """The objects that are there, by the names of their splits; SourceReadError for one that is not read."""
+        there = [*self._found()]
+        for info in there:
+            _check_archive(info.path)
+        return {_split_of(info): info for info in there}
 
     def _files(self) -> fs.FileSystem:
         return store(self.bucket, self._options or storage_options(self.address))
@@ -116,7 +118,7 @@ class StoredFiles(LogSource):
         return self._rows[split]
 
     def _lines(self, name: str, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-        codec = codec_of(name)
+        codec = _codec_of(name)
         with self._files().open_input_file(name) as file:
             # One byte earlier: whether a line begins at `start` depends on it. An archive is unpacked as a whole.
             at, rest = 0 if codec else max(0, start - 1), b""
@@ -158,13 +160,13 @@ class StoredReader(LogReader):
         return Lag(bytes=within(patience, lambda: fresh(self.source).unread_bytes(read), step=self.name))
 
 
-def codec_of(split: str) -> str | None:
-    """The compression of an object, by the end of its name, also in the name of its split; None: it is not packed.
+def _split_of(info: fs.FileInfo) -> str:
+    """The name of the split of an object, with its size and time: other content is another split."""
+    return f"{info.path} ({info.size} bytes, {(info.mtime_ns or 0) // 1_000_000} ms)"
 
-    >>> codec_of("in/a.jsonl.gz"), codec_of("in/a.jsonl.gz (1 bytes, 2 ms)"), codec_of("in/a.jsonl")
-    ('gzip', 'gzip', None)
-    """
-    return CODECS.get(PurePosixPath(FACTS.sub("", split)).suffix)
+
+def _codec_of(name: str) -> str | None:
+    return codec_of(PurePosixPath(name))
 
 
 def _check_archive(name: str) -> None:
@@ -176,4 +178,4 @@ def _check_archive(name: str) -> None:
 
 def _end(info: fs.FileInfo) -> int:
     """A number above those of all lines of an object."""
-    return int(info.size) << PACKED_BITS if codec_of(info.path) else int(info.size)
+    return int(info.size) << PACKED_BITS if _codec_of(info.path) else int(info.size)

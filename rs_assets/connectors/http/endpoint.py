@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Final
 from urllib.parse import urlsplit
 
-from rs_assets.common.node import NO_EFFECT
+from rs_assets.common.node import NO_EFFECT, positive_time
 from rs_assets.common.secrets import Deferred, Hidden, Secret, revealed
 from rs_assets.errors import ConfigurationError
 
@@ -63,7 +63,7 @@ class HttpEndpoint:
             ((self.username is None) == (self.password is None) and sum(ways) <= 1,
              "an HTTP service has one login: username and password, a token, or the header Authorization",
              "HttpEndpoint(url='https://host', token=EnvVar('...'))"),
-            (all(isinstance(each, timedelta) and each > timedelta(0) for each in (self.timeout, self.patience)),
+            (all(map(positive_time, (self.timeout, self.patience))),
              "timeout and patience must be times above 0", "timeout=timedelta(seconds=30)"),
         )  # fmt: skip
         for holds, what, remedy in checks:

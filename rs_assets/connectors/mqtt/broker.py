@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from urllib.parse import urlsplit
 
 from rs_assets.common.extras import check_extra
-from rs_assets.common.node import NO_EFFECT
+from rs_assets.common.node import NO_EFFECT, positive_time
 from rs_assets.common.secrets import Deferred, Hidden, Secret, revealed, without_userinfo
 from rs_assets.errors import ConfigurationError
 
@@ -59,15 +59,15 @@ class MqttBroker:
              "write it as 'mqtt://host:1883', or 'mqtts://host:8883' for TLS; the login is username= and password="),
             (self.password is None or self.username is not None, "a password needs a username", "pass username="),
             (self.ca is None or self.encrypted, "ca= is for TLS", "write the url as 'mqtts://host:8883'"),
-            (_is_time(self.connect_timeout), "connect_timeout must be a positive time", "timedelta(seconds=10)"),
-            (_is_time(self.keep_alive) and 1 <= self.keep_alive.total_seconds() <= LONGEST_ALIVE_S,
+            (positive_time(self.connect_timeout), "connect_timeout must be a positive time", "timedelta(seconds=10)"),
+            (positive_time(self.keep_alive) and 1 <= self.keep_alive.total_seconds() <= LONGEST_ALIVE_S,
              "keep_alive must be a time of 1 s to 18 h", "timedelta(seconds=60)"),
             (self.version in get_args(MqttVersion), f"version must be one of 3.1.1, 5, not {self.version!r}",
              "version='5'"),
             (self.session_expiry is None or self.five, "a session that expires needs version 5 of the protocol",
              "version='5'"),
             (self.session_expiry is None
-             or (_is_time(self.session_expiry) and 1 <= self.session_expiry.total_seconds() < FOR_EVER_S),
+             or (positive_time(self.session_expiry) and 1 <= self.session_expiry.total_seconds() < FOR_EVER_S),
              "session_expiry must be a time of 1 s to 136 years", "timedelta(days=7)"),
         ):  # fmt: skip
             if not holds:
@@ -142,7 +142,3 @@ def _is_address(url: Any) -> bool:
         return False
     plain = not (parts.username or parts.password or parts.query or parts.fragment or parts.path.strip("/"))
     return parts.scheme in PORTS and bool(parts.hostname) and plain and port != 0
-
-
-def _is_time(value: object) -> bool:
-    return isinstance(value, timedelta) and value > timedelta(0)

@@ -105,10 +105,8 @@ class Recorded:
             with translated(self.session.topology.name):
                 return self.session.options.driver.call(read)
         except DataLossError as error:
-            if self._moved:
-                error.remedy += (
-                    f"; or, if {self._moved} has moved with its files, run the pipeline with this code first"
-                )
+            if moved := self._moved:
+                error.remedy += f"; or, if {moved} has moved with its files, run the pipeline with this code first"
             raise
 
     @property

@@ -15,7 +15,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rs_assets.connectors.files.codecs import CODECS
+from rs_assets.connectors.files.codecs import codec_of
 from rs_assets.errors import CheckpointError, SourceReadError
 
 # Bytes hashed to recognise a file, at its beginning and where reading ended: files with one long header differ there.
@@ -172,11 +172,6 @@ def _digest(file: BinaryIO, size: int) -> str:
     if size > ENDS_BYTES:
         found.update(os.pread(file.fileno(), ENDS_BYTES, size - ENDS_BYTES))
     return found.hexdigest()
-
-
-def codec_of(file: Path) -> str | None:
-    """The compression of a file, from its suffix; None for a plain file."""
-    return CODECS.get(file.suffix)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from enum import StrEnum
 from itertools import takewhile
 from pathlib import Path
 
+from rs_assets.connectors.files.codecs import codec_of
 from rs_assets.connectors.files.lines.files import (
     ARCHIVE_BLOCK_BYTES,
     FileKey,
@@ -17,7 +18,6 @@ from rs_assets.connectors.files.lines.files import (
     LineCounter,
     Seen,
     archive_blocks,
-    codec_of,
     file_key,
     files_in,
     look_at,

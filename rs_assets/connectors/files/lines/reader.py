@@ -11,7 +11,7 @@ import orjson
 from pyspark.sql import DataFrame
 
 from rs_assets.checkpoint.source_log import SourceBatch, SourceLog
-from rs_assets.connectors.files.lines.files import codec_of
+from rs_assets.connectors.files.codecs import codec_of
 from rs_assets.connectors.files.lines.offsets import (
     Ended,
     Offsets,

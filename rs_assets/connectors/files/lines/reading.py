@@ -12,13 +12,13 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from rs_assets.connectors.files.codecs import codec_of
 from rs_assets.connectors.files.lines.files import (
     ARCHIVE_BLOCK_BYTES,
     BLOCK_BYTES,
     BOM,
     LineCounter,
     archive_blocks,
-    codec_of,
     file_key,
     look_at,
     plain_blocks,

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType
 
 from rs_assets.common.errors_wire import wired
-from rs_assets.connectors.files.codecs import CODECS, PACK_AGAIN, is_foreign
+from rs_assets.connectors.files.codecs import PACK_AGAIN, codec_of, is_foreign
 from rs_assets.connectors.files.lines.offsets import LineRange
 from rs_assets.connectors.files.lines.records import read_records
 from rs_assets.connectors.files.lines.spark_source import RECORDS_DDL
@@ -214,7 +214,7 @@ def check_name(file: Path) -> None:
 
 def check_whole_frames(file: Path) -> None:
     """Raise SourceReadError for a zstd file that is cut short: Spark's reader does not report it of a later frame."""
-    if CODECS.get(file.suffix) == "zstd" and is_cut(file):
+    if codec_of(file) == "zstd" and is_cut(file):
         raise SourceReadError(
             "a zstd file is cut short", remedy="replace it by a complete one, or move it away", file=file
         )
