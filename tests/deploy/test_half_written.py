@@ -36,6 +36,13 @@ class World:
         self.deployed.insert(version, text=text)
         self.deployed.ask()
 
+    def begin(self, ms, options):
+        """Version 1 runs, has a batch, and is stopped."""
+        self.deploy(1, ms)
+        self.deployed.write(("/", 1))
+        with Supervised(self.deployed, Supervisor(NAME, options)):
+            self.until(1, "committed")
+
     def until(self, version, event):
         self.deployed.until(lambda: self.deployed.events(version)[-1:] == [event], f"version {version}: {event}")
 
@@ -82,10 +89,7 @@ class Killed(BaseException):
 @pytest.mark.long
 def test_should_end_an_undoing_that_was_cut_short(deployed, options, tmp_path, monkeypatch):
     world, rewind_queries = World(deployed, tmp_path / "small.db", DELTA), savepoints.rewind_queries
-    world.deploy(1, "ms")
-    deployed.write(("/", 1))
-    with Supervised(deployed, Supervisor(NAME, options)):
-        world.until(1, "committed")
+    world.begin("ms", options)
 
     def killed(*_):
         monkeypatch.setattr(savepoints, "rewind_queries", rewind_queries)
@@ -161,10 +165,7 @@ def test_should_undo_the_batch_of_a_committed_version_before_another_one_compute
 @pytest.mark.long
 def test_should_name_an_output_that_keeps_the_batch_of_a_committed_version(deployed, options, tmp_path):
     world = World(deployed, tmp_path / "small.db", SQLITE)
-    world.deploy(1, "ms * 60")
-    deployed.write(("/", 1))
-    with Supervised(deployed, Supervisor(NAME, options)):
-        world.until(1, "committed")
+    world.begin("ms * 60", options)
     deployed.write(("/a", 2))
     refused(options)
     world.deploy(2, "ms")
