@@ -117,6 +117,13 @@ def test_what_is_too_long_should_be_refused():
     assert Frames(100).feed(b"x" * 100) == []
 
 
+@pytest.mark.parametrize("too_long", [b"101 ", b"<1>" + b"x" * 101])
+def test_what_came_before_a_message_that_is_too_long_should_be_kept(too_long):
+    with pytest.raises(TooLong) as caught:
+        Frames(100).feed(b"<1>a\n4 <2>b" + too_long)
+    assert caught.value.before == [b"<1>a", b"<2>b"]
+
+
 @pytest.mark.canary
 def test_messages_over_tcp_should_be_stored(port, home):
     with collected(stream_of(port), home) as log:
@@ -128,8 +135,11 @@ def test_messages_over_tcp_should_be_stored(port, home):
         with socket.create_connection(("127.0.0.1", port)) as long:
             long.sendall(b"<3>x\n" + b"x" * 70_000)
             assert long.recv(1) == b""
-        wait_until(lambda: log.end() == 6)
-    assert sorted(payloads(log)) == [b"<1>a", b"<1>b", b"<1>c", b"<2>a", b"<2>b\nc", b"<3>x"]
+        with socket.create_connection(("127.0.0.1", port)) as long:
+            long.sendall(b"4 <3>y70000 <3>z")
+            assert long.recv(1) == b""
+        wait_until(lambda: log.end() == 7)
+    assert sorted(payloads(log)) == [b"<1>a", b"<1>b", b"<1>c", b"<2>a", b"<2>b\nc", b"<3>x", b"<3>y"]
 
 
 def test_messages_over_udp_should_be_stored(port, home):

@@ -117,7 +117,8 @@ class _Handler(socketserver.BaseRequestHandler):
                     self._store(frames.rest())
                     return
                 self._store(frames.feed(block))
-        except TooLong:
+        except TooLong as error:
+            self._store(error.before)
             LOG.warning(
                 "a syslog connection of %s is closed: a message has more than %d bytes",
                 self.client_address[0],

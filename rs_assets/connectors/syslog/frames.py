@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 # The digits of a length, and the space after it.
@@ -11,7 +12,11 @@ ENDS = b"\n\0\r"
 
 
 class TooLong(Exception):
-    """A message has more bytes than are taken."""
+    """A message has more bytes than are taken; `before` are those that were complete before it."""
+
+    def __init__(self, before: Sequence[bytes] = ()) -> None:
+        super().__init__()
+        self.before = before
 
 
 @dataclass(slots=True)
@@ -29,12 +34,15 @@ class Frames:
     def feed(self, block: bytes) -> list[bytes]:
         """The messages that are complete now; TooLong for one that has too many bytes."""
         data, at, found = self._left + block, 0, list[bytes]()
-        while (span := self._next(data, at)) is not None:
-            start, end = span
-            message = data[start:end].rstrip(ENDS)
-            if message:
-                found.append(message)
-            at = end
+        try:
+            while (span := self._next(data, at)) is not None:
+                start, end = span
+                message = data[start:end].rstrip(ENDS)
+                if message:
+                    found.append(message)
+                at = end
+        except TooLong:
+            raise TooLong(found) from None
         self._left = data[at:]
         return found
 
