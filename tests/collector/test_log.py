@@ -181,6 +181,26 @@ def test_one_collector_should_write_a_log_and_the_next_one_wait(tmp_path):
         thread.join()
 
 
+def test_a_collector_should_begin_again_after_an_error_of_any_kind(tmp_path, monkeypatch):
+    class Failing:
+        def __init__(self):
+            self.calls = 0
+
+        def collect(self, log, ready, stop):
+            self.calls += 1
+            if self.calls == 1:
+                # As a socket does for a host with two dots in a row.
+                raise UnicodeError("label empty or too long")
+            ready()
+            stop.set()
+
+    monkeypatch.setattr("rs_assets.connectors.collector.collecting.FIRST_PAUSE_S", 0.01)
+    states = []
+    collect(Failing(), LogWriter(tmp_path), threading.Event(), lambda *state: states.append(state))
+    failing = ("failing", "UnicodeError: label empty or too long")
+    assert states == [("connecting", ""), failing, ("connecting", ""), ("collecting", ""), ("stopped", "")]
+
+
 def test_a_log_that_is_gone_or_made_again_should_be_a_loss(tmp_path):
     with LogWriter(tmp_path) as log:
         log.append(messages(b"one", b"two"))

@@ -15,8 +15,7 @@ import orjson
 
 from rs_assets.common.background import LOG
 from rs_assets.common.files import write_atomically
-from rs_assets.connectors.collector.writing import LogWriter, NotStored
-from rs_assets.errors import RsError
+from rs_assets.connectors.collector.writing import LogWriter
 
 STATE: Final = "collector.json"
 # How often a collector that waits for another one looks, and the pauses after failures, in seconds.
@@ -30,8 +29,8 @@ class Collector(Protocol):
     def collect(self, log: LogWriter, ready: Callable[[], None], stop: threading.Event) -> None:
         """Write what comes to `log`, and only then acknowledge it, until `stop` is set.
 
-        `ready` is called when messages are taken. RsError, NotStored or OSError end it: it is called again after a
-        pause.
+        `ready` is called when messages are taken. An error ends it: it is called again after a pause, unless it is
+        Fatal.
         """
         ...
 
@@ -89,7 +88,10 @@ def _collect(collector: Collector, log: LogWriter, stop: threading.Event, told: 
         note("connecting")
         try:
             collector.collect(log, ready, stop)
-        except (RsError, NotStored, OSError) as error:
+        except Fatal:
+            raise
+        # Of any kind: a run would go on without its collector, and no message come.
+        except Exception as error:  # noqa: BLE001
             problem = f"{type(error).__name__}: {error}".splitlines()[0]
             note("failing", problem)
             LOG.warning("a collector has stopped and begins again in %.1f s: %s", pause, problem)
