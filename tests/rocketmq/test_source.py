@@ -215,6 +215,7 @@ def test_what_cannot_be_read_is_refused_before_the_start(rocketmq, options):
     missing.run(options)
     for wrong, what in {
         "tags": ({"tags": ""}, "does not select tags"),
+        "no tag": ({"tags": " || "}, "does not select tags"),
         "both": ({"tags": "a", "sql": "n > 1"}, "in two ways"),
         "format": ({"format": "avro"}, "is not a format"),
         "schema": ({"format": "text", "schema": SCHEMA}, "has fixed fields"),

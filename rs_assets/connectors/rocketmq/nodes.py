@@ -71,7 +71,8 @@ class RocketmqSource(Source):
         moment = isinstance(self.starting, datetime)
         limit = self.max_rows_per_batch
         checks: Sequence[tuple[bool, str, str]] = (
-            (_text(self.tags), f"{self.tags!r} does not select tags", "use 'a', 'a || b', or '*' for all"),
+            (_text(self.tags) and any(map(str.strip, self.tags.split("||"))), f"{self.tags!r} does not select tags",
+             "use 'a', 'a || b', or '*' for all"),
             (self.sql is None or (_text(self.sql) and self.tags.strip() == "*"),
              "sql and tags select messages in two ways", "write the tags in sql=: TAGS = 'a' AND ..."),
             (self.format in get_args(RocketmqFormat), f"{self.format!r} is not a format",
