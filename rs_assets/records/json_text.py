@@ -38,6 +38,8 @@ HALF: Final = (
 COMMA: Final = r'"[-+.0-9]*,[-+.,0-9eE]*"'
 # A number of so many digits that Spark, which multiplies seconds by a million, may wrap around to any time.
 SECONDS: Final = r"(?<![0-9.])[0-9]{13}"
+# A text that begins as a time of day does: Spark takes it for one of today, so another day gives another time.
+CLOCK: Final = r"[\s\x00-\x1f]*(?:T[0-9]|[0-9]{1,2}:)"
 # A number from 128 to 255, of which Spark makes a negative tinyint.
 UNSIGNED: Final = r"(?<![0-9])(?:1(?:2[89]|[3-9][0-9])|2(?:[0-4][0-9]|5[0-5]))(?![0-9])"
 TOO_LARGE: Final = Fault(
@@ -49,6 +51,7 @@ TOO_LARGE_FOR_BYTE: Final = Fault(TOO_LARGE.what, (ByteType,), lambda value, _: 
 TOO_LATE: Final = Fault(
     "not in the years 1 to 9999 of UTC", (TimestampType,), lambda value, _: value.rlike("^-?[0-9]{13,}$")
 )
+WITHOUT_DATE: Final = Fault("a time of day without a date", (TimestampType,), lambda value, _: value.rlike(f"^{CLOCK}"))
 WITH_COMMA: Final = Fault("a comma in a number", (DecimalType,), lambda value, _: value.contains(","))
 
 
@@ -60,6 +63,8 @@ def json_reason(text: Column, schema: StructType, parsed: Column, options: Mappi
     # The name of the value that Spark reads as infinite.
     infinite = F.lower(text).contains("inf")
     written = F.from_json(text, _as_written(schema), dict(options))
+    # A format of one's own says what a text without a date means.
+    dated = F.lit("timestampFormat" in options)
     return F.coalesce(
         calendar_reason(schema.fields, parsed.__getitem__),
         F.when(_has_half(text), F.lit("half of a surrogate pair")),
@@ -67,6 +72,7 @@ def json_reason(text: Column, schema: StructType, parsed: Column, options: Mappi
         *_reason_if(text.rlike(UNSIGNED), schema, written, TOO_LARGE_FOR_BYTE),
         *_reason_if(text.rlike(COMMA), schema, written, WITH_COMMA),
         *_reason_if(text.rlike(SECONDS), schema, written, TOO_LATE),
+        *_reason_if(~dated & text.rlike(f'"{CLOCK}'), schema, written, WITHOUT_DATE),
     )
 
 

@@ -66,6 +66,55 @@ def test_should_refuse_such_days_of_csv_and_of_a_pattern(tmp_path: Path, options
         assert ([row["id"] for row in out.rows()], report.rows_dead) == ([1], 1)
 
 
+CLOCKS = ["12:34:56", "1:2", "T12:34", " 12:34", "12:34:56+02:00"]
+DATED = ["2024-01-01T12:34:56", "2024-01-01", "2024-1-2 3:4:5", " 2024-01-01 12:34", "2024"]
+
+
+@pytest.mark.parametrize("tail", [False, True])
+@pytest.mark.parametrize("form", ["json", "csv", "pattern"])
+def test_should_refuse_a_time_of_day_without_a_date(tmp_path: Path, options, tail: bool, form: str) -> None:
+    """Spark takes it for one of today, so that a batch that is computed again tomorrow has another time."""
+    rows = [*enumerate(DATED + CLOCKS)]
+    text = {
+        "json": "".join(json.dumps({"id": number, "at": at, "all": [{"at": at}]}) + "\n" for number, at in rows),
+        "csv": "id,at\n" + "".join(f'{number},"{at}"\n' for number, at in rows),
+        "pattern": "".join(f"{number};{at}\n" for number, at in rows),
+    }
+    (tmp_path / "a.txt").write_text(text[form])
+    settings = {
+        "json": {"format": "json", "schema": "id int, at timestamp, all array<struct<at: timestamp>>"},
+        "csv": {"format": "csv", "schema": "id int, at timestamp"},
+        "pattern": {"format": "text", "schema": "id int, at timestamp", "pattern": r"(?P<id>\d+);(?P<at>.*)"},
+    }
+    out = MemoryChannel()
+    source = StreamBuilder.data_stream("calendar", f"clock_{form}_{tail:d}").from_file(
+        tmp_path / "a.txt", tail=tail, bad_records="dead_letter", **settings[form]
+    )
+    report = source.map("id", "year(at) AS year").to_memory(out).build().run(options)
+    assert sorted((row["id"], row["year"]) for row in out.rows()) == [(number, 2024) for number in range(len(DATED))]
+    assert report.rows_dead == len(CLOCKS)
+
+
+def test_should_take_a_time_of_day_that_the_format_of_the_source_reads(tmp_path: Path, options) -> None:
+    (tmp_path / "a.jsonl").write_text('{"at": "12:34"}\n')
+    (tmp_path / "a.csv").write_text("at\n12:34\n")
+    for file in ("a.jsonl", "a.csv"):
+        out = MemoryChannel()
+        source = StreamBuilder.data_stream("calendar", file[2:]).from_file(
+            tmp_path / file, format=file[2:].removesuffix("l"), schema="at timestamp", time_format="HH:mm"
+        )
+        _ = source.map("string(at) AS text").to_memory(out).build().run(options)
+        assert out.rows() == [{"text": "1970-01-01 12:34:00"}]
+
+
+def test_should_infer_texts_from_times_of_day_in_csv(tmp_path: Path, options) -> None:
+    (tmp_path / "a.csv").write_text("at,seen\n12:34:56,2024-01-01 00:00:00\n1:02,\n")
+    out = MemoryChannel()
+    source = StreamBuilder.data_stream("calendar", "inferred").from_file(tmp_path / "a.csv", format="csv")
+    _ = source.map("at", "year(seen) AS year").to_memory(out).build().run(options)
+    assert out.rows() == [{"at": "12:34:56", "year": 2024}, {"at": "1:02", "year": None}]
+
+
 @pytest.mark.parametrize("tail", [False, True])
 def test_should_refuse_a_map_of_json_with_a_key_twice(tmp_path: Path, options, tail: bool) -> None:
     """Spark keeps both entries; a look-up finds the first, Python the last, and a table has two."""

@@ -47,6 +47,7 @@ GOOD: Final = (
     '{"big":"12.5","k":"0.5","c":"1,5","b":true}',
     '{"s":"\\\\ud83d\\\\\\\\ud83d\\ude00x","f":1e39,"zz":"\\ude00\\ud83d"}',
     '{"d":1e400,"f":-3.4e38,"s":"inf","big":"1,5"}',
+    '{"t":"1:02","y":1}',
     '{"o":{"x":"0001-01-01"},"big":12345678901234567890.12,"s":"\\ud83d\\ude00","l":9223372036854775807}',
 )
 # Without exponents: Spark takes minutes for a decimal with a large one.

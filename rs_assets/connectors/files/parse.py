@@ -11,6 +11,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
+    DataType,
     DecimalType,
     DoubleType,
     FloatType,
@@ -27,7 +28,7 @@ from rs_assets.errors import ConfigurationError
 from rs_assets.records.calendar import calendar_reason, fault_reason
 from rs_assets.records.columns import ADDRESS, CORRUPT, LINE, OFFSET, PREFIX, RAW, RAW_LIMIT_BYTES, REASON, SPLIT
 from rs_assets.records.grok.expand import is_grok, with_named_groups
-from rs_assets.records.json_text import TOO_LARGE, json_reason, misfit_reason, misfit_text
+from rs_assets.records.json_text import TOO_LARGE, WITHOUT_DATE, json_reason, misfit_reason, misfit_text
 from rs_assets.records.schema import quoted
 
 # Separators between the groups of a matched pattern; lines that contain one are refused, so they cannot be forged.
@@ -58,6 +59,11 @@ class LineFormat:
     delimiter: str = ","
     max_line_bytes: int = MAX_LINE_BYTES
 
+    def as_text(self, kind: DataType) -> bool:
+        """Whether a value of CSV is read as a text, and becomes one of its type when that is checked."""
+        # A format says what a text without a date means.
+        return isinstance(kind, AS_TEXT) or (isinstance(kind, TimestampType) and not self.time_format)
+
     @property
     def reader_options(self) -> dict[str, str]:
         """Options of Spark's own parser that make it keep rejected text."""
@@ -71,10 +77,10 @@ class LineFormat:
 
     @property
     def reader_schema(self) -> StructType:
-        """The schema with the column for rejected text; numbers of CSV in AS_TEXT are texts."""
+        """The schema with the column for rejected text, and with texts for what is checked after Spark has read it."""
         fields = (self.schema or StructType()).fields
         if self.format == "csv":
-            fields = [StructField(f.name, StringType()) if isinstance(f.dataType, AS_TEXT) else f for f in fields]
+            fields = [StructField(f.name, StringType()) if self.as_text(f.dataType) else f for f in fields]
         return StructType([*fields]).add(CORRUPT, StringType())
 
     @property
@@ -177,18 +183,22 @@ def matched_fields(lines: DataFrame, text: Column, form: LineFormat) -> tuple[Da
     reasons = [
         F.when(text.contains(GROUP) | text.contains(MATCHED), F.lit("control characters in the line")),
         F.when(~F.col(MATCH).startswith(MATCHED), F.lit("the line does not match the pattern")),
-        *(no_value(field, part, F.col(value)) for field, part, value in typed),
+        *(no_value(field, part, F.col(value), formatted=bool(form.time_format)) for field, part, value in typed),
     ]
     return valued, [F.col(value).alias(field.name) for field, _part, value in typed], F.coalesce(*reasons)
 
 
-def no_value(field: StructField, part: Column, value: Column) -> Column:
-    """Why the text `part`, read as `value`, is not a value of its field; null if it is one."""
+def no_value(field: StructField, part: Column, value: Column, *, formatted: bool = False) -> Column:
+    """Why the text `part`, read as `value`, is not a value of its field; null if it is one.
+
+    `formatted`: times were read by a format of the source.
+    """
     endless = isinstance(field.dataType, FloatType | DoubleType)
     large = fault_reason([field], {field.name: value}.__getitem__, [TOO_LARGE]) if endless else F.lit(None)
     return F.coalesce(
         calendar_reason([field], {field.name: value}.__getitem__),
         F.when(value.isNull() & (F.length(part) > 0), misfit_text(field, part)),
+        F.lit(None) if formatted else fault_reason([field], {field.name: part}.__getitem__, [WITHOUT_DATE]),
         F.when(~F.lower(part).contains("inf"), large),
     )
 
@@ -251,7 +261,7 @@ def typed_fields(form: LineFormat, column: Callable[[str], Column]) -> tuple[lis
     found, reasons = [], []
     for field in form.schema.fields:
         part = column(field.name)
-        as_text = isinstance(field.dataType, AS_TEXT)
+        as_text = form.as_text(field.dataType)
         value = part.try_cast(field.dataType) if as_text else part
         found.append(value.alias(field.name))
         checked = no_value(field, part, value) if as_text else calendar_reason([field], {field.name: value}.__getitem__)

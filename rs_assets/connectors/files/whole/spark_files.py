@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
 from rs_assets.common.errors_wire import wired
 from rs_assets.connectors.files.codecs import PACK_AGAIN, codec_of, is_foreign
@@ -22,6 +22,7 @@ from rs_assets.connectors.files.parse import LineFormat, is_blank, parse_lines, 
 from rs_assets.connectors.files.zstd import is_cut
 from rs_assets.errors import ConfigurationError, SourceReadError
 from rs_assets.records.columns import ADDRESS, CORRUPT, ORDER, REASON
+from rs_assets.records.json_text import WITHOUT_DATE
 from rs_assets.records.poison import exact_text
 from rs_assets.records.schema import quoted
 from rs_assets.spark.processor.session import package_in
@@ -180,12 +181,26 @@ def infer_schema(spark: SparkSession, *, step: str, path: str, form: LineFormat)
     sample = sample_file(path, step=step)
     reader = spark.read.options(**form.reader_options)
     if form.format == "csv":
-        return reader.option("header", form.header).option("inferSchema", "true").csv(str(sample)).schema
+        return _inferred_csv(reader.option("header", form.header), str(sample))
     inferred = reader.json(str(sample)).schema
     fields = [field for field in inferred.fields if field.name != CORRUPT]
     if not fields:
         raise ConfigurationError(f"no line of {sample} is JSON", remedy="pass schema='...'", step=step)
     return StructType(fields)
+
+
+def _inferred_csv(reader: DataFrameReader, sample: str) -> StructType:
+    """The schema of a CSV file, in which Spark takes times of day for times of today: here they are texts."""
+    found = reader.option("inferSchema", "true").csv(sample).schema
+    times = [field.name for field in found.fields if isinstance(field.dataType, TimestampType)]
+    if not times:
+        return found
+    texts = StructType([StructField(field.name, StringType()) for field in found.fields])
+    rows = reader.option("inferSchema", "false").schema(texts).csv(sample)
+    undated = rows.select([F.bool_or(WITHOUT_DATE.holds(F.col(quoted(n)), TimestampType())).alias(n) for n in times])
+    row = undated.first()
+    assert row is not None  # noqa: S101  an aggregate has one row
+    return StructType([texts[f.name] if f.name in times and row[f.name] else f for f in found.fields])
 
 
 def sample_file(path: str, *, step: str) -> Path:

@@ -14,6 +14,9 @@ object JsonFaults {
   private val Days = (-719162, 2932896)
   private val Comma = Pattern.compile("\"[-+.0-9]*,[-+.,0-9eE]*\"")
   private val Seconds = Pattern.compile("(?<![0-9.])[0-9]{13}")
+  private val Clock = "[\\s\\x00-\\x1f]*(?:T[0-9]|[0-9]{1,2}:)"
+  private val QuotedClock = Pattern.compile("\"" + Clock)
+  private val BeginsAsClock = Pattern.compile(Clock)
   private val CommaAlone = UTF8String.fromString(",")
 
   /** What the name of a value has that is infinite by intent. */
@@ -93,6 +96,16 @@ object JsonFaults {
     protected def of(kind: DataType): Boolean = kind == TimestampType
     protected def is(value: Any, kind: DataType): Boolean = value.asInstanceOf[UTF8String].toString.matches("-?[0-9]{13,}")
   }
+
+  /** A time, read as a text, that is a time of day: Spark takes it for one of today. */
+  object Undated extends Fault {
+    protected def of(kind: DataType): Boolean = kind == TimestampType
+    protected def is(value: Any, kind: DataType): Boolean =
+      BeginsAsClock.matcher(value.asInstanceOf[UTF8String].toString).lookingAt
+  }
+
+  /** Whether a text within it begins as a time of day does. */
+  def hasClock(text: UTF8String): Boolean = QuotedClock.matcher(text.toString).find
 
   /** Whether there is a number of so many digits. */
   def hasSeconds(text: UTF8String): Boolean = Seconds.matcher(text.toString).find

@@ -17,6 +17,8 @@ final class SparkLines(rules: JsonRules) {
   private val exact = places(Exact)
   private val unsigned = places(Unsigned)
   private val late = places(Late)
+  // A format of one's own says what a text without a date means.
+  private val undated = if (rules.times) places(Undated) else Nil
   private val parser = evaluator(whole)
   private lazy val written = evaluator(wider(whole).asInstanceOf[StructType])
   private val project: UnsafeProjection = {
@@ -35,7 +37,8 @@ final class SparkLines(rules: JsonRules) {
     any(row, strange, Strange) || (any(row, large, Large) && !text.toLowerCase.contains(Infinite)) ||
       (exact.nonEmpty && hasComma(text) && any(asWritten(text), exact, Exact)) ||
       (unsigned.nonEmpty && any(asWritten(text), unsigned, Unsigned)) ||
-      (late.nonEmpty && hasSeconds(text) && any(asWritten(text), late, Late))
+      (late.nonEmpty && hasSeconds(text) && any(asWritten(text), late, Late)) ||
+      (undated.nonEmpty && hasClock(text) && any(asWritten(text), undated, Undated))
 
   private def asWritten(text: UTF8String): InternalRow = written.evaluate(text)
 
