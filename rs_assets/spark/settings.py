@@ -75,6 +75,8 @@ SQL_SETTINGS: Mapping[str, str] = {
     "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
     "spark.sql.streaming.offsetLog.formatVersion": "2",
     CHAINS: "false",
+    # Spark would compute what is before a shuffle before a batch has the versions of its dimensions and rules.
+    "spark.sql.adaptive.streaming.stateless.enabled": "false",
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
     # INT96 is not a Delta type; nanoseconds would raise the table's protocol version.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
