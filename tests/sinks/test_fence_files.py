@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,21 @@ def test_neither_is_one_of_another_home(writer):
     with pytest.raises(LeaseLostError, match="another home has written as shop.a") as lost:
         write(writer, mark(1, number=8, known={1}))
     assert lost.value.facts["other_home"] == "here:shop.a"
+
+
+def test_two_homes_that_write_at_the_same_moment_keep_their_files_apart(writer, spark):
+    rows = spark.createDataFrame([(1,), (2,)], "n int")
+    theirs, ours = (
+        mark(0),
+        replace(mark(0), claim=Claim(pipeline="shop.a", number=7, home="copy", known=frozenset({7}))),
+    )
+    staged = [writer.stage(rows, each) for each in (theirs, ours)]
+    assert len([*Path(writer.path).glob(".*.tmp")]) == 2
+    assert staged[0].commit() == 2
+    with pytest.raises(LeaseLostError, match="another home has written as shop.a"):
+        staged[1].commit()
+    assert [path.name for path in Path(writer.path).iterdir()] == [f"batch={theirs.folder}"]
+    assert spark.read.json(writer.path).count() == 2
 
 
 def test_a_lost_home_of_the_same_name_is_remembered(writer):

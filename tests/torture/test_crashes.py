@@ -12,6 +12,9 @@ from tests.torture.recorder import Crash, Point, ShimError, compile_shim, record
 from tests.torture.recover import distinct, evenly, outcomes
 from tests.torture.site import Site
 
+# Tens of starts, one after the other.
+pytestmark = pytest.mark.timeout(3600)
+
 TOWN = "home/checkpoints/shop/town"
 # A start that recovers finds the first ones done, so these are all recorded in one go.
 RECORDED = ("first start", "recover")

@@ -86,8 +86,10 @@ class FileWriter:
         return known.last_batch(mark.generation)
 
     def stage(self, batch: DataFrame, mark: BatchMark) -> Staged:
-        """Write the batch into a hidden folder of this sink, and record its content."""
-        sink = hashlib.sha256(f"{mark.pipeline_id}/{mark.sink}".encode()).hexdigest()[:8]
+        """Write the batch into a hidden folder of this sink and home, and record its content."""
+        # A copy of the home, which writes at the same moment, has another one: each must not remove the other's files.
+        home = mark.claim.home if mark.claim is not None else ""
+        sink = hashlib.sha256(f"{mark.pipeline_id}/{mark.sink}/{home}".encode()).hexdigest()[:8]
         hidden = Path(self.path) / f".{mark.folder}-{sink}.tmp"
         shutil.rmtree(hidden, ignore_errors=True)
         with self._errors():
@@ -155,6 +157,8 @@ class FileWriter:
 
     def _publish(self, hidden: Path, files: Mapping[Path, int], mark: BatchMark) -> int:
         with self._errors():
+            if (target := self._target(mark)).exists():
+                mark.check(self._wrote(target, mark), where=self.path)
             gone = [file for file, size in files.items() if not file.exists() or file.stat().st_size != size]
             if gone:
                 raise SinkError(
@@ -184,6 +188,9 @@ class FileWriter:
         (hidden / OWNER).write_text(_owner(mark))
         self._note(hidden, mark, form=self.form.text)
         hidden.rename(self._target(mark))
+        # What a crash left before the home was moved.
+        for other in Path(self.path).glob(f".{mark.folder}-*.tmp"):
+            shutil.rmtree(other, ignore_errors=True)
         # A new generation writes everything again, so the folders of earlier ones are removed.
         for folder in earlier:
             shutil.rmtree(folder)
