@@ -202,6 +202,18 @@ def test_join_refuses_tables_that_do_not_fit(make, why):
         make(*both()).to_stream().to_print().build()
 
 
+def test_join_refuses_lists_as_foreign_keys():
+    shop = StreamBuilder.data_stream("test", "lists")
+    one, two = (
+        shop.from_file(f"{name}.jsonl", schema="id bigint, at array<int>", tail=True, name=name).to_table(
+            "id", name=f"{name}s"
+        )
+        for name in ("one", "two")
+    )
+    with pytest.raises(TopologyError, match=r"the key 'at' is array<int>, which is not a plain value"):
+        one.join(two, on="at", prefix="other_").to_stream().to_print().build()
+
+
 def test_join_by_default_pairs_keys_of_the_same_names_in_any_order():
     shop = StreamBuilder.data_stream("test", "pairs")
     one, two = (

@@ -413,6 +413,9 @@ def _first(node: table.TableTop, inputs: Inputs) -> Fields:
 def _table_joined(node: table.TableJoin | table.StreamTableJoin, inputs: Inputs) -> Fields:
     left, right = inputs
     _check_named(node, left, right)
+    for one, two in node.on:
+        _check_plain(one, left.type_of(one), step=node.name)
+        _check_plain(two, right.type_of(two), step=node.name)
     _check_keys(node, left, right, alike=_whole)
     if isinstance(node, table.StreamTableJoin) and node.time_fields is not None:
         check_event_time(node.time_fields[0], left, step=node.name)
