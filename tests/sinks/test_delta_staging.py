@@ -11,6 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from rs_assets.catalog.catalog import compact_table
+from rs_assets.connectors.delta.files.staging import clear_staging, staging_of
 from rs_assets.connectors.delta.writer import DeltaWriter
 from rs_assets.errors import SinkError
 from tests.sinks.frames import mark, numbers, write
@@ -58,6 +59,25 @@ def test_staged_files_that_are_gone_are_an_error(path, which):
     assert read(path) == [1, 2]
     assert write(writer, numbers(3, 4), mark(1)) == 2
     assert read(path) == [1, 2, 3, 4]
+
+
+def test_what_a_copy_of_the_home_has_staged_goes_at_once(path, monkeypatch):
+    """A folder whose files go one by one is, for a moment, a batch without rows."""
+    staged = DeltaWriter("rows", path).stage(numbers(3, 4), mark(1))
+    folder = staging_of(Path(path), mark(1))
+    there = []
+
+    def removed(tree, **settings):
+        there.append(folder.exists())
+        real(tree, **settings)
+
+    real = shutil.rmtree
+    monkeypatch.setattr(shutil, "rmtree", removed)
+    clear_staging(Path(path), mark(1))
+    assert there == [False]
+    assert not [*folder.parent.iterdir()]
+    with pytest.raises(SinkError, match="has removed or changed"):
+        staged.commit()
 
 
 def test_a_batch_without_rows_commits_nothing(path):

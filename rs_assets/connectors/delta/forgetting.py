@@ -13,7 +13,6 @@ import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote
 
@@ -28,7 +27,7 @@ from pyarrow import fs
 
 from rs_assets.common.storage import is_remote
 from rs_assets.connectors.delta.backfill import partition_values, removal
-from rs_assets.connectors.delta.files.staging import STAGING, staging_of
+from rs_assets.connectors.delta.files.staging import STAGING, is_staged_by
 from rs_assets.connectors.delta.files.statistics import file_statistics
 from rs_assets.connectors.delta.log.causes import causes_of
 from rs_assets.connectors.delta.log.commit_info import FORGOTTEN, FORGOTTEN_BATCH, claim_carried_on
@@ -359,7 +358,7 @@ class TableErasure:
     def _of_others(self, name: str) -> bool:
         if not name.startswith(f"{STAGING}/") or is_remote(self.path) or self.mark is None:
             return name.startswith(f"{STAGING}/")
-        return not (Path(self.path) / name).is_relative_to(staging_of(Path(self.path), self.mark))
+        return not is_staged_by(name, self.mark)
 
     def _count(self, name: str) -> int:
         mask = self._mask(name)

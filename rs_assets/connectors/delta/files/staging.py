@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import time
+import uuid
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +18,8 @@ from pathlib import Path
 from rs_assets.connectors.sink import BatchMark
 
 STAGING = "_rs_staged"
+# What follows the name of a folder that is being removed; no such name has it.
+REMOVED = "~"
 # Younger files may belong to a commit in progress, whatever retention is configured.
 YOUNG = timedelta(hours=1)
 
@@ -27,8 +30,26 @@ def staging_of(root: Path, mark: BatchMark) -> Path:
 
 
 def clear_staging(root: Path, mark: BatchMark) -> None:
-    """Remove what earlier runs of this sink staged and never committed: we hold its lease, so no other run will."""
-    shutil.rmtree(staging_of(root, mark), ignore_errors=True)
+    """Remove what earlier runs of this sink staged and never committed.
+
+    We hold its lease, but a copy of the home may write at the same moment: its folder goes as a whole, at once. Else it
+    could list one without files, and take its batch for an empty one.
+    """
+    staged = staging_of(root, mark)
+    removed = staged.with_name(f"{staged.name}{REMOVED}{uuid.uuid4().hex[:8]}")
+    with suppress(OSError):
+        staged.rename(removed)
+    shutil.rmtree(removed, ignore_errors=True)
+
+
+def is_staged_by(name: str, mark: BatchMark) -> bool:
+    """Whether a file at a path relative to its table is in the folder of a sink, also in one that is being removed.
+
+    >>> is_staged_by("_rs_staged/p1-rows~0a1b2c3d/g0001/part.parquet", BatchMark("p1", 1, "rows", 0))
+    True
+    """
+    folder, _, rest = name.removeprefix(f"{STAGING}/").partition("/")
+    return bool(rest) and folder.partition(REMOVED)[0] == staging_of(Path(), mark).name
 
 
 def old_folders(root: Path, *, age: timedelta) -> list[Path]:
