@@ -168,17 +168,18 @@ class FileWriter:
                     file=gone[0],
                 )
             rows = {file: found for file in files if (found := rows_in(file, self.form))}
-            earlier = self._earlier(mark)
+            there = [*Path(self.path).iterdir()]
+            # The folders of earlier generations.
+            earlier = [f for f in there if f.name < f"batch=g{mark.generation:04d}" and f.match("batch=g*-b*")]
             if rows or earlier:
                 self._move(hidden, rows, mark, earlier)
+                # What another home has staged of this batch, as one that crashed before it was moved.
+                for other in (f for f in there if f != hidden and f.match(f".{mark.folder}-*.tmp")):
+                    shutil.rmtree(other, ignore_errors=True)
                 self.progress.advance(mark, mark.batch_id, step=self.name, place=self.path)
             else:
                 shutil.rmtree(hidden)
         return sum(rows.values())
-
-    def _earlier(self, mark: BatchMark) -> list[Path]:
-        """The folders of earlier generations."""
-        return [f for f in Path(self.path).glob("batch=g*-b*") if f.name < f"batch=g{mark.generation:04d}"]
 
     def _move(self, hidden: Path, kept: Container[Path], mark: BatchMark, earlier: Sequence[Path]) -> None:
         for folder in earlier:
@@ -188,9 +189,6 @@ class FileWriter:
         (hidden / OWNER).write_text(_owner(mark))
         self._note(hidden, mark, form=self.form.text)
         hidden.rename(self._target(mark))
-        # What a crash left before the home was moved.
-        for other in Path(self.path).glob(f".{mark.folder}-*.tmp"):
-            shutil.rmtree(other, ignore_errors=True)
         # A new generation writes everything again, so the folders of earlier ones are removed.
         for folder in earlier:
             shutil.rmtree(folder)
