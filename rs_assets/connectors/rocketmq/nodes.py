@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, Self, get_args
 from rs_assets.common.node import NO_EFFECT, positive
 from rs_assets.connectors.nodes import Sink, Source
 from rs_assets.connectors.rocketmq.client.cluster import RocketMQCluster
-from rs_assets.connectors.rocketmq.client.names import checked_group, checked_topic, writable_topic
+from rs_assets.connectors.rocketmq.client.names import checked_group, checked_topic, tags_in, writable_topic
 from rs_assets.errors import TopologyError
 from rs_assets.records.policy import BadRecords
 
@@ -71,7 +71,7 @@ class RocketmqSource(Source):
         moment = isinstance(self.starting, datetime)
         limit = self.max_rows_per_batch
         checks: Sequence[tuple[bool, str, str]] = (
-            (_text(self.tags) and any(map(str.strip, self.tags.split("||"))), f"{self.tags!r} does not select tags",
+            (_text(self.tags) and bool(tags_in(self.tags)), f"{self.tags!r} does not select tags",
              "use 'a', 'a || b', or '*' for all"),
             (self.sql is None or (_text(self.sql) and self.tags.strip() == "*"),
              "sql and tags select messages in two ways", "write the tags in sql=: TAGS = 'a' AND ..."),

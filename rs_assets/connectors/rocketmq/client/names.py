@@ -57,6 +57,15 @@ def commits_of(topic: str) -> str:
     return named if len(named) <= 127 else COMMITS + hashlib.sha256(topic.encode()).hexdigest()
 
 
+def tags_in(expression: str) -> frozenset[str]:
+    """The tags that an expression selects, but for `*`.
+
+    >>> sorted(tags_in("a || b")), sorted(tags_in(" || "))
+    (['a', 'b'], [])
+    """
+    return frozenset(part.strip() for part in expression.split("||") if part.strip())
+
+
 def checked_topic(value: object, *, step: str) -> str:
     """`value` if it may be the name of a topic; else TopologyError.
 

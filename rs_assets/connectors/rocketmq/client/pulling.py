@@ -9,7 +9,7 @@ from rs_assets.connectors.rocketmq.client.client import Client, Refused, answere
 from rs_assets.connectors.rocketmq.client.connection import Connection, Unreachable
 from rs_assets.connectors.rocketmq.client.frames import Answers, Codes, Frame
 from rs_assets.connectors.rocketmq.client.messages import TAGS, Damaged, Message, properties_of, stored
-from rs_assets.connectors.rocketmq.client.names import TOOLS, Queue
+from rs_assets.connectors.rocketmq.client.names import TOOLS, Queue, tags_in
 from rs_assets.errors import DataLossError, SourceReadError
 
 # The flag of a pull with its filter in the request: the client need not register it before.
@@ -35,7 +35,7 @@ class Filter(NamedTuple):
         """
         if self.kind != "TAG" or self.expression.strip() in ("", "*"):
             return None
-        return frozenset(part.strip() for part in self.expression.split("||") if part.strip())
+        return tags_in(self.expression)
 
     @property
     def selects_all(self) -> bool:
@@ -70,7 +70,7 @@ def messages(client: Client, reach: Reach, selected: Filter = ALL, group: str = 
     DataLossError if the broker does not have all of them any more: without a filter no offset may be missing, with one
     the first message must still be there after the last one was read.
     """
-    pull, at = Pull(client, reach, selected, group), reach.start
+    pull, at, tags = Pull(client, reach, selected, group), reach.start, selected.tags
     while at < reach.end:
         frame = pull.take(at)
         following = _next(frame, at, reach)
@@ -79,8 +79,8 @@ def messages(client: Client, reach: Reach, selected: Filter = ALL, group: str = 
         found = [message for message in _stored(frame, reach) if at <= message.offset < reach.end]
         if selected.selects_all:
             _check_whole(found, at, min(following, reach.end), reach)
-        elif selected.tags is not None:
-            found = [message for message in found if _tag(message) in selected.tags]
+        elif tags is not None:
+            found = [message for message in found if _tag(message) in tags]
         if found:
             yield found
         at = following
