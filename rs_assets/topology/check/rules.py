@@ -6,7 +6,7 @@ One row a node type. The fields of other types are unknown, and not checked.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -340,8 +340,7 @@ def _tabled(node: table.ToTable, inputs: Inputs) -> Fields:
     _check_deletes(node, inputs[0])
     if node.time_field is not None:
         check_event_time(node.time_field, inputs[0], step=node.name)
-    for name in (*node.keys, *node.order_by):
-        _check_plain(name, inputs[0].type_of(name), step=node.name)
+    _check_plain((*node.keys, *node.order_by), inputs[0], step=node.name)
     return inputs[0]
 
 
@@ -349,8 +348,7 @@ def _versions(node: table.TableVersions, inputs: Inputs) -> Fields:
     inputs[0].check(node.keys, step=node.name)
     _check_deletes(node, inputs[0])
     check_event_time(node.time_field, inputs[0], step=node.name)
-    for name in node.keys:
-        _check_plain(name, inputs[0].type_of(name), step=node.name)
+    _check_plain(node.keys, inputs[0], step=node.name)
     return inputs[0]
 
 
@@ -371,9 +369,12 @@ def _check_deletes(node: table.ToTable | table.TableVersions | join.StreamJoin, 
     )
 
 
-def _check_plain(name: str, kind: Type | None, *, step: str) -> None:
-    if kind is not None and (kind.nested or kind.name == "binary"):
-        raise not_plain(name, kind.text, step=step)
+def _check_plain(names: Iterable[str], fields: Fields, *, step: str) -> None:
+    """TopologyError for a key whose type a table cannot compare."""
+    for name in names:
+        kind = fields.type_of(name)
+        if kind is not None and (kind.nested or kind.name == "binary"):
+            raise not_plain(name, kind.text, step=step)
 
 
 def _grouped(node: table.TableGroup, inputs: Inputs) -> Fields:
@@ -381,8 +382,7 @@ def _grouped(node: table.TableGroup, inputs: Inputs) -> Fields:
     fields.check((*node.keys, *(each.field for each in node.aggregates)), step=node.name)
     for aggregate in node.aggregates:
         _check_number(aggregate, fields, step=node.name)
-    for name in node.keys:
-        _check_plain(name, fields.type_of(name), step=node.name)
+    _check_plain(node.keys, fields, step=node.name)
     types = {name: fields.type_of(name) for name in node.keys}
     made = {each.alias: aggregated(each, fields) for each in node.aggregates}
     return Fields({**types, **made, **dict.fromkeys(name for name, _ in node.own)})
@@ -391,8 +391,7 @@ def _grouped(node: table.TableGroup, inputs: Inputs) -> Fields:
 def _reduced(node: table_reduce.TableReduce, inputs: Inputs) -> Fields:
     for fields in inputs:
         fields.check(node.keys, step=node.name)
-        for name in node.keys:
-            _check_plain(name, fields.type_of(name), step=node.name)
+        _check_plain(node.keys, fields, step=node.name)
     return Fields({name: inputs[0].type_of(name) for name in node.keys}).plus(
         declared(node.schema, step=node.name).types
     )
@@ -401,8 +400,7 @@ def _reduced(node: table_reduce.TableReduce, inputs: Inputs) -> Fields:
 def _first(node: table.TableTop, inputs: Inputs) -> Fields:
     fields = inputs[0]
     fields.check((*node.groups, *(name for name, _ in node.by)), step=node.name)
-    for name in node.groups:
-        _check_plain(name, fields.type_of(name), step=node.name)
+    _check_plain(node.groups, fields, step=node.name)
     if node.rank is None:
         return fields
     if fields.find(node.rank) is not None:
@@ -413,9 +411,8 @@ def _first(node: table.TableTop, inputs: Inputs) -> Fields:
 def _table_joined(node: table.TableJoin | table.StreamTableJoin, inputs: Inputs) -> Fields:
     left, right = inputs
     _check_named(node, left, right)
-    for one, two in node.on:
-        _check_plain(one, left.type_of(one), step=node.name)
-        _check_plain(two, right.type_of(two), step=node.name)
+    _check_plain((one for one, _ in node.on), left, step=node.name)
+    _check_plain((two for _, two in node.on), right, step=node.name)
     _check_keys(node, left, right, alike=_whole)
     if isinstance(node, table.StreamTableJoin) and node.time_fields is not None:
         check_event_time(node.time_fields[0], left, step=node.name)
@@ -435,8 +432,7 @@ def _changed(node: table.TableChanges, inputs: Inputs) -> Fields:
 
 def _processed(node: process.Process, inputs: Inputs) -> Fields:
     inputs[0].check((*node.keys, *node.order_by), step=node.name)
-    for name in (*node.keys, *node.order_by):
-        _check_plain(name, inputs[0].type_of(name), step=node.name)
+    _check_plain((*node.keys, *node.order_by), inputs[0], step=node.name)
     state = declared(node.state, step=node.name)
     both = next((key for key in node.keys if state.find(key) is not None), None)
     if both is not None:
