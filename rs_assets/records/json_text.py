@@ -64,7 +64,7 @@ def json_reason(text: Column, schema: StructType, parsed: Column, options: Mappi
     infinite = F.lower(text).contains("inf")
     written = F.from_json(text, _as_written(schema), dict(options))
     # A format of one's own says what a text without a date means.
-    dated = F.lit("timestampFormat" in options)
+    undated = () if "timestampFormat" in options else _reason_if(text.rlike(f'"{CLOCK}'), schema, written, WITHOUT_DATE)
     return F.coalesce(
         calendar_reason(schema.fields, parsed.__getitem__),
         F.when(_has_half(text), F.lit("half of a surrogate pair")),
@@ -72,7 +72,7 @@ def json_reason(text: Column, schema: StructType, parsed: Column, options: Mappi
         *_reason_if(text.rlike(UNSIGNED), schema, written, TOO_LARGE_FOR_BYTE),
         *_reason_if(text.rlike(COMMA), schema, written, WITH_COMMA),
         *_reason_if(text.rlike(SECONDS), schema, written, TOO_LATE),
-        *_reason_if(~dated & text.rlike(f'"{CLOCK}'), schema, written, WITHOUT_DATE),
+        *undated,
     )
 
 
