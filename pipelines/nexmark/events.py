@@ -37,7 +37,7 @@ UNNUMBERED = 10
 TEXT_SIZE = 1 << 16
 
 
-def person_lines(seed: int, events: Numbers, times: Numbers, horizon_ms: int) -> Iterator[str]:  # noqa: ARG001
+def person_lines(seed: int, events: Numbers, times: Numbers, _horizon_ms: int) -> Iterator[str]:
     """A person for each of `events`; `times` are milliseconds since the epoch."""
     chance, text = Chance(seed, events), _text(seed)
     words = (
@@ -84,7 +84,7 @@ def auction_lines(seed: int, events: Numbers, times: Numbers, horizon_ms: int) -
         )
 
 
-def bid_lines(seed: int, events: Numbers, times: Numbers, horizon_ms: int) -> Iterator[str]:  # noqa: ARG001
+def bid_lines(seed: int, events: Numbers, times: Numbers, _horizon_ms: int) -> Iterator[str]:
     """A bid for each of `events`."""
     chance, text = Chance(seed, events), _text(seed)
     people, auctions = last_person(events), last_auction(events)

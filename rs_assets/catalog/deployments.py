@@ -192,7 +192,7 @@ def _opened(path: Folder) -> DeltaTable | None:
 
 
 @lru_cache(maxsize=8)
-def _read(path: str, stamp: str, version: int) -> Mapping[str, tuple[Version, ...]]:  # noqa: ARG001  a table may be recreated
+def _read(path: str, _stamp: str, version: int) -> Mapping[str, tuple[Version, ...]]:  # a table may be recreated
     table = rows_of(delta_table(path, version), path)
     columns = [[_value(each) for each in column] for column in table.columns]
     rows = [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]

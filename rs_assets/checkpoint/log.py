@@ -321,7 +321,7 @@ class _LogThrough(CheckpointLog):
 
 
 @lru_cache(maxsize=64)
-def _offsets(path: Path, inode: int, written_ns: int) -> BatchOffsets:  # noqa: ARG001  they identify the content
+def _offsets(path: Path, _inode: int, _written_ns: int) -> BatchOffsets:  # they identify the content
     """The content of an offset file, with stored names; cached, since each batch asks for it often."""
     try:
         version, metadata, *lines = path.read_text(encoding="utf-8").splitlines()

@@ -46,7 +46,7 @@ MODULES = click.option(
 )
 
 
-def _names(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:  # noqa: ARG001  click's form
+def _names(context: click.Context, _parameter: click.Parameter, begun: str) -> list[str]:
     """Names of pipelines for completion with the Tab key; none if the project does not load."""
     try:
         found = find_pipelines(context.params.get("modules") or ())

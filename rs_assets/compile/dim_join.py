@@ -59,7 +59,7 @@ def _key(frame: DataFrame, name: str) -> Column:
 
 def _where(rows: DataFrame, node: DimJoin, ours: list[str], schema: StructType) -> DataFrame:
     """The candidates for which the condition holds; in a left join also unmatched rows."""
-    assert node.condition is not None  # noqa: S101  asked for with one
+    assert node.condition is not None  # asked for with one
     mine = {name.casefold() for name in ours} | SIDES
     only_theirs = [name for name in schema.names if name.casefold() not in mine]
     named = rows.select(

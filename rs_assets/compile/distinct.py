@@ -37,11 +37,11 @@ def _check_comparable(df: DataFrame, node: Distinct) -> None:
             )
 
 
-def late_for_distinct(node: Distinct, watermark: Column) -> Column:  # noqa: ARG001  the table's form
+def late_for_distinct(_node: Distinct, watermark: Column) -> Column:
     """Whether the watermark had passed the row."""
     return F.col(EVENT_TIME) <= watermark
 
 
-def probe_distinct(node: Distinct, rows: DataFrame) -> DataFrame:  # noqa: ARG001  the table's form
+def probe_distinct(_node: Distinct, rows: DataFrame) -> DataFrame:
     """The rows: they are compared, nothing is computed."""
     return rows

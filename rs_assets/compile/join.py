@@ -80,6 +80,6 @@ def late_for_join(node: StreamJoin, watermark: Column) -> Column:
     return last_end(node.bound) <= watermark
 
 
-def probe_join(node: StreamJoin, rows: DataFrame) -> DataFrame:  # noqa: ARG001  the table's form
+def probe_join(_node: StreamJoin, rows: DataFrame) -> DataFrame:
     """The rows: a condition is computed of pairs, so single records cannot fail on it."""
     return rows

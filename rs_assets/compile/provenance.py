@@ -347,7 +347,7 @@ def _table_joined(node: TableJoin | StreamTableJoin, left: Columns, right: Colum
     return Columns({**beside.named, **left.named, **either}, left.rest | beside.rest)
 
 
-def _changed(node: TableChanges, above: Columns) -> Columns:  # noqa: ARG001  the table's form
+def _changed(_node: TableChanges, above: Columns) -> Columns:
     return above.plus({"retracted": NOTHING})
 
 

@@ -69,7 +69,7 @@ def compile_rule_windows(context: CompileContext, node: RuleWindows, inputs: tup
     return Flow(alerts.select(*(column.alias(name) for name, column in shown.items())))
 
 
-def late_for_rule_windows(node: RuleWindows, watermark: Column) -> Column:  # noqa: ARG001  the table's form
+def late_for_rule_windows(_node: RuleWindows, watermark: Column) -> Column:
     """Whether the window of a match had closed."""
     return F.coalesce(_end() <= watermark, F.lit(False))  # noqa: FBT003
 

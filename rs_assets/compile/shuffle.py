@@ -21,7 +21,7 @@ DurableShuffle = ShuffleWrite | ShuffleRead
 TOPICS = ".topics"
 
 
-def compile_shuffle(context: CompileContext, node: Shuffle, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001  the table's form
+def compile_shuffle(_context: CompileContext, node: Shuffle, inputs: tuple[Flow, ...]) -> Flow:
     """Spark's exchange inside the query."""
     df = inputs[0].df
     check_fields(df, node.keys, step=node.name)
@@ -42,7 +42,7 @@ def compile_shuffle_write(context: CompileContext, node: ShuffleWrite, inputs: t
     return Flow(rows)
 
 
-def compile_shuffle_read(context: CompileContext, node: ShuffleRead, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001
+def compile_shuffle_read(context: CompileContext, node: ShuffleRead, _inputs: tuple[Flow, ...]) -> Flow:
     """The rows of the table or topic, distributed as configured; a topic is distributed already."""
     frame = context.record_filter.filter_bad_records(
         context.read(context, node), step=node.name, policy=node.bad_records, counted=True
@@ -57,7 +57,7 @@ def _table(node: DurableShuffle, home: Home) -> ShufflePlace:
 
 
 def _topic(node: DurableShuffle, home: Home) -> ShufflePlace:
-    assert node.cluster is not None  # noqa: S101  the node checked it
+    assert node.cluster is not None  # the node checked it
     noted = home.shuffles / TOPICS / f"{node.place}.json"
     return TopicShuffle(topic=node.place, cluster=node.cluster, partitions=node.partitions, noted=noted, keys=node.keys)
 

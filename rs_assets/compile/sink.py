@@ -19,7 +19,7 @@ from rs_assets.records.columns import ORDER, hidden
 from rs_assets.topology.nodes.shuffle import ShuffleWrite
 
 
-def compile_sink(context: CompileContext, node: Sink, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001  the table's form
+def compile_sink(_context: CompileContext, node: Sink, inputs: tuple[Flow, ...]) -> Flow:
     """The rows without hidden columns."""
     return Flow(rows_for(node, inputs[0].df))
 

@@ -14,7 +14,7 @@ from rs_assets.records.policy import BadRecords
 POISON = "/poison"
 
 
-def compile_source(context: CompileContext, node: Source, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001  the table's form
+def compile_source(context: CompileContext, node: Source, _inputs: tuple[Flow, ...]) -> Flow:
     """Read `node` and filter bad records, unless its stream does that by itself."""
     good = context.read(context, node)
     if REASON in good.columns:

@@ -98,20 +98,20 @@ def compile_for_each(context: CompileContext, node: nodes.ForEach, inputs: Input
     return inputs[0].then(python_step("for_each", node.name, node.function.call), context)
 
 
-def compile_select_fields(context: CompileContext, node: nodes.SelectFields, inputs: Inputs) -> Flow:  # noqa: ARG001
+def compile_select_fields(_context: CompileContext, node: nodes.SelectFields, inputs: Inputs) -> Flow:
     """Some of the fields."""
     df = inputs[0].df
     check_fields(df, node.fields, step=node.name)
     return Flow(df.select(*(F.col(quoted(name)) for name in node.fields), *_hidden(df)))
 
 
-def compile_with_fields(context: CompileContext, node: nodes.WithFields, inputs: Inputs) -> Flow:  # noqa: ARG001
+def compile_with_fields(_context: CompileContext, node: nodes.WithFields, inputs: Inputs) -> Flow:
     """New fields in addition to the old ones."""
     df = inputs[0].df
     return Flow(df.withColumns({name: field_column(e, df) for name, e in node.columns}))
 
 
-def compile_union(context: CompileContext, node: nodes.Union, inputs: Inputs) -> Flow:  # noqa: ARG001  the table's form
+def compile_union(_context: CompileContext, node: nodes.Union, inputs: Inputs) -> Flow:
     """Several streams of the same fields, matched by name."""
     check_united(node, inputs)
     return Flow(reduce(DataFrame.unionByName, [flow.df for flow in inputs]))
@@ -133,7 +133,7 @@ def compile_split(context: CompileContext, node: nodes.Split, inputs: Inputs) ->
     return Flow(df.withColumn(LABEL, field_column(node.label, df).cast("string")))
 
 
-def compile_select(context: CompileContext, node: nodes.Select, inputs: Inputs) -> Flow:  # noqa: ARG001  the table's form
+def compile_select(_context: CompileContext, node: nodes.Select, inputs: Inputs) -> Flow:
     """The rows of one label."""
     return Flow(inputs[0].df.filter(F.col(LABEL) == node.label).drop(LABEL))
 

@@ -209,7 +209,7 @@ def _in_order(context: CompileContext, rows: DataFrame) -> DataFrame:
     return rows.withColumns(order_by_place(F.col(ORIGIN), F.col(PLACE)))
 
 
-def compile_changes(context: CompileContext, node: TableChanges, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001
+def compile_changes(_context: CompileContext, node: TableChanges, inputs: tuple[Flow, ...]) -> Flow:
     """The flag of changes as the field `retracted`."""
     df = inputs[0].df
     if FLAG in (name.casefold() for name in df.columns):
@@ -218,7 +218,7 @@ def compile_changes(context: CompileContext, node: TableChanges, inputs: tuple[F
     return Flow(df.select(*fields, F.col(RETRACTED).alias(FLAG)))
 
 
-def none_late(node: TimedState, watermark: Column) -> Column:  # noqa: ARG001  the table's form
+def none_late(_node: TimedState, _watermark: Column) -> Column:
     """False: the state has no event time."""
     return F.lit(False)  # noqa: FBT003  a literal
 
@@ -228,6 +228,6 @@ def probe_table(node: ToTable, rows: DataFrame) -> DataFrame:
     return rows.withColumn(GONE, _gone(node))
 
 
-def probe_rows(node: TimedState, rows: DataFrame) -> DataFrame:  # noqa: ARG001  the table's form
+def probe_rows(_node: TimedState, rows: DataFrame) -> DataFrame:
     """The rows: nothing is computed from one batch alone."""
     return rows

@@ -32,7 +32,7 @@ def declared_fields(node: Source) -> Fields:
     return declared(node.row_schema, step=node.name)
 
 
-def nowhere(node: Source, home: Home) -> tuple[str, ...]:  # noqa: ARG001  the connector's form
+def nowhere(_node: Source, _home: Home) -> tuple[str, ...]:
     """The places of a source whose rows no other job can read."""
     return ()
 

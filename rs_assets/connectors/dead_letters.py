@@ -132,7 +132,7 @@ class DeadLetters:
         )
         for text, now in redrives_on(path, self.path, job).items():
             table = with_state(self.path)
-            assert table is not None  # noqa: S101  it was there
+            assert table is not None  # it was there
             other = f"{REDRIVEN} IS NOT NULL" if now is None else f"({REDRIVEN} IS NULL OR {REDRIVEN} <> {now})"
             table.update(
                 predicate=f"{own} AND {REDRIVES} = {quoted_text(text)} AND {other}",

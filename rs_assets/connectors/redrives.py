@@ -114,7 +114,7 @@ class Redrives:
 
     def _table(self) -> DeltaTable:
         table = with_state(self.path)
-        assert table is not None  # noqa: S101  its dead letters were read
+        assert table is not None  # its dead letters were read
         return table
 
     def _update(self, claim: str, values: Mapping[str, str]) -> int:

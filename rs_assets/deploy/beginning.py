@@ -89,7 +89,7 @@ def remembered(
     with ExitStack() as stack:
         for name in sinks:
             node = topology[name]
-            assert isinstance(node, Sink)  # noqa: S101  plans name sinks
+            assert isinstance(node, Sink)  # plans name sinks
             writer = writer_of(node, options.home, topology.namespace)
             if isinstance(writer, Closing):
                 stack.callback(writer.close)

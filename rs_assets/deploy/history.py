@@ -248,7 +248,7 @@ def standings(home: Home) -> Mapping[str, Standing]:
 
 
 @lru_cache(maxsize=4)
-def _standings(home: Home, deployed: str, happened: str) -> Mapping[str, Standing]:  # noqa: ARG001  the tables as they are now
+def _standings(home: Home, _deployed: str, _happened: str) -> Mapping[str, Standing]:  # the tables as they are now
     versions, events = DeploymentTable(home.deployments).versions(), History(Catalog(home.catalog)).of()
     return MappingProxyType(
         {name: standing(of, [e for e in events if e.pipeline == name]) for name, of in sorted(versions.items())}

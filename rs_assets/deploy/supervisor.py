@@ -113,7 +113,7 @@ class Supervisor:
 
     def _look(self) -> RunReport | None:
         """Handle a request; the report if it was to stop. While requests cannot be read, the pipeline runs on."""
-        assert self._running is not None  # noqa: S101  it is looked at while it runs
+        assert self._running is not None  # it is looked at while it runs
         failures = self._running.session.failures
         try:
             now = self._asked()

@@ -36,7 +36,7 @@ def placed(
     nodes = {node.name: node for node in topology}
     for read in (node for node in topology if isinstance(node, ShuffleRead)):
         write = nodes[read.after]
-        assert isinstance(write, ShuffleWrite)  # noqa: S101  the two are made together
+        assert isinstance(write, ShuffleWrite)  # the two are made together
         key, (query, begun) = manifest.stored_name(write.name), writer(write.name)
         if not begun:
             inputs.pop(read.name, None)

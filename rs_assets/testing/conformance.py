@@ -182,7 +182,7 @@ def check_source_replay(check: SourceCheck) -> None:
         check.expect("over restarts")
     topology = check.pipeline().topology
     (source,) = topology.sources
-    assert isinstance(source, Source)  # noqa: S101  a topology's sources are
+    assert isinstance(source, Source)  # a topology's sources are
     log = _log(check.options)
     for batch_id, rows in check.sink.rows.items():
         again = check.options.driver.call(partial(_batch, source, log, batch_id))
@@ -210,7 +210,7 @@ def check_source_crashes(check: SourceCheck) -> None:
 
 def check_source_loss(check: SourceCheck) -> None:
     """Rows that were planned and are gone end the run with an error; the pipeline cannot be used any more."""
-    assert check.case.lose is not None  # noqa: S101  for callers
+    assert check.case.lose is not None  # for callers
     check.add(2)
     check.crashed("planned")
     check.case.lose()
@@ -223,7 +223,7 @@ def check_source_loss(check: SourceCheck) -> None:
 
 def check_bad_rows(check: SourceCheck) -> None:
     """A row that does not fit the schema is refused by name, or goes to the dead letters, and no other row with it."""
-    assert check.case.add_bad is not None  # noqa: S101  for callers
+    assert check.case.add_bad is not None  # for callers
     own = SourceCheck(check.case, check.options, added=[*check.added])
     check.case.add_bad()
     own.add(1)
@@ -334,7 +334,7 @@ def _batch(source: Source, log: CheckpointLog, batch_id: int, spark: SparkSessio
 
     def schema_of(infer: Callable[[], StructType]) -> StructType:
         declared = Struct.fromDDL(ddl) if ddl else infer()
-        assert isinstance(declared, Struct)  # noqa: S101  DDL of fields is a struct
+        assert isinstance(declared, Struct)  # DDL of fields is a struct
         return declared
 
     reading = Reading(

@@ -133,7 +133,7 @@ def _changing(node: TimedState) -> bool:
 
 def _chainable(node: Node, known: Mapping[str, Node], ancestors: Ancestors) -> TimedState:
     """`node`, if it may follow a stateful step in one query."""
-    assert isinstance(node, TimedState)  # noqa: S101  all steps with state are, so far
+    assert isinstance(node, TimedState)  # all steps with state are, so far
     above = [known[name] for name in known if name in ancestors(node.name)]
     first = next(each for each in above if each.stateful)
     table = next((each for each in above if isinstance(each, TimedState) and each.untimed), None)
@@ -208,11 +208,11 @@ def _nearest(
         yield from _nearest(above, each, field, known, ancestors)
 
 
-def _everything(node: Node, field: str) -> bool:  # noqa: ARG001  the table's form
+def _everything(_node: Node, _field: str) -> bool:
     return True
 
 
-def _nothing(node: Node, field: str) -> bool:  # noqa: ARG001  the table's form
+def _nothing(_node: Node, _field: str) -> bool:
     return False
 
 

@@ -50,16 +50,16 @@ def _of_node(node: Node, above: Times) -> Times:
     return rule(node, above) if rule is not None else above
 
 
-def _read(node: KafkaSource, above: Times) -> Times:  # noqa: ARG001  the table's form
+def _read(node: KafkaSource, _above: Times) -> Times:
     return ("timestamp",) if node.format == "raw" else (OF_RECORD,) if "timestamp" in node.metadata else ()
 
 
-def _windowed(node: WindowAggregate, above: Times) -> Times:  # noqa: ARG001  rows of windows come from many records
+def _windowed(node: WindowAggregate, _above: Times) -> Times:  # rows of windows come from many records
     own = node.event_time
     return (*(() if node.endless else (END,)), *((own,) if own in {*node.kept, *node.group_by} else ()))
 
 
-def _alerted(node: RuleWindows, above: Times) -> Times:  # noqa: ARG001  an alert comes from many records
+def _alerted(_node: RuleWindows, _above: Times) -> Times:  # an alert comes from many records
     return (END,)
 
 

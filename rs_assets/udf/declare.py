@@ -228,7 +228,7 @@ def _function(call: Any, name: str, aliases: Sequence[str], taken: Taken, gives:
     variadic = {each.name for each in taken.parameters if each.variadic}
 
     def template(texts: Any) -> str:
-        assert body is not None  # noqa: S101  an aggregate is refused where a scalar function is wanted
+        assert body is not None  # an aggregate is refused where a scalar function is wanted
         # A variadic parameter may have no arguments.
         given = [texts[each.name] for each in taken.parameters if each.name not in variadic or texts[each.name]]
         return body.sql(given)

@@ -207,7 +207,7 @@ def _parts(text: str) -> list[str]:
 
 
 def _text(kind: Type | None) -> str:
-    assert kind is not None  # noqa: S101  checked before
+    assert kind is not None  # checked before
     return kind.text
 
 

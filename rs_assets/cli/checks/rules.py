@@ -101,7 +101,7 @@ def _table(pipeline: Pipeline, node: MatchRules) -> pa.Table:
     from rs_assets.records.ddl import arrow_schema
 
     schema = arrow_schema(node.dimension.schema or "")
-    assert schema is not None  # noqa: S101  rules declare theirs
+    assert schema is not None  # rules declare theirs
     space, home = pipeline.topology.namespace, Home.default()
     match node.dimension.origin:
         case LoaderOrigin(GivenRules(rows)):
@@ -174,7 +174,7 @@ def _batch(rows: Path, fields: Mapping[str, str | None]) -> tuple[list[Mapping[s
     fields = readable(fields)
     lines = records_in(rows)
     schema = arrow_schema(", ".join(f"`{name}` {kind}" for name, kind in fields.items()))
-    assert schema is not None  # noqa: S101  of types that rules can read
+    assert schema is not None  # of types that rules can read
     made = to_table([{name: line.get(name) for name in fields} for line in lines], schema)
     return lines, batch_of(list(fields), [column.combine_chunks() for column in made.columns])
 

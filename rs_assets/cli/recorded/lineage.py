@@ -77,7 +77,7 @@ def lineage_of(pipelines: Sequence[Pipeline], table: str, *, version: int | None
             f"no batch made version {version} of the table", remedy=f"versions of batches: {known}", table=path
         )
     match = WRITER.fullmatch(entry["rs.writer"])
-    assert match is not None  # noqa: S101  filtered above
+    assert match is not None  # filtered above
     plan = next(p for p in plan_queries(topology) if sink.name in p.sinks)
     generation, batch = int(match[2]), int(entry["rs.batch_id"])
     of_query = around(topology, plan, place, batch)

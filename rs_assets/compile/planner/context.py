@@ -148,7 +148,7 @@ class HeldDimension:
     prepare: Callable[[Mapping[str, str | None]], None] = lambda fields: None  # noqa: ARG005
 
 
-def _nothing_noted(batch_id: int) -> Versions:  # noqa: ARG001  the field's form
+def _nothing_noted(_batch_id: int) -> Versions:
     return {}
 
 
@@ -226,7 +226,7 @@ def declared_dimension(node: VersionedTable) -> HeldDimension:
     return HeldDimension(Path(), ddl_type(node.dimension.schema, step=node.name))
 
 
-def parse_ddl(spark: SparkSession, ddl: str, *, step: str) -> StructType:  # noqa: ARG001  parsing needs a session
+def parse_ddl(_spark: SparkSession, ddl: str, *, step: str) -> StructType:  # parsing needs a session
     """DDL text as a schema; SchemaError names the step and Spark's message."""
     return ddl_type(ddl, step=step)
 

@@ -127,7 +127,7 @@ def _map(rows: DataFrame, node: nodes.Map) -> DataFrame:
     return rows.select(*columns, *_hidden(rows))
 
 
-def _as_it_is(rows: DataFrame, node: Node) -> DataFrame:  # noqa: ARG001  the table's form
+def _as_it_is(rows: DataFrame, _node: Node) -> DataFrame:
     return rows
 
 

@@ -114,7 +114,7 @@ def _splittable(topology: Topology, groups: Iterable[list[Sink]]) -> list[list[S
 def _plan(topology: Topology, sinks: list[Sink], known: set[str], *, taken: set[str]) -> QueryPlan:
     states = _states(topology, sinks[0])
     output = _streaming_output(topology, sinks, states)
-    assert output is not None  # noqa: S101  a single sink always has one
+    assert output is not None  # a single sink always has one
     used = {s.name for s in sinks}.union(*(topology.ancestors(s.name) for s in sinks))
     sources = tuple(n.name for n in topology.sources if n.name in used)
     _check_splits(topology, states, sources)

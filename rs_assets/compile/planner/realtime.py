@@ -62,7 +62,7 @@ def _step(node: Node) -> str:
     return "a Python function holds rows back until the end of the batch" if called else ""
 
 
-def _shuffle(node: Node) -> str:  # noqa: ARG001  the table's form
+def _shuffle(_node: Node) -> str:
     return "a shuffle waits for the end of the batch"
 
 

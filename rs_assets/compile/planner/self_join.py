@@ -49,7 +49,7 @@ def _row(made: str, frame: DataFrame) -> Column:
 
 def _with_times(context: CompileContext, node: StreamJoin, rows: DataFrame, frames: Sequence[DataFrame]) -> DataFrame:
     """`rows` with the time of each side and RECORD_TIME: the later one, null if a side that has the record lacks it."""
-    assert node.time_fields is not None  # noqa: S101  refused when it is built
+    assert node.time_fields is not None  # refused when it is built
     for frame, field in zip(frames, node.time_fields, strict=True):
         check_fields(frame, [field], step=node.name)
     told = {time: F.col(row).getField(field) for time, row, field in zip(TIMES, ROWS, node.time_fields, strict=True)}
@@ -75,7 +75,7 @@ def _copies(rows: DataFrame) -> DataFrame:
 
 def replayed_self_join(context: CompileContext, node: StreamJoin, frames: Sequence[DataFrame]) -> DataFrame:
     """Each record of a batch once, after its event-time check: its read position, and EVENT_TIME."""
-    assert node.time_fields is not None  # noqa: S101  refused when it is built
+    assert node.time_fields is not None  # refused when it is built
     sides = []
     for frame, field in zip(frames, node.time_fields, strict=True):
         at = event_time(frame, field, step=node.name, now=context.now())

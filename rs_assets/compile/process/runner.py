@@ -138,7 +138,7 @@ class ProcessorRunner:
         )
 
     def _kept(self) -> Row | None:
-        assert self.context.stores is not None  # noqa: S101  set for each key
+        assert self.context.stores is not None  # set for each key
         kept = self.context.stores.kept()
         timers = [_row(name, timer) for name, timer in sorted(self.context.timers.items())]
         if not timers and all(each is None for each in kept.values()):

@@ -46,7 +46,7 @@ def compile_process(context: CompileContext, node: Process, inputs: tuple[Flow, 
     )
 
 
-def compile_output(context: CompileContext, node: ProcessOutput, inputs: tuple[Flow, ...]) -> Flow:  # noqa: ARG001  the table's form
+def compile_output(_context: CompileContext, node: ProcessOutput, inputs: tuple[Flow, ...]) -> Flow:
     """The records of one output."""
     df = inputs[0].df
     return Flow(df.filter(F.col(OUTPUT) == node.output).select(f"`{rows_of(node.output)}`.*"))

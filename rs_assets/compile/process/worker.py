@@ -31,7 +31,7 @@ def serve(source: BinaryIO, target: BinaryIO, taken: Callable[[bytes], tuple[Any
             if frame.kind is Kind.LOAD:
                 call, content = pickle.loads(frame.content), b""  # noqa: S301  the driver pickled it
             else:
-                assert call is not None  # noqa: S101  LOAD comes first
+                assert call is not None  # LOAD comes first
                 content = call(*taken(frame.content))
             answer = Frame(frame.number, Kind.ANSWER, content)
         except RsError as error:

@@ -196,7 +196,7 @@ class Records:
             case "label":
                 self._label(step, reads)
             case _:
-                assert schema is not None  # noqa: S101  such steps have one
+                assert schema is not None  # such steps have one
                 self._make(step, schema, reads)
         bad = self.reasons.keys() - before
         if bad:
@@ -327,7 +327,7 @@ class Records:
         try:
             return to_arrays(self.made, self.schema)
         except Exception:  # noqa: BLE001  the faulty record is found below
-            assert self.maker is not None  # noqa: S101  functions made them
+            assert self.maker is not None  # functions made them
             for misfit in list(misfits(self.made, self.schema)):
                 self._failed(self.maker, misfit.row, misfit)
             self._keep([n for n, place in enumerate(self.places) if place not in self.reasons])

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rs_assets.connectors.sink import SinkWriter
 
 
-def _writer(node: PrintSink, home: Home, namespace: str) -> SinkWriter:  # noqa: ARG001  the connector's form
+def _writer(node: PrintSink, _home: Home, _namespace: str) -> SinkWriter:
     from rs_assets.connectors.console.writer import ConsoleWriter
 
     return ConsoleWriter(node.name, node.max_rows)

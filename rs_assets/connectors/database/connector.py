@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rs_assets.connectors.source import SourceReader
 
 
-def _writer(node: DatabaseSink, home: Home, namespace: str) -> SinkWriter:  # noqa: ARG001  the connector's form
+def _writer(node: DatabaseSink, _home: Home, _namespace: str) -> SinkWriter:
     from rs_assets.connectors.database.place import Place
     from rs_assets.connectors.database.writer import DatabaseWriter
 
@@ -57,7 +57,7 @@ def _writes(node: DatabaseSink) -> str:
     return f"Adds rows to the table {code(node.where)}"
 
 
-def _reader(node: DatabaseSource, home: Home) -> SourceReader:  # noqa: ARG001  the connector's form
+def _reader(node: DatabaseSource, _home: Home) -> SourceReader:
     from rs_assets.connectors.database.place import Place
     from rs_assets.connectors.database.polled import polled
 

@@ -225,7 +225,7 @@ def _whole_version(table: DeltaTable, alike: Sequence[int], *, step: str, path: 
             refused = refused or error
         else:
             return version
-    assert refused is not None  # noqa: S101  `alike` is never empty
+    assert refused is not None  # `alike` is never empty
     raise refused
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FORMATS: Final = {"text": "text", "parquet": "Parquet"}
 
 
-def _reader(node: FileSource, home: Home) -> SourceReader:  # noqa: ARG001  the connector's form
+def _reader(node: FileSource, _home: Home) -> SourceReader:
     from rs_assets.connectors.files.lines.reader import LinesReader
     from rs_assets.connectors.files.parquet import ParquetReader
     from rs_assets.connectors.files.parse import LineFormat
@@ -54,7 +54,7 @@ def _reader(node: FileSource, home: Home) -> SourceReader:  # noqa: ARG001  the 
     )
 
 
-def _writer(node: FileSink, home: Home, namespace: str) -> SinkWriter:  # noqa: ARG001  the connector's form
+def _writer(node: FileSink, _home: Home, _namespace: str) -> SinkWriter:
     from rs_assets.connectors.files.writer import FileWriter
 
     return FileWriter(node.name, anchored(node.path), node.form)

@@ -164,7 +164,7 @@ def matched_fields(lines: DataFrame, text: Column, form: LineFormat) -> tuple[Da
     Spark computes each of them once a line.
     """
     names, expression = java_pattern(form.pattern or "")
-    assert form.schema is not None  # noqa: S101  the node checked it
+    assert form.schema is not None  # the node checked it
     unknown = next((field.name for field in form.schema.fields if field.name not in names), None)
     if unknown is not None:
         raise ConfigurationError(
@@ -257,7 +257,7 @@ def parsed_json(
 
 def typed_fields(form: LineFormat, column: Callable[[str], Column]) -> tuple[list[Column], Column]:
     """The fields of records of CSV that were read by `reader_schema`, and why a record cannot be used."""
-    assert form.schema is not None  # noqa: S101  the caller has one
+    assert form.schema is not None  # the caller has one
     found, reasons = [], []
     for field in form.schema.fields:
         part = column(field.name)

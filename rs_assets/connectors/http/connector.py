@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from rs_assets.connectors.source import SourceReader
 
 
-def _writer(node: HttpSink, home: Home, namespace: str) -> SinkWriter:  # noqa: ARG001  the connector's form
+def _writer(node: HttpSink, _home: Home, _namespace: str) -> SinkWriter:
     from rs_assets.connectors.http.writer import HttpWriter
 
     return HttpWriter(node)
 
 
-def _reader(node: HttpSource, home: Home) -> SourceReader:  # noqa: ARG001  the connector's form
+def _reader(node: HttpSource, _home: Home) -> SourceReader:
     from rs_assets.connectors.http.pages import HttpPages, PageForm, PagesReader
 
     pages = HttpPages(

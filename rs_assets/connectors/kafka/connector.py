@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rs_assets.connectors.source import SourceReader
 
 
-def _reader(node: KafkaSource, home: Home) -> SourceReader:  # noqa: ARG001  the connector's form
+def _reader(node: KafkaSource, _home: Home) -> SourceReader:
     from rs_assets.connectors.kafka.source.reader import TopicsReader
     from rs_assets.connectors.kafka.source.reading import KafkaReader
 
@@ -66,7 +66,7 @@ def _avro(node: KafkaSource) -> AvroFormat:
 def _protobuf(node: KafkaSource) -> ProtobufFormat:
     from rs_assets.connectors.kafka.source.protobuf import ProtobufFormat
 
-    assert node.protobuf is not None  # noqa: S101  a node of this format has it, and a schema
+    assert node.protobuf is not None  # a node of this format has it, and a schema
     return ProtobufFormat(
         schema=str(node.schema),
         message=node.protobuf,
@@ -76,7 +76,7 @@ def _protobuf(node: KafkaSource) -> ProtobufFormat:
     )
 
 
-def _writer(node: KafkaSink, home: Home, namespace: str) -> SinkWriter:  # noqa: ARG001  the connector's form
+def _writer(node: KafkaSink, _home: Home, _namespace: str) -> SinkWriter:
     from rs_assets.connectors.kafka.sink.at_least_once import KafkaWriter
     from rs_assets.connectors.kafka.sink.exactly_once import TransactionalWriter
 
@@ -102,7 +102,7 @@ def _reads(node: KafkaSource) -> str:
     return f"Reads the records ({node.format}) of {named}"
 
 
-def _places(node: KafkaSource, home: Home) -> tuple[str, ...]:  # noqa: ARG001  the connector's form
+def _places(node: KafkaSource, _home: Home) -> tuple[str, ...]:
     """The topics; those of a pattern are not known here."""
     return tuple(f"kafka://{','.join(node.cluster.servers)}/{topic}" for topic in node.topics)
 

@@ -452,7 +452,7 @@ def protobuf_subject(
     for holds, what, remedy in checks:
         if not holds:
             raise TopologyError(f"step {step!r}: {what}", remedy=remedy, step=step)
-    assert registry is not None  # noqa: S101  checked
+    assert registry is not None  # checked
     return ProtobufSubject(registry=SchemaRegistry.of(registry), subject=subject or f"{topic}-value", message=made)
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rs_assets.connectors.source import SourceReader
 
 
-def _reader(node: MariadbSource, home: Home) -> SourceReader:  # noqa: ARG001  the connector's form
+def _reader(node: MariadbSource, _home: Home) -> SourceReader:
     from rs_assets.connectors.changes.reader import settings_of
     from rs_assets.connectors.database.place import Place
     from rs_assets.connectors.mariadb.reader import BinlogReader

@@ -110,7 +110,7 @@ class MemoryChannel:
         from rs_assets.connectors.memory.spool import spool_file
 
         with self._lock:
-            assert self._spool is not None  # noqa: S101  set by bind()
+            assert self._spool is not None  # set by bind()
             begun = self._rows_spooled
             for file in files:
                 if rows := pq.read_metadata(file).num_rows:
@@ -146,7 +146,7 @@ class MemoryChannel:
     def _write(self, table: pa.Table) -> None:
         from rs_assets.connectors.memory.spool import write_spool_file
 
-        assert self._spool is not None  # noqa: S101  set by bind()
+        assert self._spool is not None  # set by bind()
         write_spool_file(self._spool, table, first_row=self._rows_spooled)
         self._rows_spooled += table.num_rows
 

@@ -30,19 +30,19 @@ TYPED_ROWS: Final = 10_000
 PYTHON_TYPES: Final[Mapping[object, Type]] = {k: Type(text) for k, text in DDL_TYPES.items() if k is not Decimal}
 
 
-def _array_reader(node: ArraySource, home: Home) -> SourceReader:  # noqa: ARG001  the connector's form
+def _array_reader(node: ArraySource, _home: Home) -> SourceReader:
     from rs_assets.connectors.memory.array import ArrayReader
 
     return ArrayReader(name=node.name, rows=node.rows)
 
 
-def _reader(node: MemorySource, home: Home) -> SourceReader:  # noqa: ARG001  the connector's form
+def _reader(node: MemorySource, _home: Home) -> SourceReader:
     from rs_assets.connectors.memory.reader import MemoryReader
 
     return MemoryReader(name=node.name, channel=node.channel)
 
 
-def _writer(node: MemorySink, home: Home, namespace: str) -> SinkWriter:  # noqa: ARG001  the connector's form
+def _writer(node: MemorySink, _home: Home, _namespace: str) -> SinkWriter:
     from rs_assets.connectors.memory.writer import MemoryWriter
 
     return MemoryWriter(node.name, node.channel)

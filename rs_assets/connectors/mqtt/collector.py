@@ -83,7 +83,7 @@ class _Session:
     @property
     def client(self) -> Client:
         """The client of the connection."""
-        assert self._client is not None  # noqa: S101  within the block
+        assert self._client is not None  # within the block
         return self._client
 
     def __enter__(self) -> Self:

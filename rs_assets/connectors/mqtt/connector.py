@@ -37,7 +37,7 @@ def _reader(node: MqttSource, home: Home) -> SourceReader:
     return reader_of(node, home, _collector(node))
 
 
-def _writer(node: MqttSink, home: Home, namespace: str) -> SinkWriter:  # noqa: ARG001  the connector's form
+def _writer(node: MqttSink, _home: Home, _namespace: str) -> SinkWriter:
     from rs_assets.connectors.mqtt.writer import MqttWriter
 
     return MqttWriter(node)

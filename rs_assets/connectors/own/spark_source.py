@@ -94,7 +94,7 @@ class PlannedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _here(self) -> SourcePlan[Any, Any]:
-        assert self._planning is not None  # noqa: S101  only a worker has none, which does not plan
+        assert self._planning is not None  # only a worker has none, which does not plan
         return self._planning
 
     def initialOffset(self) -> dict[str, object]:

@@ -81,7 +81,7 @@ class Landing:
                 f"CREATE_REPLICATION_SLOT {quoted_name(self.slot.name)} LOGICAL {PLUGIN}"
                 f" (SNAPSHOT '{'export' if self.snapshot else 'nothing'}')".encode()
             ).fetchone()
-            assert made is not None  # noqa: S101  the server's answer
+            assert made is not None  # the server's answer
             lsn = lsn_of(made[1])
             self._check_same(connection, table)
             if self.snapshot:
@@ -156,7 +156,7 @@ class Landing:
 def _now(connection: Connection[Any]) -> str:
     """The time of the server, for a row."""
     now = connection.execute("SELECT clock_timestamp()").fetchone()
-    assert now is not None  # noqa: S101  the server's answer
+    assert now is not None  # the server's answer
     return iso(now[0].astimezone(UTC))
 
 

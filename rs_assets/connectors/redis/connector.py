@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rs_assets.connectors.source import SourceReader
 
 
-def _reader(node: RedisSource, home: Home) -> SourceReader:  # noqa: ARG001  the connector's form
+def _reader(node: RedisSource, _home: Home) -> SourceReader:
     from rs_assets.connectors.redis.address import RedisPlace
     from rs_assets.connectors.redis.source.reader import StreamsReader
 
@@ -33,7 +33,7 @@ def _reader(node: RedisSource, home: Home) -> SourceReader:  # noqa: ARG001  the
     )
 
 
-def _writer(node: RedisSink, home: Home, namespace: str) -> SinkWriter:  # noqa: ARG001  the connector's form
+def _writer(node: RedisSink, _home: Home, _namespace: str) -> SinkWriter:
     from rs_assets.connectors.redis.address import RedisPlace
     from rs_assets.connectors.redis.sink.writer import RedisWriter
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rs_assets.connectors.source import SourceReader
 
 
-def _reader(node: RocketmqSource, home: Home) -> SourceReader:  # noqa: ARG001  the connector's form
+def _reader(node: RocketmqSource, _home: Home) -> SourceReader:
     from rs_assets.connectors.rocketmq.client.pulling import Filter
     from rs_assets.connectors.rocketmq.source.reader import TopicReader
 
@@ -33,7 +33,7 @@ def _reader(node: RocketmqSource, home: Home) -> SourceReader:  # noqa: ARG001  
     )
 
 
-def _writer(node: RocketmqSink, home: Home, namespace: str) -> SinkWriter:  # noqa: ARG001  the connector's form
+def _writer(node: RocketmqSink, _home: Home, _namespace: str) -> SinkWriter:
     from rs_assets.connectors.rocketmq.sink.at_least_once import RocketmqWriter
     from rs_assets.connectors.rocketmq.sink.read_back import ReadBackWriter
 

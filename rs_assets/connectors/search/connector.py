@@ -21,7 +21,7 @@ TIMES = ("timestamp", "timestamp_ntz", "date")
 WHOLE = ("tinyint", "smallint", "int", "bigint")
 
 
-def _writer(node: SearchSink, home: Home, namespace: str) -> SinkWriter:  # noqa: ARG001  the connector's form
+def _writer(node: SearchSink, _home: Home, _namespace: str) -> SinkWriter:
     from rs_assets.connectors.search.writer import SearchWriter
 
     return SearchWriter(node)

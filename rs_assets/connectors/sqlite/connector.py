@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from rs_assets.connectors.source import SourceReader
 
 
-def _reader(node: SqliteSource, home: Home) -> SourceReader:  # noqa: ARG001  the connector's form
+def _reader(node: SqliteSource, _home: Home) -> SourceReader:
     from rs_assets.connectors.sqlite.reader import SqliteReader
 
     rows = node.max_rows_per_batch
     return SqliteReader(name=node.name, path=node.path, table=node.table, max_rows_per_batch=rows)
 
 
-def _writer(node: SqliteSink, home: Home, namespace: str) -> SinkWriter:  # noqa: ARG001  the connector's form
+def _writer(node: SqliteSink, _home: Home, _namespace: str) -> SinkWriter:
     from rs_assets.connectors.sqlite.writer import SqliteWriter
 
     return SqliteWriter(node.name, node.path, node.table)

@@ -136,7 +136,7 @@ def _windows(question: Question, store: Store, layout: Layout, waits: Mapping[st
     return store.windows(*first, start=question.begin, end=question.end, limit=question.limit, **waits)
 
 
-def _all(question: Question, store: Store, layout: Layout, waits: Mapping[str, Any]) -> Answer:  # noqa: ARG001  the table's form
+def _all(question: Question, store: Store, _layout: Layout, waits: Mapping[str, Any]) -> Answer:
     return store.all(limit=question.limit, **waits)
 
 

@@ -142,7 +142,7 @@ def _catalog_lag(topology: Topology, plan: QueryPlan, place: Place) -> str | Non
     return f"the catalog lags: it lacks batches {stored + 1} to {last} of query {plan.name!r}"
 
 
-def savepoint_can_be_read(topology: Topology, step: str, place: Place) -> AssetCheckResult:  # noqa: ARG001  one for all
+def savepoint_can_be_read(topology: Topology, _step: str, place: Place) -> AssetCheckResult:
     """Every file of the newest savepoint exists and has its digest."""
     options = place.options()
     mine = readable(options, topology.namespace, topology.job)

@@ -37,7 +37,7 @@ def checked_expectations(topology: Topology) -> Iterator[tuple[str, Mapping[str,
 
 
 def _check(node: Expect) -> Judge:
-    def check(topology: Topology, sink: str, place: Place) -> AssetCheckResult:  # noqa: ARG001  the form of all checks
+    def check(topology: Topology, _sink: str, place: Place) -> AssetCheckResult:
         return expectation_is_met(node, topology, place)
 
     check.__doc__ = f"{node.said}; if it is not true for a row: {node.on_fail.value}."

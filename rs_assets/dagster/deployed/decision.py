@@ -85,7 +85,7 @@ def _of_none(known: Known, policy: RecoveryPolicy) -> Decision:
     news = known.resume or ("it has no run" if known.run is None else None)
     if known.standing.last is None or news is not None:
         return Decision(act="launch", why=news or f"version {desired.version} is new")
-    assert known.run is not None  # noqa: S101  there is no news
+    assert known.run is not None  # there is no news
     if known.died or known.failed or known.run.status == DagsterRunStatus.FAILURE:
         return _restarted(known, policy)
     return Decision(act="nothing", why=STOPPED)
@@ -93,7 +93,7 @@ def _of_none(known: Known, policy: RecoveryPolicy) -> Decision:
 
 def _of_a_holder(known: Known) -> Decision:
     state, lease = known.standing, known.lease
-    assert lease is not None  # noqa: S101  it is held
+    assert lease is not None  # it is held
     if known.run is None or known.run.run_id != lease.run_id:
         return Decision(act="nothing", why=f"run {lease.run_id} holds it, which does not follow the table")
     if state.last is None:

@@ -40,7 +40,7 @@ def visible_pipelines(home: Home, taken: Collection[str]) -> Pairs:
 
 
 @lru_cache(maxsize=4)
-def _shown(home: Home, deployed: str, happened: str, taken: frozenset[str]) -> Pairs:  # noqa: ARG001  the tables as they are now
+def _shown(home: Home, _deployed: str, _happened: str, taken: frozenset[str]) -> Pairs:  # the tables as they are now
     return tuple(_built(standings(home), set(taken)))
 
 

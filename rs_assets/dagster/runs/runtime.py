@@ -173,7 +173,7 @@ def _run(session: JobSession, finish: bool | None, on_interrupt: Callable[[], bo
         return Ended(report=record(session, sealed=False), interrupted=True, requested=requested)
 
 
-def _start(session: JobSession, finish: bool | None, on_interrupt: Callable[[], bool]) -> Ended:  # noqa: ARG001, FBT001
+def _start(session: JobSession, _finish: bool | None, on_interrupt: Callable[[], bool]) -> Ended:  # noqa: FBT001
     running, interrupted, requested = RunningPipeline.over(session), False, False
     try:
         running.begin()
@@ -251,7 +251,7 @@ class RuntimeResource(ConfigurableResource[None]):
 
         `on_interrupt` is called before that, and returns whether a person asked for the stop.
         """
-        assert self._session is not None  # noqa: S101  ops wired it before
+        assert self._session is not None  # ops wired it before
         session, go_on = self._session, PROCESS[self.run.mode]
         for begun in () if session.unchanged_since else BEGUN:
             begun()
@@ -288,7 +288,7 @@ class RuntimeResource(ConfigurableResource[None]):
         standby.prepare()
         self._say("standby: ready, and waits for the end of the driver")
         self._session = session = standby.take_over(begin=self._begin_stream)
-        assert session is not None  # noqa: S101  there is no limit
+        assert session is not None  # there is no limit
         self._say("the driver is gone: taking over")
         session.options.driver.call(session.prepare)
         for node in topology:

@@ -21,7 +21,7 @@ def stoppable(executor: ExecutorDefinition) -> ExecutorDefinition:
 
     def made(context: InitExecutorContext) -> Executor:
         create = executor.executor_creation_fn
-        assert create is not None  # noqa: S101  every executor has one
+        assert create is not None  # every executor has one
         return _Stoppable(create(context))
 
     return ExecutorDefinition(

@@ -64,7 +64,7 @@ Config = Mapping[str, Any]
 Act = Callable[[OpExecutionContext, StreamAssets, RunOptions, Config], Config]
 
 
-def _verify(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:  # noqa: ARG001  the table's form
+def _verify(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, _config: Config) -> Config:
     found = [(query.query, f) for query in preflight.verify(assets.topology, options) for f in query.found]
     for query, finding in found:
         context.log.warning("%s: %s %s: %s (%s)", query, finding.code, finding.file, finding.meaning, finding.remedy)
@@ -74,7 +74,7 @@ def _verify(context: OpExecutionContext, assets: StreamAssets, options: RunOptio
     return {"findings": len(found)}
 
 
-def _savepoint(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:  # noqa: ARG001  the table's form
+def _savepoint(_context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:
     taken = savepoints.savepoint(assets.topology, options, note=config["note"])
     return {"savepoint": taken.id, "bytes": taken.bytes_total, "bytes_copied": taken.bytes_new}
 
@@ -125,7 +125,7 @@ def _run_shown(context: OpExecutionContext, run_id: str) -> MetadataValue[Any]:
     return MetadataValue.dagster_run(run_id) if known else MetadataValue.text(run_id)
 
 
-def _compact(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, config: Config) -> Config:  # noqa: ARG001  the table's form
+def _compact(context: OpExecutionContext, assets: StreamAssets, options: RunOptions, _config: Config) -> Config:
     home, sink = options.home, getattr(context.resources, key_of("sink"))
     done = compact_pipeline(assets.topology, home, target_mb=sink.target_file_mb or None)
     for step, path in delta_outputs(assets.topology, home).items():

@@ -149,12 +149,12 @@ def _as_booleans(atom: Atom, left: Sql, scope: Scope) -> str:
     return f"coalesce({made} {atom.operator} {word}, false)"
 
 
-def _in(atom: Atom, text: str, scope: Scope) -> str:  # noqa: ARG001  the table's form
+def _in(atom: Atom, text: str, _scope: Scope) -> str:
     items = [re.sub(r"^(['\"])(.*)\1$", r"\2", item.strip()) for item in (atom.value or "").split(",")]
     return f"coalesce({text} in ({', '.join(map(quote, items))}), false)"
 
 
-def _like(atom: Atom, text: str, scope: Scope) -> str:  # noqa: ARG001
+def _like(atom: Atom, text: str, _scope: Scope) -> str:
     return f"coalesce({text} like {quote((atom.value or '').replace(_BACKSLASH, _BACKSLASH * 2))}, false)"
 
 
@@ -175,19 +175,19 @@ def _regex(flags: str) -> Callable[[Atom, str, Scope], str]:
     return made
 
 
-def _contains(atom: Atom, text: str, scope: Scope) -> str:  # noqa: ARG001
+def _contains(atom: Atom, text: str, _scope: Scope) -> str:
     return f"coalesce(contains({text}, {quote(atom.value or '')}), false)"
 
 
-def _contains_in_any_case(atom: Atom, text: str, scope: Scope) -> str:  # noqa: ARG001
+def _contains_in_any_case(atom: Atom, text: str, _scope: Scope) -> str:
     return f"coalesce(contains(lower({text}), lower({quote(atom.value or '')})), false)"
 
 
-def _is_null(atom: Atom, text: str, scope: Scope) -> str:  # noqa: ARG001
+def _is_null(_atom: Atom, text: str, _scope: Scope) -> str:
     return f"coalesce({text} = '', true)"
 
 
-def _is_not_null(atom: Atom, text: str, scope: Scope) -> str:  # noqa: ARG001
+def _is_not_null(_atom: Atom, text: str, _scope: Scope) -> str:
     return f"coalesce({text} != '', false)"
 
 

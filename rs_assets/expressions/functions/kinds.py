@@ -57,7 +57,7 @@ def atom(sql: str) -> str:
     return sql if _ATOM.fullmatch(sql) else f"({sql})"
 
 
-def _text(sql: str, what: str) -> str:  # noqa: ARG001  the table's form
+def _text(sql: str, _what: str) -> str:
     return sql if unquote(sql) is not None else f"cast({sql} as string)"
 
 

@@ -31,12 +31,12 @@ def truths_of(test: Test, batch: Batch) -> Bools:
         values, there = batch.number(test.field)
         made: Bools = there & (values >= test.low) & (values <= test.high)
         return made
-    assert isinstance(test, Check)  # noqa: S101  others have an index
+    assert isinstance(test, Check)  # others have an index
     kind, _, sign = test.kind.partition(" ")
     return CHECKS[kind](test, sign, batch)
 
 
-def _filled(check: Check, sign: str, batch: Batch) -> Bools:  # noqa: ARG001  the table's form
+def _filled(check: Check, _sign: str, batch: Batch) -> Bools:
     column = batch.columns[check.view.field]
     if pa.types.is_string(column.type):
         return _bools(pc.greater(pc.binary_length(batch.text(check.view)), 0))
@@ -53,13 +53,13 @@ def _boolean(check: Check, sign: str, batch: Batch) -> Bools:
     return _bools(getattr(pc, _COMPARE[sign])(numbers, int(check.value)))
 
 
-def _near(check: Check, sign: str, batch: Batch) -> Bools:  # noqa: ARG001
+def _near(check: Check, _sign: str, batch: Batch) -> Bools:
     values, there = batch.number(check.view.field)
     made: Bools = there & (np.abs(values - float(check.value)) < NEARNESS)
     return made
 
 
-def _network(check: Check, sign: str, batch: Batch) -> Bools:  # noqa: ARG001
+def _network(check: Check, _sign: str, batch: Batch) -> Bools:
     network = network_of(str(check.value))
     codes, distinct = batch.coded(check.view)
     found = np.array([_inside(text, network) for text in distinct.to_pylist()] or [False])

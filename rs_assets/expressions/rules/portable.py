@@ -199,7 +199,7 @@ class _Reader:
 
     def _open(self) -> None:
         found = _OPENING.match(self.pattern, self.at)
-        assert found is not None  # noqa: S101  a valid pattern
+        assert found is not None  # a valid pattern
         kind, name = found["kind"], found["name"]
         self.at = found.end()
         if self.pattern.startswith("?", self.at):

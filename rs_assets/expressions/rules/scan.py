@@ -118,7 +118,7 @@ class Scan:
 
     def _forget(self, texts: int, new: int) -> None:
         """Remember nothing any more if texts do not repeat from batch to batch, and not too much otherwise."""
-        assert self._known is not None  # noqa: S101  asked before
+        assert self._known is not None  # asked before
         if texts >= SAMPLE and len(self._known) > new and texts - new < WORTH * texts:
             self._known = None
         elif len(self._known) > REMEMBERED:
@@ -148,7 +148,7 @@ class Scan:
 
     def _open(self) -> None:
         found = hyperscan()
-        assert found is not None  # noqa: S101  the database was made by it
+        assert found is not None  # the database was made by it
         opened = found.loadb(self.database.stored, mode=found.HS_MODE_BLOCK)
         self._scratch = found.Scratch(opened)
         self._scan = opened.scan

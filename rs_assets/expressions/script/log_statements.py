@@ -45,7 +45,7 @@ def _matcher(binder: Binder, call: Call) -> Matcher:
         raise binder.scope.error(error.what, call.arguments[1].at, remedy=error.remedy) from error
 
 
-def add_grok(binder: Binder, call: Call, guard: str) -> None:  # noqa: ARG001  a pattern is known from its line on
+def add_grok(binder: Binder, call: Call, _guard: str) -> None:  # a pattern is known from its line on
     """`addGrok(NAME,'[A-Z]+')`: a pattern for the calls of `grok` that follow."""
     if len(call.arguments) != 2:
         raise binder.scope.error(

@@ -68,7 +68,7 @@ class FileLoader:
         return table
 
     def _parsed(self, schema: StructType | None) -> pa.Table:
-        assert schema is not None  # noqa: S101  such a dimension has one
+        assert schema is not None  # such a dimension has one
         path = Path(self.origin.path)
         if path.is_file() and path.name.startswith(HIDDEN):
             raise SourceReadError(

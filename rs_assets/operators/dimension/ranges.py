@@ -142,7 +142,7 @@ class RangeIndex:
     def open(cls, folder: Path, keys: Sequence[Key]) -> Self:
         """Map the files in `folder`; OSError or ArrowInvalid if they cannot be read."""
         equal, containing = parted(keys)
-        assert containing is not None  # noqa: S101  see open_index
+        assert containing is not None  # see open_index
         points, begins, cells, runs = (np.load(folder / name, mmap_mode="r") for name in (POINTS, BEGINS, CELLS, RUNS))
         lines = Index.open(folder / LINES, equal) if equal else None
         return cls(mapped_rows(folder), containing, Line(points, begins), cells, runs, lines)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def rows_of(spark: SparkSession, files: Sequence[Path], form: LineFormat) -> pa.Table:
     """The rows of `files`, at least one; SourceReadError names a record that cannot be used, its line and its file."""
-    assert form.schema is not None  # noqa: S101  such a dimension has one
+    assert form.schema is not None  # such a dimension has one
     declared = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in form.schema)
     names = [str(file) for file in files]
     for file in files:
@@ -43,7 +43,7 @@ def rows_of(spark: SparkSession, files: Sequence[Path], form: LineFormat) -> pa.
 def _rows(spark: SparkSession, files: Sequence[str], form: LineFormat) -> pa.Table:
     if form.format == "json":
         return json_lines_of(spark, files, form, name="dimension", bad_records=BadRecords.FAIL).toArrow()
-    assert form.schema is not None  # noqa: S101  as above
+    assert form.schema is not None  # as above
     lines = read_files(spark, form, files)
     good = lines.filter(F.assert_true(F.col(REASON).isNull()).isNull())
     return good.select(*map(quoted, form.schema.names)).toArrow()

@@ -72,7 +72,7 @@ def processed_join(united: DataFrame, spec: JoinSpec) -> DataFrame:
 
 def _struct(united: DataFrame, side: str) -> StructType:
     kind = united.schema[side].dataType
-    assert isinstance(kind, StructType)  # noqa: S101  made so
+    assert isinstance(kind, StructType)  # made so
     return kind
 
 
@@ -129,7 +129,7 @@ def _keyed(united: DataFrame, spec: JoinSpec) -> DataFrame:
     guard = F.when(missing, F.when(ours, 1).otherwise(2)).otherwise(0).alias("guard")
     if isinstance(spec.bound, Interval | AsOf):
         return rows.select(EVENT_TIME, LEFT, RIGHT, guard, *fields)
-    assert spec.bound is not None  # noqa: S101  refused when it is built
+    assert spec.bound is not None  # refused when it is built
     # Only the window has the event-time metadata: rows are late when it is over.
     plain = F.timestamp_micros(F.unix_micros(EVENT_TIME)).alias(EVENT_TIME)
     return rows.select(plain, LEFT, RIGHT, guard, *fields, assigned(spec.bound, spec.lag).alias(WINDOW))

@@ -77,7 +77,7 @@ def _side(frame: DataFrame, keys: Sequence[str], spec: JoinSpec, *, absent: int)
     if spec.bound is None:
         return frame.select(*columns, guard)
     if not isinstance(spec.bound, Interval):
-        assert not isinstance(spec.bound, AsOf)  # noqa: S101  a processor's
+        assert not isinstance(spec.bound, AsOf)  # a processor's
         return frame.select(*columns, guard, assigned(spec.bound, spec.lag).alias(WINDOW))
     plain = F.timestamp_micros(F.unix_micros(EVENT_TIME)).alias(PLAIN_TIME)
     return frame.select(*columns, guard, F.col(EVENT_TIME), plain)
@@ -102,7 +102,7 @@ def _of_pairs(spec: JoinSpec) -> Column:
 
     If it used one side alone, Spark would lose unmatched rows of that side that fulfil it.
     """
-    assert spec.condition is not None  # noqa: S101  asked for before
+    assert spec.condition is not None  # asked for before
     if spec.how in {"inner", "semi"}:
         return spec.condition
     return F.when(side_of(LEFT, GUARD) == side_of(RIGHT, GUARD), spec.condition)

@@ -52,7 +52,7 @@ def open_windows(
     frame = frame.select("key", F.explode(f"{VALUE}.{window.state_name}").alias(VALUE)) if session and fired else frame
     frame = frame.filter(F.col(f"{VALUE}.rows") > 0) if counted else frame
     kind = frame.schema[VALUE].dataType
-    assert isinstance(kind, StructType)  # noqa: S101  an aggregation keeps a struct
+    assert isinstance(kind, StructType)  # an aggregation keeps a struct
     # Spark's own state of a session begins with its window and its group.
     inside = session and not fired
     names = kind.fieldNames()[1 + (len(group_by) or 1) if inside else 0 :]
@@ -77,7 +77,7 @@ def open_windows(
 def _stored_keys(frame: DataFrame, window: Window) -> list[str]:
     """The names of groups in the state of a processor, after the window if any; they may differ from the fields'."""
     kind = frame.schema["key"].dataType
-    assert isinstance(kind, StructType)  # noqa: S101  a processor's key is a struct
+    assert isinstance(kind, StructType)  # a processor's key is a struct
     return kind.fieldNames()[1 if window.by_time else 0 :]
 
 
@@ -102,7 +102,7 @@ def _waiting(frame: DataFrame, side: str) -> DataFrame:
 
 def _side(frame: DataFrame, side: str) -> DataFrame:
     kind = frame.schema[VALUE].dataType
-    assert isinstance(kind, StructType)  # noqa: S101  a join keeps its rows
+    assert isinstance(kind, StructType)  # a join keeps its rows
     # Spark's own field is the last; another of that name belongs to the row.
     *names, matched = kind.fieldNames()
     fields = [F.col(f"{VALUE}.{quoted(name)}").alias(name) for name in visible(names)]

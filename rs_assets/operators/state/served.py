@@ -75,13 +75,13 @@ class ServedState:
     @property
     def batch_id(self) -> int:
         """The batch whose state was copied."""
-        assert self.facts is not None  # noqa: S101  checked when made
+        assert self.facts is not None  # checked when made
         return int(self.facts[BATCH])
 
     @property
     def age(self) -> timedelta:
         """How long ago the copy was made."""
-        assert self.facts is not None  # noqa: S101  checked when made
+        assert self.facts is not None  # checked when made
         return datetime.now(UTC) - datetime.fromisoformat(self.facts["at"])
 
     def get(self, key: str) -> Lookup | None:

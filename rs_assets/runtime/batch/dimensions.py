@@ -56,7 +56,7 @@ class RunDimension:
     @property
     def current(self) -> Version:
         """The version for new batches."""
-        assert self._current is not None  # noqa: S101  loaded before queries are made
+        assert self._current is not None  # loaded before queries are made
         return self._current
 
     @property
@@ -67,7 +67,7 @@ class RunDimension:
     @property
     def held(self) -> HeldDimension:
         """The dimension for the compiler."""
-        assert self.schema is not None  # noqa: S101  loaded before queries are made
+        assert self.schema is not None  # loaded before queries are made
         return HeldDimension(self.store.root, self.schema, self.prepare)
 
     def restored(self) -> Version | None:

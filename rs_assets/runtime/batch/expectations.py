@@ -28,7 +28,7 @@ class BatchRecordFilter(BadRecordCollector):
     def expect(self, frame: DataFrame, *, step: str, on_fail: OnFail) -> DataFrame:
         """The rows that an expectation lets pass; BadRecordError for one that ends the run."""
         found = frame.agg(F.count(F.lit(1)), F.count(REASON)).head()
-        assert found is not None  # noqa: S101  without groups there is one row
+        assert found is not None  # without groups there is one row
         rows, failed = self.judged[step] = found[0], found[1]
         unmet = frame.filter(F.col(REASON).isNotNull())
         if failed and on_fail is OnFail.FAIL:
@@ -41,5 +41,5 @@ class BatchRecordFilter(BadRecordCollector):
 def _error(unmet: DataFrame, step: str, share: str) -> BadRecordError:
     """The error for rows that do not meet an expectation, with the first of them."""
     row = unmet.select(REASON, exact_text(visible(unmet.columns)).alias("row")).head()
-    assert row is not None  # noqa: S101  they were counted
+    assert row is not None  # they were counted
     return BadRecordError(f"{row[0]}: {share} failed", remedy=MET, step=step, record=row[1][:500])

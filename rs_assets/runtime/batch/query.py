@@ -270,7 +270,7 @@ class QueryRun:
 
     def process_all(self) -> None:
         """Wait until all current input has been processed."""
-        assert self._query is not None  # noqa: S101  started before
+        assert self._query is not None  # started before
         try:
             self._query.processAllAvailable()
         except Exception as error:
@@ -279,7 +279,7 @@ class QueryRun:
 
     def planning_held(self) -> AbstractContextManager[None]:
         """Hold back planning meanwhile, so that new input of several sources goes into one batch."""
-        assert self._query is not None  # noqa: S101  started before
+        assert self._query is not None  # started before
         return planning_held(self._query)
 
     def look_again(self) -> None:
@@ -363,7 +363,7 @@ class QueryRun:
             # Waiting here for the stop would delay it; returning would let Spark commit the batch.
             self._cut_off = True
             raise BatchNotDone("the query was asked to stop")
-        assert self._query is not None  # noqa: S101  waited for above
+        assert self._query is not None  # waited for above
         self._begun_at = time.monotonic()
         try:
             progress = self.work.commit(batch, batch_id, self._query, rows_open=self.report.rows_open)
@@ -384,7 +384,7 @@ class QueryRun:
             return
         if self.tables.loads or self.work.exchange is not None:
             return
-        assert self._query is not None  # noqa: S101  it has called us
+        assert self._query is not None  # it has called us
         if self.ends.opened(self.work.context.spark, self._query, self.log, batch_id):
             self.finish_windows()
             self._ended_at = batch_id

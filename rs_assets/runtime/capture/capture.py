@@ -281,5 +281,5 @@ def _limits(query: RecordedQuery, batches: range) -> Iterator[str]:
 
 def _batch(query: RecordedQuery, batch: int, first: int) -> CapturedBatch:
     offsets = query.log.offsets(batch)
-    assert offsets is not None  # noqa: S101  it is one of the recorded batches
+    assert offsets is not None  # it is one of the recorded batches
     return CapturedBatch(batch=batch, at=offsets.started, asked=batch >= first, control=control_of(query, batch))

@@ -173,7 +173,7 @@ def ddl_of(source: Source, rows: DataFrame) -> str:
 def _arrow(ddl: str) -> pa.Schema:
     """The fields of a text that `ddl_of` has returned."""
     schema = arrow_schema(ddl)
-    assert schema is not None  # noqa: S101  others are refused there
+    assert schema is not None  # others are refused there
     return schema
 
 

@@ -260,7 +260,7 @@ def _claimed(world: World, lease: Lease) -> World:
     lease.outrank(uploaded_token(topology, options, world.manifest.pipeline_id))
     claimed = claim_sinks(topology, world.manifest, lease, options)
     stored = manifests.load(world.job)
-    assert stored is not None  # noqa: S101  the world is made of it
+    assert stored is not None  # the world is made of it
     manifests.save(world.job, claimed.applied_to(stored))
     return replace(world, token=claimed.token)
 
@@ -279,7 +279,7 @@ def _unloaded(spark: SparkSession) -> None:
 def _settle(world: World) -> None:
     """Note that the catalog lacks no batch, and no reason for which a record was quarantined that may have a key."""
     stored = manifests.load(world.job)
-    assert stored is not None  # noqa: S101  the world is made of it
+    assert stored is not None  # the world is made of it
     made = stored
     for name, facts in stored.queries.items():
         poisons = tuple(

@@ -90,7 +90,7 @@ class Uploads:
             return
         if world.options.savepoints.upload:
             stored = manifests.load(world.job)
-            assert stored is not None  # noqa: S101  it has a checkpoint
+            assert stored is not None  # it has a checkpoint
             upload_return(world.topology, world.options, stored, world.token)
         uploads.remove(self._earlier())
         newest, store = uploads.newest(), uploads.store

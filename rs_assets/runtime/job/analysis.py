@@ -108,7 +108,7 @@ def declared_schema(context: CompileContext, source: Source) -> StructType:
     )
 
 
-def _unknown(source: Source, infer: object) -> StructType:  # noqa: ARG001  the context's form
+def _unknown(source: Source, _infer: object) -> StructType:
     raise KeyError(source.name)
 
 

@@ -17,7 +17,7 @@ NOT_UPLOADED = "the end of the run was not uploaded"
 
 def record(session: JobSession, *, sealed: bool) -> RunReport:
     """Record the input, and sum up. `sealed`: the input of the generation has ended."""
-    assert session.journal is not None  # noqa: S101  made on entry
+    assert session.journal is not None  # made on entry
     if sealed and not session.manifest.sealed:
         for query in session.queries.values():
             query.work.book.finished()

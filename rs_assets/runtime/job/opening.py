@@ -176,7 +176,7 @@ def _next_generation(session: JobSession, stored: Manifest, *, above: int) -> Ma
 
 def _reconcile(session: JobSession) -> None:
     """Complete the catalog from Spark's log: a killed driver has not written its last batches."""
-    assert session.journal is not None  # noqa: S101  made on entry
+    assert session.journal is not None  # made on entry
     for plan in session.plans:
         facts, last = session.facts(plan), session.log(plan).last_committed()
         if last > facts.catalogued:
@@ -298,7 +298,7 @@ def _infer_again(session: JobSession) -> None:
 def _untouched(session: JobSession, step: str) -> bool:
     """Whether nothing was ever written into the durable shuffle of a step."""
     write = session.topology[step]
-    assert isinstance(write, ShuffleWrite)  # noqa: S101  only these are followed
+    assert isinstance(write, ShuffleWrite)  # only these are followed
     return place_of(write, session.options.home).untouched()
 
 

@@ -121,7 +121,7 @@ def _accepted(topology: Topology, query: Verified, options: RunOptions) -> Itera
         node = topology[name]
         if any(change.acceptable for change in changes) and isinstance(node, Sink):
             writer = writer_of(node, options.home, topology.namespace)
-            assert isinstance(writer, Watched)  # noqa: S101  it reported the changes
+            assert isinstance(writer, Watched)  # it reported the changes
             writer.accept_changes(mark)
             yield f"{query.query}: the sink {name!r} is accepted as it is"
 

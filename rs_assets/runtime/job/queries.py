@@ -86,7 +86,7 @@ def query_of(session: JobSession, spark: SparkSession, plan: QueryPlan) -> Query
 
 def book_of(session: JobSession, plan: QueryPlan) -> Bookkeeper:
     """The bookkeeper of one query."""
-    assert session.journal is not None  # noqa: S101  made on entry
+    assert session.journal is not None  # made on entry
     return Bookkeeper(
         topology=session.topology,
         plan=plan,

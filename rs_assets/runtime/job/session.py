@@ -233,7 +233,7 @@ class JobSession:
     @property
     def held(self) -> Lease:
         """The lease, while the session is entered."""
-        assert self.lease is not None  # noqa: S101  taken on entry
+        assert self.lease is not None  # taken on entry
         return self.lease
 
     # Compilation: on the Spark driver's thread.
@@ -302,7 +302,7 @@ class JobSession:
 
     def follow_sources(self) -> None:
         """Let the sources' systems be informed of committed offsets."""
-        assert self.journal is not None  # noqa: S101  made on entry
+        assert self.journal is not None  # made on entry
         self.followings = followings(self.readers, [(plan, self.log(plan)) for plan in self.plans])
         for following in self.followings:
             for source, follower in following.followers.items():
@@ -347,7 +347,7 @@ class JobSession:
     def reader(self, name: str) -> SourceReader:
         """The reader of a source."""
         node = self.topology[name]
-        assert isinstance(node, Source)  # noqa: S101  plans name sources
+        assert isinstance(node, Source)  # plans name sources
         return reader_of(node, self.options.home)
 
     @property
@@ -364,7 +364,7 @@ class JobSession:
         if name in self._writers:
             return self._writers[name]
         node = self.topology[name]
-        assert isinstance(node, Sink)  # noqa: S101  plans name sinks
+        assert isinstance(node, Sink)  # plans name sinks
         made = writer_of(by_connector(node, self.options.connector), self.options.home, self.topology.namespace)
         if isinstance(made, Closing):
             self.at_end(made.close)

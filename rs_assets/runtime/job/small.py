@@ -57,7 +57,7 @@ def _unread(topology: Topology, home: Home, stored: Manifest | None) -> Iterator
         log = _log(topology, home, stored, plan) if stored is not None else None
         for name in plan.sources:
             node = topology[name]
-            assert isinstance(node, Source)  # noqa: S101  plans name sources
+            assert isinstance(node, Source)  # plans name sources
             if not node.follows:
                 yield from _of_source(node, SourceLog(log, name) if log is not None else None)
 

@@ -26,7 +26,7 @@ def tidy(session: JobSession) -> None:
 
 def tidy_crowded(session: JobSession) -> None:
     """Tidy if there are many files: a pipeline with frequent short runs has no other occasion."""
-    assert session.journal is not None  # noqa: S101  made on entry
+    assert session.journal is not None  # made on entry
     if session.journal.storage.crowded(source_keys(session)):
         tidy(session)
 

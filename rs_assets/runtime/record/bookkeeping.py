@@ -163,7 +163,7 @@ class Bookkeeper:
 
     def _positions(self, name: str, batch_id: int) -> Positions:
         source = self.topology[name]
-        assert isinstance(source, Source)  # noqa: S101  plans name sources
+        assert isinstance(source, Source)  # plans name sources
         return positions(source, self.log, batch_id, self.home)
 
     def _tell(self, message: SystemMessage) -> tuple[CheckPointState, ...]:

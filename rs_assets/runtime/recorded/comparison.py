@@ -106,7 +106,7 @@ class Comparison:
         most = F.max(F.greatest("rows_before", "rows_after")).alias("most")
         named = [F.count_if(F.array_contains("columns", name)) for name in columns.values]
         row = rows.agg(*ends, *kinds, most, *named).head()
-        assert row is not None  # noqa: S101  without groups there is one row
+        assert row is not None  # without groups there is one row
         if self.keys and (row["most"] or 0) > 1:
             raise self._repeated(columns, row["most"], partition)
         changed = dict(zip(columns.values, row[len(COUNTED) + 1 :], strict=True))

@@ -111,7 +111,7 @@ class Accounts:
 
     def _differences(self, batch: int) -> Iterator[str]:
         stream, now = self._counted(batch), self.known[batch].counts
-        assert stream is not None  # noqa: S101  it is one of those that are known
+        assert stream is not None  # it is one of those that are known
         names = {"rows_in": "records", "dead": "refused rows", "late": "late rows"}
         # Other code may refuse other rows.
         same = stream.code == self.way.topology.code

@@ -213,7 +213,7 @@ class Promotion:
 
     def _chosen(self, node: DeltaSink, partitions: EventTimePartitions) -> Sequence[Partition]:
         """The partitions that may have rows of the former code: up to the last one of which it has read records."""
-        assert self.rewrite_from is not None  # noqa: S101  the caller has asked
+        assert self.rewrite_from is not None  # the caller has asked
         until = self._noted().get(node.name) or self._last(node, partitions)
         span = (partitions.parse(self.rewrite_from), partitions.value_of(until))
         return partitions_of(self.topology, self.options, sink=node.name, span=span).partitions

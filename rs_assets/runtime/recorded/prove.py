@@ -308,7 +308,7 @@ def _digest(rows: DataFrame) -> tuple[int, str]:
     """The number of rows, and the sum of their hashes."""
     hashes = F.xxhash64(*(part for each in rows.schema for part in hashed(each))).cast("decimal(38,0)")
     found = rows.agg(F.count(F.lit(1)), F.sum(hashes)).head()
-    assert found is not None  # noqa: S101  without groups there is one row
+    assert found is not None  # without groups there is one row
     return found[0], str(found[1] or 0)
 
 

@@ -392,7 +392,7 @@ def _emitted(context: CompileContext, node: TimedState, rows: DataFrame) -> Data
     """The rows that a step with state emits for `rows`, which have its event times, once all windows have closed."""
     if isinstance(node, StreamJoin):
         return joined_of(context, node, rows)
-    assert isinstance(node, WindowAggregate)  # noqa: S101  a way has no others
+    assert isinstance(node, WindowAggregate)  # a way has no others
     return windows_of(context, node, rows)
 
 

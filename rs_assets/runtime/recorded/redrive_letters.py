@@ -153,7 +153,7 @@ class LettersAgain:
 
     def _again(self, source: str) -> ReadAgain:
         node = self._topology[source]
-        assert isinstance(node, Source)  # noqa: S101  dead letters are given by source
+        assert isinstance(node, Source)  # dead letters are given by source
         return ReadAgain(self.spark, self.query, node, self.sink)
 
     @property

@@ -171,7 +171,7 @@ class _Search:
         query, log = self.query, self.query.log
         replay = query.replay(batch, limited_to(record, whole_splits=query.context.by_record))
         offsets = log.offsets(batch)
-        assert offsets is not None  # noqa: S101  it is one of the planned batches
+        assert offsets is not None  # it is one of the planned batches
         return Explanation(
             pipeline=replay.topology.name,
             query=query.plan.name,

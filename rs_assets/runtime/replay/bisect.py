@@ -38,7 +38,7 @@ def culprits(
             if error is None:
                 continue
         if parts is None:
-            assert error is not None  # noqa: S101  tried above
+            assert error is not None  # tried above
             yield part, error
             if waiting and fails(whole) is None:
                 return

@@ -152,7 +152,7 @@ class Examination:
         self, context: CompileContext, read: Callable[[CompileContext, Source], DataFrame], **changed: Any
     ) -> CompileContext:
         offsets = self.log.offsets(self.batch_id)
-        assert offsets is not None  # noqa: S101  the batch was planned
+        assert offsets is not None  # the batch was planned
         noted = context.noted(self.batch_id)
         return replace(context, read=read, streaming=False, now=batch_clock(offsets), versions=noted, **changed)
 
@@ -182,7 +182,7 @@ class Examination:
         return {name: flows[name].df for name in dict.fromkeys([self.plan.streaming_output, *inputs])}
 
     def _flows(self, part: Stretch) -> dict[str, Flow]:
-        def read(context: CompileContext, node: Source) -> DataFrame:  # noqa: ARG001  the reader's form
+        def read(_context: CompileContext, node: Source) -> DataFrame:
             rows = self._rows[node.name]
             rows = part.of(rows) if node.name == part.source else rows.filter(F.lit(False))  # noqa: FBT003
             known = [poison.digest for poison in self.found]

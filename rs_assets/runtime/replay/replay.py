@@ -54,7 +54,7 @@ class Wired:
     late_rows: Mapping[str, DataFrame]
 
 
-def _all_rows(source: Source, rows: DataFrame) -> DataFrame:  # noqa: ARG001  the form of `only`
+def _all_rows(_source: Source, rows: DataFrame) -> DataFrame:
     return rows
 
 
@@ -218,7 +218,7 @@ class Replay:
 
     def _offsets(self) -> BatchOffsets:
         offsets = self.log.offsets(self.batch_id)
-        assert offsets is not None  # noqa: S101  the batch is running or done
+        assert offsets is not None  # the batch is running or done
         return offsets
 
     def policy_of(self, step: str) -> BadRecords:

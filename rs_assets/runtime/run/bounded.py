@@ -30,7 +30,7 @@ def bounded_result(topology: Topology, folder: Path, options: RunOptions) -> Dat
     `options`. The frame reads files in `folder`. Rows that could not be used are logged.
     """
     [sink] = topology.sinks
-    assert isinstance(sink, DeltaSink)  # noqa: S101  made by the callers
+    assert isinstance(sink, DeltaSink)  # made by the callers
     own = replace(options, home=Home(folder / "home", tables_of=options.home)).apart()
     report = run(topology, own, finish=True)
     if report.rows_dead:

@@ -42,7 +42,7 @@ class IdleTime:
             if watermark is None or watermark <= EPOCH:
                 return
             self._reached[query.plan.name] = heard, watermark
-        assert watermark is not None  # noqa: S101  known when it was kept
+        assert watermark is not None  # known when it was kept
         for side in self._sides(query):
             query.move_watermark(watermark + silence + side.water_mark, [side.gate])
 

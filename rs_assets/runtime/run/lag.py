@@ -222,7 +222,7 @@ def _wait(look: _Look) -> float:
 
 def _rate(look: _Look) -> tuple[float | None, float | None]:
     """What the newest batches read in a second, and how long one of them took; None if that is unknown."""
-    assert look.log is not None  # noqa: S101  the caller has asked
+    assert look.log is not None  # the caller has asked
     newest = look.log.committed_batches()[-BATCHES:]
     if newest[:1] == [0] and len(newest) > 1:
         # Where the first batch began is not in the log.

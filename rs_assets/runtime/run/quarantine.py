@@ -41,7 +41,7 @@ def go_on(session: JobSession, query: QueryRun, trigger: Mapping[str, Any]) -> b
     if not query.examinable:
         return False
     failure, batch_id = query.failure, query.failed_batch
-    assert failure is not None  # noqa: S101  examinable says so
+    assert failure is not None  # examinable says so
     query.given_up = True
     query.stop()
     if not query.work.untouched(batch_id):

@@ -180,7 +180,7 @@ class RealTimePipeline:
             self._look()
         self.spark_query.stop()
         facts, journal = self.session.facts(self.query.plan), self.session.journal
-        assert journal is not None  # noqa: S101  made on entry
+        assert journal is not None  # made on entry
         self.query.work.book.reconcile(
             catalogued=facts.catalogued, catalog=self.session.catalog, storage=journal.storage
         )
@@ -209,7 +209,7 @@ def _partitions(session: JobSession) -> int:
 
 def _started(session: JobSession, query: QueryRun) -> StreamingQuery:
     (sink,) = session.topology.sinks
-    assert isinstance(sink, KafkaSink)  # noqa: S101  checked before
+    assert isinstance(sink, KafkaSink)  # checked before
     rows = query.flows[sink.name].df
     # A batch lasts: Spark's clock in it is its start time.
     ids = SchemaIds(sink.shape.subject, sink.name) if sink.shape.subject is not None else None

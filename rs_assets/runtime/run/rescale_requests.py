@@ -176,7 +176,7 @@ def _answered(progress: Progress, run_id: str) -> Outcome:
     done, refused = (progress.answer.get(name) for name in ("done", "refused"))
     if done is not None:
         return Outcome(run_id=run_id, report=RescaleReport(**done))
-    assert refused is not None  # noqa: S101  an answer has one of them
+    assert refused is not None  # an answer has one of them
     kind = ERRORS.get(refused["error"], EngineError)
     return Outcome(run_id=run_id, refused=kind(refused["what"], remedy=refused["remedy"], **refused["facts"]))
 

@@ -152,7 +152,7 @@ class Standby:
 
     def _there(self) -> Vacancy | None:
         """By the signs of life of another home. The start waits as long again."""
-        assert self._sign is not None  # noqa: S101  asked for before
+        assert self._sign is not None  # asked for before
         silent_s = time.monotonic() - self._sign_at
         if self._sign.ended or silent_s < self._sign.ttl_s / 2:
             return None

@@ -181,7 +181,7 @@ def _raise_fences(
 def _fencing(topology: Topology, options: RunOptions, replaced: Collection[str] = ()) -> Iterator[tuple[Sink, Fencing]]:
     """The sinks that store their last writer, each with a writer that is closed after use."""
     for node in (each for each in topology.sinks if each.name not in replaced):
-        assert isinstance(node, Sink)  # noqa: S101  sinks are
+        assert isinstance(node, Sink)  # sinks are
         writer = writer_of(node, options.home, topology.namespace)
         try:
             if isinstance(writer, Fencing):

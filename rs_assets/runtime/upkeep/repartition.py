@@ -109,7 +109,7 @@ def state_sum(spark: SparkSession, log: CheckpointLog) -> StateSum:
         content = F.to_json(F.struct(*(F.col(name) for name in frame.columns if name != PARTITION)))
         hashed = F.xxhash64(content).cast("decimal(20,0)")
         row = frame.agg(F.count(F.lit(1)).alias("rows"), F.sum(hashed).alias("digest")).first()
-        assert row is not None  # noqa: S101  an aggregation without groups gives one row
+        assert row is not None  # an aggregation without groups gives one row
         rows += 0 if TIMERS in options else int(row["rows"])
         digest += int(row["digest"] or 0)
     return StateSum(rows, digest)

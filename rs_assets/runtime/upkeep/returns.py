@@ -96,7 +96,7 @@ class Return:
         for query in self.queries:
             for name in query.plan.sinks:
                 node = self.topology[name]
-                assert isinstance(node, Sink)  # noqa: S101  plans name sinks
+                assert isinstance(node, Sink)  # plans name sinks
                 if isinstance(node, ShuffleWrite):
                     # Its table is part of the checkpoint, and is rolled back with it.
                     continue

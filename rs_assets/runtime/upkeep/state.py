@@ -160,7 +160,7 @@ def _is_shown(node: Node) -> bool:
     return _has_windows(node) or isinstance(node, StreamJoin)
 
 
-def _waiting(spark: SparkSession, node: StreamJoin, state: StateOf, link: Link, rows: int | None) -> DataFrame:  # noqa: ARG001
+def _waiting(spark: SparkSession, _node: StreamJoin, state: StateOf, _link: Link, rows: int | None) -> DataFrame:
     frame = waiting_rows(spark, state)
     return frame if rows is None else frame.limit(rows)
 

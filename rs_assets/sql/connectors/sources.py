@@ -142,7 +142,7 @@ def _renamed(
 
 def _of_record(planner: Planner, column: Declared, kind: str) -> str:
     """A metadata column as the type that it declares."""
-    assert column.metadata is not None  # noqa: S101  checked before
+    assert column.metadata is not None  # checked before
     key, source = column.metadata.text, SQL_SOURCES[kind]
     given, wanted = source.metadata[key].replace(" ", ""), column.type.text if column.type else ""
     if wanted == "map<string,binary>" and key in source.as_maps:

@@ -86,7 +86,7 @@ class Aggregated:
 
     def folded(self, stream: Any, name: str, fields: Mapping[str, str], step: str) -> Any:
         """The window `stream` with a user-defined aggregate of its rows, in a step named `step`."""
-        assert self.own is not None  # noqa: S101  checked before
+        assert self.own is not None  # checked before
         taken = tuple(fields[f"{name}_of_{place}"] for place in range(1, len(self.arguments) + 1))
         only = fields[f"{name}_only"] if self.only is not None else None
         folded = Folded if self.own.accumulator is None else MergedFold
@@ -237,7 +237,7 @@ def _counted(value: Value, distinct: bool) -> Aggregated:  # noqa: FBT001  the t
 
 
 def _of(name: str, kind: Callable[[Type | None], Type | None]) -> Callable[[Value, bool], Aggregated]:
-    def made(value: Value, distinct: bool) -> Aggregated:  # noqa: ARG001, FBT001
+    def made(value: Value, _distinct: bool) -> Aggregated:  # noqa: FBT001
         sums = Sums("{s}", {"s": ("sum", value)}) if name == "SUM" else None
         if value.field is not None or PREFIX in value.text:
             return Aggregated(name, "", kind(value.type), METHODS[name], value, sums=sums)

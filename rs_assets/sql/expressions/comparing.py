@@ -23,5 +23,5 @@ def comparison(made: Expressions, sign: str, left: Value, right: Value) -> str:
 
 
 def _typed(value: Value) -> Typed:
-    assert value.type is not None  # noqa: S101  checked before
+    assert value.type is not None  # checked before
     return value.text, value.type.name

@@ -35,7 +35,7 @@ def decimal(precision: int, scale: int) -> Type:
         scale = max(MOST_DIGITS - (precision - scale), min(scale, LEAST_SCALE))
         precision = MOST_DIGITS
     made = type_in(f"decimal({precision},{scale})")
-    assert made is not None  # noqa: S101  at most 38 digits
+    assert made is not None  # at most 38 digits
     return made
 
 

@@ -84,7 +84,7 @@ class Call:
     def of(cls, values: Sequence[Value]) -> Call:
         """The call with these arguments; without `lax` its path is strict."""
         found = PATH.fullmatch(unquote(values[1].text) or "")
-        assert found is not None  # noqa: S101  checked before
+        assert found is not None  # checked before
         steps = [each.groups() for each in STEP.finditer(found[2])]
         path = "$" + "".join(f"[{place}]" if place else f"['{name or other}']" for name, place, other in steps)
         clauses = {each.of: each for each in values if isinstance(each, Clause)}

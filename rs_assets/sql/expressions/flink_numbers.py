@@ -44,7 +44,7 @@ def _literal_places(values: Sequence[Value]) -> Refusal:
 
 def _rounded(values: Sequence[Value]) -> Value:
     value, places = values[0], _places(values)
-    assert places is not None  # noqa: S101  checked before
+    assert places is not None  # checked before
     text = f"round({value.plain}, {places})" if len(values) > 1 else f"round({value.plain})"
     if value.type is not None and is_decimal(value.type):
         kind = rounded(value.type, places)
@@ -54,7 +54,7 @@ def _rounded(values: Sequence[Value]) -> Value:
 
 def _truncated(values: Sequence[Value]) -> Value:
     value, places = values[0], _places(values)
-    assert places is not None  # noqa: S101
+    assert places is not None
     kind = value.type
     if is_whole(kind) and places >= 0:
         return value

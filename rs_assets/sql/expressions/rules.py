@@ -30,7 +30,7 @@ LARGEST_INT: Final = 2**31 - 1
 CONSTRUCTORS: Final = ("MAP", "ROW", "MULTISET")
 
 
-def _literal(made: Expressions, tree: Any) -> Value:  # noqa: ARG001  the table's form
+def _literal(_made: Expressions, tree: Any) -> Value:
     if tree.is_string:
         return Value(quote(tree.this), TEXT)
     number = tree.this
@@ -46,7 +46,7 @@ def _fixed(text: str, kind: Type | None) -> Callable[[Expressions, Any], Value]:
     return lambda made, tree: Value(text, kind)  # noqa: ARG005  the table's form
 
 
-def _boolean(made: Expressions, tree: Any) -> Value:  # noqa: ARG001
+def _boolean(_made: Expressions, tree: Any) -> Value:
     return Value("true" if tree.this else "false", BOOLEAN)
 
 

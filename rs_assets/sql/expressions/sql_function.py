@@ -20,7 +20,7 @@ MANY: Final = 255
 _WHOLE_LITERAL: Final = re.compile(r"\(?-? ?\d+\)?")
 
 
-def _takes_all(values: Sequence[Value]) -> Refusal:  # noqa: ARG001  the table's form
+def _takes_all(_values: Sequence[Value]) -> Refusal:
     return None
 
 

@@ -119,7 +119,7 @@ def _own(functions: Mapping[str, str | Declared], name: str) -> Declared | None:
 def aggregate_called(functions: Mapping[str, str | Declared], name: str) -> AggregateFunction:
     """The aggregate of a marked call."""
     found = _own(functions, name)
-    assert isinstance(found, AggregateFunction)  # noqa: S101  it is marked
+    assert isinstance(found, AggregateFunction)  # it is marked
     return found
 
 

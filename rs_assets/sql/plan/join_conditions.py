@@ -158,7 +158,7 @@ def _is_simple(kind: Type | None) -> bool:
 
 def _or_any(value: Value) -> Value:
     """A value, or another one of its type instead of null."""
-    assert value.type is not None  # noqa: S101  checked before
+    assert value.type is not None  # checked before
     other = f"cast({ANY_VALUE.get(value.type.name, '0')} AS {value.type.text})"
     return Value(f"coalesce({value.plain}, {other})", value.type)
 

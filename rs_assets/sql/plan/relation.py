@@ -97,7 +97,7 @@ class Relation:
         """The table of a relation of `changes`."""
         from rs_assets.stream.table import Table
 
-        assert self.keys is not None  # noqa: S101  relations of changes have keys
+        assert self.keys is not None  # relations of changes have keys
         return Table(self.stream.draft, self.stream.step, self.keys)
 
     def called(self, table: str) -> Relation:

@@ -141,5 +141,5 @@ def _created(statement: Statement) -> tuple[str, str]:
         return statement.name.text, "view"
     if isinstance(statement, CreateFunction):
         return statement.name.text, "function"
-    assert isinstance(statement, SetOption)  # noqa: S101  nothing else is kept
+    assert isinstance(statement, SetOption)  # nothing else is kept
     return f"SET {statement.key.text}", ""

@@ -85,7 +85,7 @@ class SchemaRegistryServer:
     @property
     def url(self) -> str:
         """The address."""
-        assert self._server is not None, "it is started as a context manager"  # noqa: S101
+        assert self._server is not None, "it is started as a context manager"
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     @property

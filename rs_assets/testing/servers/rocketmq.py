@@ -232,7 +232,7 @@ class RocketMQServer(ServerContext):
         return self._node.name_server_process(scratch=self._kept is None), self._node.broker_process()
 
     def _run(self) -> None:
-        assert self._servers is not None  # noqa: S101  the caller made them
+        assert self._servers is not None  # the caller made them
         began = time.monotonic()
         # The broker registers when it starts, and again only after a while.
         for server, answers in zip(self._servers, (self._has_name_server, self._has_broker), strict=True):

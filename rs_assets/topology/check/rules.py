@@ -56,7 +56,7 @@ OWN_TYPES = {"final": "boolean", "retracted": "boolean"}
 WHOLE = ("tinyint", "smallint", "int", "bigint")
 
 
-def _passed(node: Node, inputs: Inputs) -> Fields:  # noqa: ARG001  the table's form
+def _passed(_node: Node, inputs: Inputs) -> Fields:
     return inputs[0]
 
 
@@ -447,7 +447,7 @@ def _processed(node: process.Process, inputs: Inputs) -> Fields:
     return declared(node.made, step=node.name)
 
 
-def _output(node: process.ProcessOutput, inputs: Inputs) -> Fields:  # noqa: ARG001  the table's form
+def _output(node: process.ProcessOutput, _inputs: Inputs) -> Fields:
     return declared(node.schema, step=node.name)
 
 
@@ -456,7 +456,7 @@ def _spread(node: shuffle.Shuffle | shuffle.ShuffleWrite, inputs: Inputs) -> Fie
     return inputs[0]
 
 
-def _read(node: Source, inputs: Inputs) -> Fields:  # noqa: ARG001  the table's form
+def _read(node: Source, _inputs: Inputs) -> Fields:
     return SOURCES[type(node)].fields(node)
 
 

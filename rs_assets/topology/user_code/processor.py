@@ -116,7 +116,7 @@ class Context:
             )
         if name not in self.timers or self.timers[name].every != every:
             due = Timer(EPOCH, every).after(self._now())
-            assert due is not None  # noqa: S101  it is repeated
+            assert due is not None  # it is repeated
             self.timers[name] = Timer(due, every)
 
     def schedule_at(self, at: datetime, callback: Tick) -> None:

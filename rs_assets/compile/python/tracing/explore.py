@@ -97,7 +97,7 @@ class _Explorer:
         """Limits a call to MOST_LINES lines, to refuse long loops."""
         before = sys.gettrace()
 
-        def within(frame: types.FrameType, event: str, argument: object) -> Any:  # noqa: ARG001  Python's form
+        def within(frame: types.FrameType, event: str, _argument: object) -> Any:
             self.lines += event == "line"
             if self.lines > MOST_LINES:
                 raise RefusedError(f"it runs more than {MOST_LINES} lines", frame.f_lineno)

@@ -22,12 +22,12 @@ CONSTANTS = {("string", str), ("boolean", bool), ("double", float)}
 STANDS_FOR: Mapping[str, type[Value]] = MappingProxyType({"string": Text, "double": Real})
 
 
-def filter_outcome(path: Path, result: Any) -> Leaf:  # noqa: ARG001  the table's form
+def filter_outcome(_path: Path, result: Any) -> Leaf:
     """A record stays if the result is true."""
     return Leaf("keep") if result else Leaf("drop")
 
 
-def flat_map_outcome(path: Path, result: Any) -> Leaf:  # noqa: ARG001  the table's form
+def flat_map_outcome(_path: Path, result: Any) -> Leaf:
     """A record with an empty result is dropped; all others are for Python."""
     nothing = result is None or (type(result) in (list, tuple) and not result)
     return Leaf("drop") if nothing else ASK

@@ -30,7 +30,7 @@ def json_lines(files: DataStreamReader, path: str, form: LineFormat, reading: Re
     Under FAIL a bad record ends the batch with BadRecordError; under the other policies it is left out. Both are
     counted (`BatchExecution.judged`), by the name of `reading`. A line beyond the length limit always ends the batch.
     """
-    assert form.schema is not None  # noqa: S101  given or inferred before
+    assert form.schema is not None  # given or inferred before
     options = _options(reading.spark, form, name=reading.name, bad_records=reading.bad_records)
     return files.format(FORMAT).options(**options).schema(form.schema).load(path)
 
@@ -39,7 +39,7 @@ def json_lines_of(
     spark: SparkSession, files: Sequence[str], form: LineFormat, *, name: str, bad_records: BadRecords
 ) -> DataFrame:
     """The same of some files, at least one, as a bounded frame; `name` is that of the source."""
-    assert form.schema is not None  # noqa: S101  as above
+    assert form.schema is not None  # as above
     # A name of a file is not taken for a pattern, nor a folder called `a=1` for a column.
     reader = spark.read.options(**{"recursiveFileLookup": "true", AS_NAMED: "false"})
     options = _options(spark, form, name=name, bad_records=bad_records)

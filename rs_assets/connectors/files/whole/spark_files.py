@@ -199,7 +199,7 @@ def _inferred_csv(reader: DataFrameReader, sample: str) -> StructType:
     rows = reader.option("inferSchema", "false").schema(texts).csv(sample)
     undated = rows.select([F.bool_or(WITHOUT_DATE.holds(F.col(quoted(n)), TimestampType())).alias(n) for n in times])
     row = undated.first()
-    assert row is not None  # noqa: S101  an aggregate has one row
+    assert row is not None  # an aggregate has one row
     return StructType([texts[f.name] if f.name in times and row[f.name] else f for f in found.fields])
 
 
@@ -268,7 +268,7 @@ def _with_reason(frame: DataFrame, form: LineFormat) -> DataFrame:
         if form.pattern is None:
             return frame.filter(~is_blank(text)).withColumn(REASON, text_reason(text))
         return parsed_text(frame, form)
-    assert form.schema is not None  # noqa: S101  given or inferred before
+    assert form.schema is not None  # given or inferred before
     malformed = F.when(F.col(CORRUPT).isNotNull(), F.lit("malformed CSV"))
     fields, wrong = typed_fields(form, lambda name: F.col(quoted(name)))
     return frame.select(*fields, F.coalesce(malformed, _replaced(form.schema), wrong).alias(REASON))

@@ -118,7 +118,7 @@ def _expect(rows: DataFrame, name: str, kind: type, what: str, step: str) -> Non
 
 
 def _text(rows: DataFrame, name: str | None, what: str, step: str) -> Column:
-    assert name is not None  # noqa: S101  the node checked that one of the two is given
+    assert name is not None  # the node checked that one of the two is given
     _expect(rows, name, StringType, f"the name of a {what}", step)
     column = _column(name)
     wrong = ~column.rlike(f"^{TOPIC.pattern}$") | column.isin(".", "..")

@@ -28,7 +28,7 @@ class KeyFields:
     def decoded(self, frame: DataFrame) -> tuple[DataFrame, list[Column], Column]:
         """`frame` with the decoded key, its fields as `kafka_key_NAME`, and why a key cannot be used; null can be."""
         schema = StructType.fromDDL(self.ddl)
-        assert isinstance(schema, StructType)  # noqa: S101  fields with types, which the node has checked
+        assert isinstance(schema, StructType)  # fields with types, which the node has checked
         frame, refused = FORMATS[self.form](schema, frame)
         fields = [F.col(f"{PARSED_KEY}.{quoted(name)}").alias(f"kafka_key_{name}") for name in schema.names]
         return frame, fields, F.when(F.col("key").isNotNull(), refused)

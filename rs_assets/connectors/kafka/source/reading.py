@@ -198,29 +198,29 @@ Decoded = tuple[DataFrame, list[Column], Column | None]
 
 
 def _json(reader: KafkaReader, frame: DataFrame) -> Decoded:
-    assert reader.schema is not None  # noqa: S101  given or inferred before
+    assert reader.schema is not None  # given or inferred before
     text, options = F.col("value").cast("string"), {**LineFormat("json").reader_options, **reader.json_options}
     frame, refused = parsed_json(frame, text, reader.schema, options, into=PARSED)
     reason = F.coalesce(F.when(~F.is_valid_utf8(text), F.lit("invalid UTF-8")), refused)
     return frame, [F.col(f"{PARSED}.{quoted(f.name)}").alias(f.name) for f in reader.schema.fields], reason
 
 
-def _text(reader: KafkaReader, frame: DataFrame) -> Decoded:  # noqa: ARG001  the table's form
+def _text(_reader: KafkaReader, frame: DataFrame) -> Decoded:
     text = F.col("value").cast("string")
     return frame, [text.alias("value")], F.when(~F.is_valid_utf8(text), F.lit("invalid UTF-8"))
 
 
-def _raw(reader: KafkaReader, frame: DataFrame) -> Decoded:  # noqa: ARG001  the table's form
+def _raw(_reader: KafkaReader, frame: DataFrame) -> Decoded:
     return frame, [F.col(name) for name in RAW_FIELDS], None
 
 
 def _avro(reader: KafkaReader, frame: DataFrame) -> Decoded:
-    assert reader.avro is not None  # noqa: S101  the connector gives it with this format
+    assert reader.avro is not None  # the connector gives it with this format
     return reader.avro.decoded(frame)
 
 
 def _protobuf(reader: KafkaReader, frame: DataFrame) -> Decoded:
-    assert reader.protobuf is not None  # noqa: S101  the connector gives it with this format
+    assert reader.protobuf is not None  # the connector gives it with this format
     return reader.protobuf.decoded(frame)
 
 

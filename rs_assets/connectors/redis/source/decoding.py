@@ -52,14 +52,14 @@ def _json(rows: DataFrame, schema: StructType | None) -> DataFrame:
     return parse_lines(rows, LineFormat("json", schema=schema), addressed=True)
 
 
-def _raw(rows: DataFrame, schema: StructType | None) -> DataFrame:  # noqa: ARG001  the table's form
+def _raw(rows: DataFrame, _schema: StructType | None) -> DataFrame:
     fields = [_metadata()[name].alias(name) for name in ("id", "stream", "timestamp")]
     placed = rows.select("*", *_address())
     return placed.select(*fields, F.col(ENTRY).alias("fields"), F.lit(None).cast("string").alias(REASON), *ADDRESSED)
 
 
 def _fields(rows: DataFrame, schema: StructType | None) -> DataFrame:
-    assert schema is not None  # noqa: S101  given or inferred before
+    assert schema is not None  # given or inferred before
     cells = {field.name: F.try_element_at(F.col(ENTRY), F.lit(field.name)) for field in schema.fields}
     values = {field.name: _value(rows, cells[field.name], field) for field in schema.fields}
     reasons = [_reason(rows, field, cells[field.name], values[field.name]) for field in schema.fields]

@@ -55,7 +55,7 @@ Decoded = tuple[DataFrame, list[Column], Column]
 
 
 def _json(rows: DataFrame, schema: StructType | None) -> Decoded:
-    assert schema is not None  # noqa: S101  given or inferred before
+    assert schema is not None  # given or inferred before
     form = LineFormat("json", schema=schema)
     text = F.col("value").cast("string")
     # A column of its own, so that the text is parsed once and not once a field.
@@ -66,12 +66,12 @@ def _json(rows: DataFrame, schema: StructType | None) -> Decoded:
     return rows, [F.col(f"{PARSED}.{quoted(field.name)}").alias(field.name) for field in schema.fields], reason
 
 
-def _text(rows: DataFrame, schema: StructType | None) -> Decoded:  # noqa: ARG001  the table's form
+def _text(rows: DataFrame, _schema: StructType | None) -> Decoded:
     text = F.col("value").cast("string")
     return rows, [text.alias("value")], F.when(~F.is_valid_utf8(text), F.lit("invalid UTF-8"))
 
 
-def _raw(rows: DataFrame, schema: StructType | None) -> Decoded:  # noqa: ARG001  the table's form
+def _raw(rows: DataFrame, _schema: StructType | None) -> Decoded:
     return rows, [], F.lit(None).cast("string")
 
 

@@ -232,7 +232,7 @@ def _bound(group: Group, role: Role, tree: Any) -> Value:
 
 
 def _bound_values(group: Group) -> Mapping[Role, Value]:
-    assert group.window is not None  # noqa: S101  checked before
+    assert group.window is not None  # checked before
     end = "`end_time`" if group.length is None else f"(`start_time` + {duration_text(group.length)})"
     return bound_values("`start_time`", end)
 

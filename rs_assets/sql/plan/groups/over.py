@@ -127,7 +127,7 @@ def _step(planner: Planner, relation: Relation, windows: list[Any]) -> Over:
                 remedy="compute one in a sub-query, and the other outside",
             )  # fmt: skip
         found.frame = joined
-    assert found is not None  # noqa: S101  there are windows
+    assert found is not None  # there are windows
     return found
 
 

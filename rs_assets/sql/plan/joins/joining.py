@@ -169,7 +169,7 @@ def _by_window(join: Join) -> Relation:
             join.at,
             remedy="ON a.window_start = b.window_start AND a.window_end = b.window_end AND a.id = b.id",
         )
-    assert isinstance(left.window, AlignedWindow)  # noqa: S101  same_window allows only these
+    assert isinstance(left.window, AlignedWindow)  # same_window allows only these
     made, prefix = written(join, replace(left.window, time_field=None), (str(left.field), str(right.field)))
     here = str(left.field) if join.how in ("right", "full") else None
     there = f"{prefix}{right.field}" if join.how in ("left", "full") else None

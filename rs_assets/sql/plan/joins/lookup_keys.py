@@ -74,7 +74,7 @@ class _Sides:
         if found is None or self._reads_table(found[0]):
             return None
         column = self._column(found[1])
-        assert column is not None  # noqa: S101  it was found above
+        assert column is not None  # it was found above
         return _alike(self.both.value(found[0]), column.value.type), column.name
 
     def is_containing(self, tree: Any) -> bool:
