@@ -15,11 +15,11 @@ from urllib.parse import unquote, urlparse
 
 import orjson
 
+from rs_assets.checkpoint.shortened import COMPACT, shorten
 from rs_assets.common.files import lines_from_end, write_atomically
 from rs_assets.errors import CheckpointError
 
 PARTITIONS = "spark.sql.shuffle.partitions"
-COMPACT = ".compact"
 # The entry of a source that Spark has not read yet.
 NOTHING_READ = "-"
 # The scheme of a local file, as Java writes it.
@@ -288,6 +288,12 @@ class CheckpointLog:
             if self._source_log_is_empty(folder / str(number)):
                 (folder / f".{number}.crc").unlink(missing_ok=True)
                 (folder / str(number)).unlink()
+
+    def forget_after(self, source: str, batch_id: int) -> None:
+        """Remove all entries of a file source's log after a batch; the query must be stopped."""
+        folder = self.folder / "sources" / self.aliases.get(source, source)
+        if folder.is_dir():
+            shorten(folder, self.source_offset(source, batch_id))
 
     @staticmethod
     def _source_log_is_empty(path: Path) -> bool:

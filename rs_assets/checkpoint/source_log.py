@@ -9,10 +9,14 @@ from rs_assets.checkpoint.log import NOTHING_READ, CheckpointLog, PlannedFile
 
 @dataclass(frozen=True, slots=True)
 class SourceLog:
-    """The log of one query, for `source`, which is its current name."""
+    """The log of one query, for `source`, which is its current name.
+
+    `repeated`: batches after the last committed one are computed again, over what was planned for them.
+    """
 
     log: CheckpointLog
     source: str
+    repeated: bool = False
 
     @property
     def stored_name(self) -> str:

@@ -3,6 +3,8 @@
 import pytest
 
 from rs_assets import Rules, Time
+from rs_assets.errors import SourceReadError
+from rs_assets.runtime.batch.dimensions import BatchVersions
 from tests.runtime.test_backfill import ELEVEN, TEN, Log, hourly, rows
 from tests.runtime.test_promote import TWELVE
 
@@ -41,3 +43,36 @@ def test_try_promote_and_backfill_judge_by_the_rules_of_the_current_code(log, op
     # Back to the former rules, whose version is still in the home.
     former.backfill(TEN, options)
     assert found(options) == [(1, "odd", 1), (1, "odd", 1), (2, "even", 2), (3, "last", 2)]
+
+
+def test_batches_that_are_read_again_after_a_rewind_are_judged_by_the_rules_of_the_current_code(log, options):
+    former, current = judged(log, odd="(id,=,1)|(id,=,3)"), judged(log, even="(id,=,2)", last="(id,=,3)")
+    for records in ([(1, "10:05"), (2, "10:07")], [(3, "11:15"), (2, "11:16")], [(1, "12:30"), (2, "12:31")]):
+        log.put(*records)
+        former.run(options)
+    former.rewind(0, options)
+    current.run(options)
+    assert found(options) == [(1, "odd", 1), (2, "even", 2), (2, "even", 2), (3, "last", 2)]
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_so_are_those_of_which_one_is_killed_before_it_is_judged(log, options, monkeypatch, batch):
+    """Spark has planned it; what is noted for it is what its start began with."""
+    codes = [judged(log, one="(id,=,1)"), judged(log, two="(id,=,2)"), judged(log, three="(id,=,3)")]
+    for code, hour in zip(codes, (10, 11, 12), strict=True):
+        log.put((1, f"{hour}:05"), (2, f"{hour}:06"), (3, f"{hour}:07"))
+        code.run(options)
+    codes[0].rewind(0, options)
+    pin = BatchVersions.pin
+
+    def killed(versions, batch_id, **asked):
+        if batch_id == batch:
+            raise SourceReadError("killed", remedy="start again")
+        return pin(versions, batch_id, **asked)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(BatchVersions, "pin", killed)
+        with pytest.raises(SourceReadError, match="killed"):
+            codes[0].run(options)
+    codes[0].run(options)
+    assert [(key, rule) for key, rule, _ in found(options)] == [(1, "one")] * 3

@@ -17,6 +17,7 @@ from rs_assets.compile.planner.context import HeldDimension
 from rs_assets.errors import CheckpointError, SchemaError, SourceReadError
 from rs_assets.expressions.rules.matched import note_rules
 from rs_assets.expressions.rules.rule_set import forget, names_of, stored
+from rs_assets.expressions.rules.spec import given_by
 from rs_assets.operators.dimension.keys import Key, fields_of
 from rs_assets.operators.dimension.notes import DimensionNotes, Versions, notes_of
 from rs_assets.operators.dimension.range_faults import crossing, unusable
@@ -84,6 +85,11 @@ class RunDimension:
             self._report_nameless(table.num_rows - usable(table, self.keys).num_rows)
         self._report_ranges(table)
         return version
+
+    @property
+    def in_code(self) -> bool:
+        """Whether its rows are part of the code, and change with it alone."""
+        return given_by(self.node.dimension)
 
     def of_code(self, table: pa.Table) -> Version:
         """The version of `table`, the rows of the current code, which recorded batches are computed with."""
@@ -178,12 +184,12 @@ class BatchVersions:
         """The ends of the sources in a batch that is computed again, by stored name; {} for a new batch.
 
         If all batches that are left to be computed again used the versions of new batches, they are treated as new from
-        here on, and may read other input.
+        here on, and may read other input. Rules of the code do not count: those of the current code are used.
         """
         if batch_id > self.notes.again:
             return {}
-        now = {step: dimension.current.name for step, dimension in self.dimensions.items()}
-        if all(self.notes.of(each) == now for each in range(batch_id, self.notes.again + 1)):
+        now = {step: each.current.name for step, each in self.dimensions.items() if not each.in_code}
+        if all(self._loaded_in(each) == now for each in range(batch_id, self.notes.again + 1)):
             self.notes.end_repeating()
         return self.notes.plans.get(batch_id, {})
 
@@ -198,28 +204,36 @@ class BatchVersions:
 
     def _announce(self, batch_id: int, *, first: int) -> None:
         with self.pinning:
-            now = {step: dimension.current.name for step, dimension in self.dimensions.items()}
-            if batch_id > self.notes.again and now != self.notes.of(batch_id):
+            now = {step: each.current.name for step, each in self.dimensions.items()}
+            if batch_id <= self.notes.again:
+                now = {**self.notes.of(batch_id), **{step: now[step] for step in now if self.dimensions[step].in_code}}
+            if now != self.notes.of(batch_id):
                 self.notes.note(batch_id, now, first=first)
 
     def pin(self, batch_id: int, *, planned_before: bool, first: Callable[[], int]) -> Versions:
         """The versions of a batch, recorded on disk before it is computed.
 
         A batch that was planned before the start may have reached some sinks: it uses the same versions again. So does
-        a batch that is computed again after a rollback. `first` returns the first batch that the query can go back to.
-        CheckpointError if such a version is gone.
+        a batch that is computed again after a rollback, except for rules of the code. `first` returns the first batch
+        that the query can go back to. CheckpointError if such a version is gone.
         """
         if not self.dimensions:
             return {}
-        known = self.notes.of(batch_id) if planned_before or batch_id <= self.notes.again else {}
+        known = self.notes.of(batch_id) if planned_before else self._loaded_in(batch_id)
         with self.pinning:
             versions = {step: self._kept(step, known.get(step), again=planned_before) for step in self.dimensions}
             if versions != self.notes.of(batch_id):
                 self.notes.note(batch_id, versions, first=first())
-        if known:
-            # The next batch may begin with later versions.
-            self._announce(batch_id + 1, first=first())
+        # The next batch may begin with later versions, or with those of other code than the last time.
+        self._announce(batch_id + 1, first=first())
         return versions
+
+    def _loaded_in(self, batch_id: int) -> Versions:
+        """The versions of tables and files in a batch that is computed again; {} for a new batch."""
+        noted = self.notes.of(batch_id) if batch_id <= self.notes.again else {}
+        return {
+            step: name for step, name in noted.items() if step in self.dimensions and not self.dimensions[step].in_code
+        }
 
     def _kept(self, step: str, noted: str | None, *, again: bool) -> str:
         dimension = self.dimensions[step]

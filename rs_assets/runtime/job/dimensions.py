@@ -15,9 +15,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from rs_assets.catalog.catalog import Row
+from rs_assets.checkpoint.log import CheckpointLog
 from rs_assets.common.background import LOOK_S, BackgroundFailures, PeriodicTask
 from rs_assets.common.home import Home
 from rs_assets.compile.planner.context import ddl_type
+from rs_assets.compile.planner.query_plan import QueryPlan
 from rs_assets.errors import SourceReadError
 from rs_assets.expressions.rules.spec import given_by
 from rs_assets.operators.dimension.loading import loaded, loader_of
@@ -30,6 +32,13 @@ from rs_assets.topology.topology import Topology
 
 # How long an end waits for a running load.
 PATIENCE_S = 3.0
+
+
+def repeats(topology: Topology, plan: QueryPlan, log: CheckpointLog) -> bool:
+    """Whether a query computes batches again with the versions of tables or files that they used before a rewind."""
+    nodes = (topology[name] for name in plan.nodes)
+    loaded_by = any(isinstance(node, VersionedTable) and not given_by(node.dimension) for node in nodes)
+    return loaded_by and DimensionNotes.load(log.folder.parent).again > log.last_committed()
 
 
 @dataclass(slots=True)
@@ -82,7 +91,7 @@ class Dimensions:
         """
         found = dict[str, str]()
         for load in self.loads:
-            if given_by(load.dimension):
+            if load.used[0].in_code:
                 table, _ = loaded(load.loader, load.used[0].schema, step=load.step)
                 found.update({each.node.name: each.of_code(table).name for each in load.used})
         return found

@@ -22,10 +22,12 @@ def check_inputs(
     note: NoteLoss,
     *,
     ended: Collection[str] = (),
+    repeated: Collection[str] = (),
 ) -> dict[str, Known]:
     """The input state of each source for the manifest.
 
-    `logs` are the queries with their logs; the input of those named in `ended` has ended, too. SealedError or
+    `logs` are the queries with their logs; the input of those named in `ended` has ended, too, and those in `repeated`
+    compute former batches again over what was planned for them. SealedError or
     DataLossError if input has changed that this generation will not read again, or is gone; SourceReadError if a source
     cannot be read.
     """
@@ -37,7 +39,7 @@ def check_inputs(
         known = reader.check(
             Start(
                 known=manifest.inputs_of(name),
-                logs=[SourceLog(log, name) for _, log in found],
+                logs=[SourceLog(log, name, repeated=plan.name in repeated) for plan, log in found],
                 sealed=manifest.sealed or any(plan.name in ended for plan, _ in found),
                 note=partial(_note_once, note, noted, name),
             )

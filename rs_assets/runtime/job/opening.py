@@ -23,6 +23,7 @@ from rs_assets.recovery.preflight import CHANGED, Finding, refuse, verify_query
 from rs_assets.recovery.savepoints.relocate import relocate_moved
 from rs_assets.runtime.identity import kept_steps, queries_of_now, resumed
 from rs_assets.runtime.io_compatibility import moved_sources, refuse_renamed, refuse_ruled, refuse_taken_over
+from rs_assets.runtime.job.dimensions import repeats
 from rs_assets.runtime.job.ended import ended, withdraw_ends
 from rs_assets.runtime.job.inputs import check_inputs
 from rs_assets.runtime.job.lost import outdated, without_manifest
@@ -109,7 +110,10 @@ def _open(session: JobSession) -> None:
     _infer_again(session)
     logs = [(plan, session.log(plan)) for plan in session.plans]
     withdraw_ends(logs)
-    inputs = check_inputs(session.readers, session.manifest, logs, session.note_loss, ended=ended(logs))
+    repeated = {plan.name for plan, log in logs if repeats(session.topology, plan, log)}
+    inputs = check_inputs(
+        session.readers, session.manifest, logs, session.note_loss, ended=ended(logs), repeated=repeated
+    )
     session.manifest = replace(session.manifest, inputs=inputs)
     _reconcile(session)
     _note_code(session)

@@ -167,16 +167,22 @@ def _mend_plan(log: SourceLog, known: Known, present: Mapping[str, os.stat_resul
 
 
 def _forget_withdrawn(log: SourceLog, known: Known, present: Mapping[str, os.stat_result]) -> None:
-    """Remove the files of a plan that was withdrawn if they were replaced or moved away since: none was read."""
-    if log.planned:
+    """Remove the files of plans that were withdrawn or undone, so that Spark plans them again, within the limits.
+
+    If one of those that were read has changed or is gone, only those that were not are removed, so that Spark or the
+    caller refuses the other one.
+    """
+    if log.planned or log.repeated:
         return
-    files = [(file, present.get(file.place)) for file in _beyond(log)]
+    beyond = _beyond(log)
     other = [
-        file
-        for file, facts in files
-        if file.place not in known and (facts is None or modified_ms(facts) != file.modified_ms)
+        file for file in beyond if (facts := present.get(file.place)) is None or modified_ms(facts) != file.modified_ms
     ]
-    log.log.forget_files(log.source, other)
+    unread = [file for file in other if file.place not in known]
+    if beyond and len(unread) == len(other):
+        log.log.forget_after(log.source, log.log.last_committed())
+    else:
+        log.log.forget_files(log.source, unread)
 
 
 def _beyond(log: SourceLog) -> list[PlannedFile]:
