@@ -179,7 +179,9 @@ def _finish(site: Site) -> None:
 
 def _remove_first(site: Site) -> None:
     """A new generation does not read the records of the first file, whose rows are in the tables."""
-    _grow_and_run(site)
+    _grow(site)
+    # The operation before has ended the input.
+    begin(site)
     min(site.place("a").iterdir()).unlink()
 
 
